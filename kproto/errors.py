@@ -1,0 +1,146 @@
+"""Every error that kproto raises on purpose.
+
+    KprotoError                     the root; never raised itself
+    +-- DecodeError                 bytes that are not what they should be; offset, path, api_key, version
+    |   +-- Truncated               they end too early
+    |   +-- Malformed               they contradict the protocol
+    |   +-- FrameTooLarge           a length prefix above the limit, or below zero
+    +-- EncodeError                 a message that cannot be written (also: JSON that is not a message)
+    |   +-- FieldNotInVersion       a value that the chosen version has no place for
+    |   +-- OutOfRange              a value that does not fit its field
+    +-- UnsupportedApi              no such API key, or not one this codec knows
+    +-- UnsupportedVersion          the API has no such version
+    +-- CaptureError                a file that cannot be read as a capture; says what to try
+    +-- ConfigurationError          a setting or option that makes no sense; says what would
+
+Hostile or damaged input is a ``DecodeError`` and nothing else. Wrong use by the caller is ``ValueError``,
+``TypeError`` or one of the others.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CaptureError",
+    "ConfigurationError",
+    "DecodeError",
+    "EncodeError",
+    "FieldNotInVersion",
+    "FrameTooLarge",
+    "KprotoError",
+    "Malformed",
+    "OutOfRange",
+    "Truncated",
+    "UnsupportedApi",
+    "UnsupportedVersion",
+]
+
+
+class KprotoError(Exception):
+    """The root of kproto's errors."""
+
+
+class DecodeError(KprotoError):
+    """Bytes that are not the message they were said to be.
+
+    Attributes:
+        reason: What is wrong, one line.
+        offset: Where, in bytes from the start of what was given, or None where there is no single place.
+        path: Which field, e.g. ``topic_states[3].partition_states[0].isr``; empty at the top.
+        api_key, version: What was being read, None for framing.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        offset: int | None = None,
+        path: str = "",
+        api_key: int | None = None,
+        version: int | None = None,
+    ) -> None:
+        super().__init__(reason, offset, path, api_key, version)
+        self.reason = reason
+        self.offset = offset
+        self.path = path
+        self.api_key = api_key
+        self.version = version
+
+    def __str__(self) -> str:
+        where = [self.path] if self.path else []
+        if self.offset is not None:
+            where.append(f"offset {self.offset}")
+        if self.api_key is not None:
+            where.append(f"api {self.api_key} version {self.version}")
+        return f"{self.reason} ({', '.join(where)})" if where else self.reason
+
+
+class Truncated(DecodeError):
+    """The bytes end before the message does."""
+
+
+class Malformed(DecodeError):
+    """The bytes contradict the protocol."""
+
+
+class FrameTooLarge(DecodeError):
+    """A frame's length prefix is above the limit, or negative."""
+
+
+class EncodeError(KprotoError, ValueError):
+    """A message that cannot be written.
+
+    Attributes:
+        reason: What is wrong, one line.
+        path: Which field, e.g. ``topic_states[3].topic_name``.
+    """
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(reason, path)
+        self.reason = reason
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+class FieldNotInVersion(EncodeError):
+    """A field that the chosen version lacks holds a value that may not be dropped."""
+
+
+class OutOfRange(EncodeError):
+    """A value does not fit its field: an int32 of 2**31, a string of more than 32,767 bytes."""
+
+
+class UnsupportedApi(KprotoError, ValueError):
+    """No such API key, or not one that this codec knows."""
+
+    def __init__(self, api_key: int, detail: str = "") -> None:
+        super().__init__(api_key, detail)
+        self.api_key = api_key
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return self.detail or f"api key {self.api_key} is not one of Kafka 3.9.1's"
+
+
+class UnsupportedVersion(KprotoError, ValueError):
+    """The API has no such version in Kafka 3.9.1."""
+
+    def __init__(self, api_key: int, version: int, name: str = "", lowest: int = 0, highest: int = -1) -> None:
+        super().__init__(api_key, version, name, lowest, highest)
+        self.api_key = api_key
+        self.version = version
+        self.name = name
+        self.lowest = lowest
+        self.highest = highest
+
+    def __str__(self) -> str:
+        known = f"; it has {self.lowest} to {self.highest}" if self.highest >= self.lowest else ""
+        return f"{self.name or 'api'} ({self.api_key}) has no version {self.version}{known}"
+
+
+class CaptureError(KprotoError):
+    """A file that cannot be read as a capture, or holds nothing that can be; the text says what to try."""
+
+
+class ConfigurationError(KprotoError, ValueError):
+    """A setting or option that makes no sense; the text says what would."""

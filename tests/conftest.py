@@ -1,0 +1,63 @@
+"""Fixtures that every test shares: both codecs, one after the other or side by side, and the golden data."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from kproto.codec import Codec, Implementation, get_codec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DATA = Path(__file__).parent / "data"
+
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60, print_blob=True)
+settings.register_profile("dev", deadline=None, max_examples=60)
+settings.register_profile(
+    "soak", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@dataclass(frozen=True)
+class CodecImplementation:
+    """One codec with the tag that test ids show."""
+
+    tag: Implementation
+
+    @property
+    def module(self) -> Codec:
+        return get_codec(self.tag)
+
+    def __str__(self) -> str:
+        return self.tag
+
+
+IMPLEMENTATIONS = [CodecImplementation("cython"), CodecImplementation("construct")]
+
+
+@pytest.fixture(params=IMPLEMENTATIONS, ids=str, scope="session")
+def codec(request: pytest.FixtureRequest) -> Codec:
+    """Each codec in turn: what a test says of it holds for both."""
+    return request.param.module
+
+
+@pytest.fixture(scope="session")
+def both() -> tuple[Codec, Codec]:
+    """The extension and the reference, to be held against each other."""
+    return get_codec("cython"), get_codec("construct")
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a compressed file of JSON lines."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
