@@ -301,63 +301,15 @@ def response_header_version(api_key: int, version: int) -> int:
 
 # ---- inter.broker.protocol.version -----------------------------------------------------------------------------------
 
-_IBP_ORDER: Final = [
-    "0.8.0",
-    "0.8.1",
-    "0.8.2",
-    "0.9.0",
-    "0.10.0-IV0",
-    "0.10.0-IV1",
-    "0.10.1-IV0",
-    "0.10.1-IV1",
-    "0.10.1-IV2",
-    "0.10.2-IV0",
-    "0.11.0-IV0",
-    "0.11.0-IV1",
-    "0.11.0-IV2",
-    "1.0-IV0",
-    "1.1-IV0",
-    "2.0-IV0",
-    "2.0-IV1",
-    "2.1-IV0",
-    "2.1-IV1",
-    "2.1-IV2",
-    "2.2-IV0",
-    "2.2-IV1",
-    "2.3-IV0",
-    "2.3-IV1",
-    "2.4-IV0",
-    "2.4-IV1",
-    "2.5-IV0",
-    "2.6-IV0",
-    "2.7-IV0",
-    "2.7-IV1",
-    "2.7-IV2",
-    "2.8-IV0",
-    "2.8-IV1",
-    "3.0-IV0",
-    "3.0-IV1",
-    "3.1-IV0",
-    "3.2-IV0",
-    "3.3-IV0",
-    "3.3-IV1",
-    "3.3-IV2",
-    "3.3-IV3",
-    "3.4-IV0",
-    "3.5-IV0",
-    "3.5-IV1",
-    "3.5-IV2",
-    "3.6-IV0",
-    "3.6-IV1",
-    "3.6-IV2",
-    "3.7-IV0",
-    "3.7-IV1",
-    "3.7-IV2",
-    "3.7-IV3",
-    "3.7-IV4",
-    "3.8-IV0",
-    "3.9-IV0",
-]
+_IBP_ORDER: Final = (
+    "0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0-IV0", "0.10.0-IV1", "0.10.1-IV0", "0.10.1-IV1", "0.10.1-IV2",
+    "0.10.2-IV0", "0.11.0-IV0", "0.11.0-IV1", "0.11.0-IV2", "1.0-IV0", "1.1-IV0", "2.0-IV0", "2.0-IV1", "2.1-IV0",
+    "2.1-IV1", "2.1-IV2", "2.2-IV0", "2.2-IV1", "2.3-IV0", "2.3-IV1", "2.4-IV0", "2.4-IV1", "2.5-IV0", "2.6-IV0",
+    "2.7-IV0", "2.7-IV1", "2.7-IV2", "2.8-IV0", "2.8-IV1", "3.0-IV0", "3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0",
+    "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2",
+    "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0",
+)  # fmt: skip
+
 
 _STEPS: Final[dict[ApiKey, tuple[tuple[str, int], ...]]] = {
     ApiKey.LEADER_AND_ISR: (
@@ -398,11 +350,11 @@ class ControlVersions:
 
 def ibp_versions() -> tuple[str, ...]:
     """Every inter.broker.protocol.version that Kafka 3.9.1 knows, oldest first, in full form (``2.4-IV1``)."""
-    return tuple(_IBP_ORDER)
+    return _IBP_ORDER
 
 
 def _full_ibp(text: str) -> str:
-    """``2.4`` means the last of ``2.4-IV*``; ``3.9.1`` and ``2.8.0`` name the release that speaks ``3.9`` and ``2.8``."""
+    """``2.4`` means the last of ``2.4-IV*``; ``3.9.1`` means the release line ``3.9``."""
     if text in _IBP_ORDER:
         return text
     parts = text.split(".")

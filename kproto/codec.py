@@ -7,6 +7,7 @@ extension is a loud error on first use: nobody gets a slower codec in silence.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, cast, runtime_checkable
 
@@ -112,6 +113,11 @@ class Codec(Protocol):
     def encode(self, message: Any, version: int) -> bytes: ...
     def message_class(self, api_key: int, kind: Literal["request", "response"]) -> type[Any]: ...
 
+    @property
+    def RequestHeader(self) -> type[Any]: ...
+    @property
+    def ResponseHeader(self) -> type[Any]: ...
+
     def decode_request_header(
         self, data: Buffer, header_version: int | None = None, *, strict: bool = False
     ) -> RequestHeaderLike: ...
@@ -129,6 +135,7 @@ class Codec(Protocol):
 _MODULES: Final = {"cython": "kproto._codec", "construct": "kproto.reference"}
 
 
+@functools.cache
 def get_codec(implementation: Implementation) -> Codec:
     """One implementation: ``cython`` (the three control APIs) or ``construct`` (all that kproto knows).
 

@@ -1,0 +1,38 @@
+# What a person would type by hand. Every target makes .venv ready first; a second call is quick.
+.PHONY: run test lint bench oracle dist clean
+
+CAPTURES = tests/data/captures
+RUN_CAPTURES = $(CAPTURES)/ibp-0.10.0-a.pcap.gz $(CAPTURES)/ibp-2.8-a.pcap.gz \
+               $(CAPTURES)/ibp-3.9-a.pcap.gz $(CAPTURES)/ibp-3.9-migration-a.pcap.gz
+
+run:     ## the main job: captures of real clusters -> tables and a summary
+	@tools/setup run java
+	.venv/bin/kproto analyze $(RUN_CAPTURES) --out out/tables --overwrite
+
+test:    ## every test that needs no Maven
+	@tools/setup test java
+	.venv/bin/pytest -m "not java and not kafka"
+
+oracle:  ## both codecs against Kafka's own classes
+	@tools/setup test java maven
+	.venv/bin/pytest -m java
+
+lint:    ## style, types, stubs, import contracts
+	@tools/setup dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi
+	.venv/bin/mypy
+	MYPYPATH=. .venv/bin/python -m mypy.stubtest kproto._codec
+	.venv/bin/lint-imports
+
+bench:   ## both codecs beside the peers that this machine has
+	@tools/setup dev java
+	.venv/bin/pytest benches -o addopts="" --benchmark-only --benchmark-disable-gc --benchmark-sort=name
+
+dist:    ## sdist -> wheel -> an empty environment -> smoke test
+	@tools/setup dev
+	tools/check-dist
+
+clean:
+	rm -rf .venv build dist out *.egg-info kproto/_codec.*.so kproto/_codec.c
