@@ -1,0 +1,162 @@
+"""The ``kproto`` command. Each sub-command is a module of its own, imported when it is chosen.
+
+All that a user can get wrong ends here, as one line on standard error and exit code 2. A reader that goes away
+(``kproto inspect ... | head``) ends the command quietly with 141 and Ctrl-C with 130, as a shell would say it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kproto.errors import KprotoError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+COMMANDS: Final = {
+    "inspect": "Show who told which broker what, and what it answered.",
+    "analyze": "Turn captures into tables with PySpark, and sum them up.",
+    "decode": "Read one message, header or frame: JSON, or every field with its offset.",
+    "encode": "Write one message, header or frame from Kafka's JSON form.",
+    "codec": "Answer decode and encode questions, one JSON object a line.",
+}
+"""Sub-command -> its line in ``kproto --help``. The module of the same name here holds it as ``command``."""
+
+EXIT_WRONG_INPUT: Final = 2
+EXIT_INTERRUPTED: Final = 130
+EXIT_PIPE_CLOSED: Final = 141
+
+EXTRAS: Final = {"pyspark": "pipeline", "pyarrow": "pipeline", "zstandard": "zstd", "prometheus_client": "metrics"}
+"""An optional package -> the extra of kproto that brings it."""
+
+
+class Commands(click.Group):
+    """A group that imports a sub-command when it is chosen, and turns every foreseen failure into one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"kproto.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a closed pipe is still ours to explain
+        except BrokenPipeError:
+            _discard_output()
+            ctx.exit(EXIT_PIPE_CLOSED)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+        except (KprotoError, OSError, ImportError) as e:
+            raise click.ClickException(reason_of(e)) from e
+        return result
+
+    def main(  # type: ignore[override]  # click's overloads say the same of standalone_mode in more words
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
+        """Run the command line; ends the process unless ``standalone_mode`` is off."""
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # a narrow locale costs a character, not the command
+        try:
+            code = super().main(args, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as e:
+            click.echo(e.format_message())
+            code = EXIT_WRONG_INPUT
+        except click.ClickException as e:
+            code = _tell(e)
+        except click.Abort:
+            code = EXIT_INTERRUPTED
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
+
+def reason_of(error: BaseException) -> str:
+    """A failure as one line for the person at the terminal."""
+    if isinstance(error, OSError) and error.strerror:
+        names = [os.fspath(n) for n in (error.filename, error.filename2) if isinstance(n, (str, bytes, os.PathLike))]
+        what = " -> ".join(os.fsdecode(n) for n in names)
+        text = f"{what}: {error.strerror.lower()}" if what else error.strerror
+        text += _hint(error)
+    elif isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
+        package = (error.name or "").partition(".")[0]
+        text = f"this needs {package}, which is not installed; try: pip install 'kproto[{EXTRAS[package]}]'"
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join(text.split())
+
+
+def _hint(error: OSError) -> str:
+    match error:
+        case FileNotFoundError():
+            return "; check the path (a shell pattern that matches nothing is passed on as it is)"
+        case IsADirectoryError():
+            return "; name the files in it, e.g. DIR/*.pcap"
+        case PermissionError():
+            return "; tcpdump run as root writes files that only root can read: try sudo, or chmod them"
+    return ""
+
+
+def _tell(error: click.ClickException) -> int:
+    """Print a failure as one line; gives the exit code."""
+    name, text = "kproto", " ".join(error.format_message().split())
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        name = error.ctx.command_path
+        text = f"{text.rstrip('.')}; try '{name} --help'"
+    print(f"{name}: {text}", file=sys.stderr)
+    return EXIT_WRONG_INPUT
+
+
+def _discard_output() -> None:
+    """Nobody reads standard output any more: let the interpreter's last flush go nowhere instead of failing."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, descriptor)
+    os.close(devnull)
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        import kproto
+
+        click.echo(f"kproto {kproto.__version__}")
+        ctx.exit()
+
+
+@click.group(
+    name="kproto",
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="Every command has its own --help, with examples. What they read and print is described in README.md.",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
+def main() -> None:
+    """Kafka's controller-to-broker protocol: LeaderAndIsr, StopReplica, UpdateMetadata.
+
+    \b
+      kproto inspect control.pcap                                  every control request and its answer
+      kproto inspect control.pcap --broker 7 --partition orders-3  who told broker 7 that, and when?
+      kproto analyze control.pcap --out tables                     the same as Parquet tables
+    """
