@@ -1,0 +1,237 @@
+"""``kproto codec``: questions on standard input, answers on standard output, one JSON object a line.
+
+The protocol is that of the Java oracle in ``tools/oracle``, so that anything that can ask Kafka's own classes can ask
+kproto the same, and hold the answers against each other.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from kproto.api import CONTROL_APIS, request_header_version, response_header_version
+from kproto.codec import get_codec
+from kproto.errors import KprotoError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kproto.codec import Codec, Implementation
+
+__all__ = ["BadQuestion", "Respondent", "command"]
+
+_INT32: Final = 1 << 31
+_parse: Final = json.JSONDecoder().decode
+_print: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
+
+
+class BadQuestion(KprotoError):
+    """A question that is none: not JSON, an unknown op or kind, a key that is missing or of the wrong type."""
+
+
+class Respondent:
+    """Answers one question after the other. No question ends it.
+
+    Args:
+        implementation: ``cython`` takes the reference for the APIs that the extension does not have, as
+            ``kproto.codec`` does; ``construct`` is the reference alone.
+        strict: Refuse what the protocol forbids though Kafka lets it pass.
+    """
+
+    def __init__(self, implementation: Implementation, *, strict: bool = False) -> None:
+        self._codec: Any = get_codec(implementation)  # Any: the header classes stand in both modules, in no Protocol
+        self._cold: Callable[[], Codec] | None = None
+        if implementation == "cython":
+            self._cold = lambda: get_codec("construct")
+        self._strict = strict
+
+    def answer(self, line: bytes) -> str:
+        """The answer to one line."""
+        question: Any = None
+        try:
+            question = _parse(line.decode("utf-8", "replace"))
+            return _print(_with_id(question, self._reply(question)))
+        except json.JSONDecodeError as e:
+            error = f"BadQuestion: not JSON: {e}"
+        except Exception as e:  # noqa: BLE001  # whatever a question provokes is its answer
+            error = f"{type(e).__name__}: {e}"
+        try:
+            return _print(_with_id(question, {"ok": False, "error": error}))
+        except (RecursionError, ValueError):
+            return _print({"ok": False, "error": error})  # an id that cannot be printed again is nested too deep, or no number
+
+    def _reply(self, question: Any) -> dict[str, Any]:
+        if type(question) is not dict:
+            raise BadQuestion("the question is no JSON object")
+        match question.get("op"):
+            case "decode":
+                return self._decode(question)
+            case "encode":
+                return self._encode(question)
+            case op:
+                raise BadQuestion(f"op is decode or encode, not {op!r}")
+
+    def _decode(self, question: dict[str, Any]) -> dict[str, Any]:
+        api, kind, version = _subject(question)
+        data = _data(question)
+        codec, strict = self._codec_of(api, kind), self._strict
+        match kind:
+            case "request":
+                message, consumed = codec.decode_request_from(api, version, data, strict=strict)
+            case "response":
+                message, consumed = codec.decode_response_from(api, version, data, strict=strict)
+            case "request_header":
+                message, consumed = codec.decode_request_header_from(data, version, strict=strict)
+            case _:
+                message, consumed = codec.decode_response_header_from(data, version, strict=strict)
+        omit = question.get("omit")
+        omit = omit if type(omit) is list else ()
+        answer = {"ok": True, "consumed": consumed}
+        if "json" not in omit:
+            answer["json"] = message.to_json(version)
+        if "reencoded" not in omit:
+            try:
+                answer["reencoded"] = _text(_write(codec, kind, message, version), question)
+            except (KprotoError, ValueError, TypeError, OverflowError) as e:
+                answer["reencoded"] = None
+                answer["reencode_error"] = f"{type(e).__name__}: {e}"
+        return answer
+
+    def _encode(self, question: dict[str, Any]) -> dict[str, Any]:
+        api, kind, version = _subject(question)
+        if "json" not in question:
+            raise BadQuestion("encode needs json")
+        read_as = version
+        if "json_version" in question:
+            read_as = _header_version(api, kind, _number(question, "json_version"))
+        codec = self._codec_of(api, kind)
+        message = _class(codec, api, kind).from_json(question["json"], read_as)
+        form = "base64" if question.get("as") == "base64" else "hex"
+        return {"ok": True, form: _text(_write(codec, kind, message, version), {"as": form})}
+
+    def _codec_of(self, api: int, kind: str) -> Any:
+        if self._cold is not None and api not in CONTROL_APIS and kind in ("request", "response"):
+            return self._cold()
+        return self._codec
+
+
+def _with_id(question: Any, answer: dict[str, Any]) -> dict[str, Any]:
+    if type(question) is dict and "id" in question:
+        answer["id"] = question["id"]
+    return answer
+
+
+def _subject(question: dict[str, Any]) -> tuple[int, str, int]:
+    """Which message is meant: api, kind and the version to read it at (a header's own for headers)."""
+    kind = question.get("kind")
+    if kind not in ("request", "response", "request_header", "response_header"):
+        raise BadQuestion(f"kind is request, response, request_header or response_header, not {kind!r}")
+    api = _number(question, "api") if "api" in question else -1
+    return api, kind, _header_version(api, kind, _number(question, "version"))
+
+
+def _header_version(api: int, kind: str, version: int) -> int:
+    if not -32_768 <= version <= 32_767:
+        raise BadQuestion(f"version is no int16: {version}")
+    if api >= 0 and kind == "request_header":
+        return request_header_version(api, version)
+    if api >= 0 and kind == "response_header":
+        return response_header_version(api, version)
+    return version
+
+
+def _number(question: dict[str, Any], key: str) -> int:
+    value = question.get(key)
+    if type(value) is not int or not -_INT32 <= value < _INT32:
+        raise BadQuestion(f"{key} must be an integer")
+    return value
+
+
+def _data(question: dict[str, Any]) -> bytes:
+    key = "base64" if "base64" in question else "hex"
+    text = question.get(key)
+    if type(text) is not str:
+        raise BadQuestion(f"{key} must be a string")
+    try:
+        if key == "hex":
+            return binascii.unhexlify(text)
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError as e:
+        raise BadQuestion(f"{key}: {e}") from None
+
+
+def _text(data: bytes, question: dict[str, Any]) -> str:
+    """Bytes as asked for by ``as``, else in the form in which the question came."""
+    form = question.get("as")
+    if form == "base64" or (form != "hex" and "base64" in question):
+        return base64.b64encode(data).decode("ascii")
+    return data.hex()
+
+
+def _class(codec: Any, api: int, kind: str) -> Any:
+    match kind:
+        case "request_header":
+            return codec.RequestHeader
+        case "response_header":
+            return codec.ResponseHeader
+    return codec.message_class(api, kind)
+
+
+def _write(codec: Any, kind: str, message: Any, version: int) -> bytes:
+    match kind:
+        case "request_header":
+            data = codec.encode_request_header(message, version)
+        case "response_header":
+            data = codec.encode_response_header(message, version)
+        case _:
+            data = codec.encode(message, version)
+    return cast("bytes", data)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  echo '{"op":"decode","api":5,"version":4,"kind":"response","hex":"000b0100"}' | kproto codec
+  echo '{"op":"encode","api":5,"version":4,"kind":"response","json":{"errorCode":11,"partitionErrors":[]}}' |
+      kproto codec --implementation construct"""
+)
+@click.option(
+    "--implementation",
+    type=click.Choice(["cython", "construct"]),
+    default="cython",
+    show_default=True,
+    help="cython: the extension for the control APIs and headers, the reference for other APIs. "
+    "construct: the reference alone.",
+)
+@click.option("--strict", is_flag=True, help="Refuse what the protocol forbids though Kafka lets it pass.")
+def command(implementation: Implementation, *, strict: bool) -> None:
+    """Answer decode and encode questions, one JSON object a line.
+
+    \b
+    A question:
+      op        decode, encode
+      kind      request, response, request_header, response_header
+      api       the API's key; -1 or none with a header kind: version is the header's own
+      version   the body's version, 0 and up
+      hex       the bytes to decode, or base64
+      json      the message to encode, in Kafka's JSON form
+      json_version  read json in that version's form, write version
+      omit      ["json", "reencoded"]: what the answer to decode can do without
+      as        hex or base64, the form of bytes in the answer
+      id        comes back in the answer
+
+    An answer has ok, and consumed, json and reencoded (decode), hex or base64 (encode), or error. A message that can
+    be read but not written again has reencoded null and a reencode_error. A failure never ends the process; an empty
+    line has no answer.
+    """
+    respondent = Respondent(implementation, strict=strict)
+    out = sys.stdout.buffer
+    for line in sys.stdin.buffer:
+        if not line.isspace():
+            out.write(respondent.answer(line).encode("ascii") + b"\n")
+            out.flush()
