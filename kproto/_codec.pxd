@@ -1,0 +1,208 @@
+"""The C layout of the codec: its classes' fields, and the wire primitives of ``_cython/wire.h``."""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+
+cdef extern from "_cython/wire.h" nogil:
+    ctypedef const uint8_t *kp_ptr
+    enum kp_code:
+        KP_OK, KP_SHORT, KP_SHORT_STRING, KP_SHORT_ARRAY, KP_SHORT_TAG, KP_VARINT_LONG, KP_NULL, KP_STRING_LONG
+        KP_TAG_NOT_VALID, KP_TAG_NEGATIVE, KP_ROWS
+        KP_STRICT_TRAILING, KP_STRICT_UTF8, KP_STRICT_VARINT, KP_STRICT_BOOL, KP_STRICT_TAG_ORDER, KP_STRICT_TAG_SIZE
+        KP_STRICT_NULL, KP_STRICT_TAG_COUNT, KP_STRICT_TAG_DEFAULT
+    int KP_MAX_STRING
+    ctypedef struct kp_reader:
+        kp_ptr base
+        kp_ptr end
+        bint flexible
+        bint strict
+        kp_code code
+        kp_ptr at
+        int64_t value
+        const char *field
+        int field_length
+        int depth
+        const char **outer
+        int64_t *index
+    kp_ptr kp_fault(kp_reader *, kp_code, kp_ptr, int64_t, const char *) noexcept
+    kp_ptr kp_fault_group(kp_reader *, kp_ptr, const char *) noexcept
+    kp_ptr kp_inside(kp_reader *, const char *, int64_t) noexcept
+    int16_t kp_i16(kp_ptr) noexcept
+    int32_t kp_i32(kp_ptr) noexcept
+    int64_t kp_i64(kp_ptr) noexcept
+    void kp_put16(uint8_t *, int16_t) noexcept
+    void kp_put32(uint8_t *, int32_t) noexcept
+    void kp_put64(uint8_t *, int64_t) noexcept
+    void kp_ids(int32_t *, kp_ptr, int64_t) noexcept
+    uint8_t *kp_put_ids(uint8_t *, const int32_t *, int64_t) noexcept
+    uint8_t *kp_put_varint(uint8_t *, uint32_t) noexcept
+    int64_t kp_varint_size(uint32_t) noexcept
+    kp_ptr kp_varint(kp_reader *, kp_ptr, kp_ptr, uint32_t *, const char *) noexcept
+    kp_ptr kp_bool(kp_reader *, kp_ptr, uint8_t *, const char *) noexcept
+    int64_t kp_count(kp_reader *, kp_ptr *, kp_ptr, bint, int64_t, int64_t, const char *, const char *) noexcept
+    bint kp_is_ascii(kp_ptr, int64_t) noexcept
+    kp_ptr kp_string(kp_reader *, kp_ptr, kp_ptr, bint, bint, int64_t *, const char *) noexcept
+    kp_ptr kp_tag(kp_reader *, kp_ptr, uint32_t *, uint32_t *, kp_ptr *) noexcept
+    kp_ptr kp_tags(kp_reader *, kp_ptr, kp_ptr, kp_ptr *, kp_ptr *) noexcept
+    kp_ptr kp_own_varint(kp_ptr, uint32_t *) noexcept
+    int64_t kp_own_tags_size(kp_ptr, int64_t, uint32_t *, int32_t *) noexcept
+    uint8_t *kp_put_own_tags(uint8_t *, kp_ptr, int64_t) noexcept
+
+
+cdef class Struct:
+    pass
+
+
+cdef class Tagged(Struct):
+    cdef bytes tags
+
+
+cdef class Message(Tagged):
+    cdef public int version
+
+
+cdef class Block:
+    cdef int32_t *data
+    cdef Block parent
+    cdef str topic_name
+    cdef bytes tags
+
+
+# ---- LeaderAndIsr ----------------------------------------------------------------------------------------------------
+
+cdef class LeaderAndIsrPartitionState(Struct):
+    cdef public int32_t partition_index, controller_epoch, leader, leader_epoch, partition_epoch
+    cdef public bint is_new
+    cdef public int8_t leader_recovery_state
+    cdef int32_t n[4]
+    cdef int32_t *ids
+    cdef Block owner
+    cdef int exchange(self, int which, object value) except -1
+
+
+cdef class LeaderAndIsrTopicState(Tagged):
+    cdef public str topic_name
+    cdef list partition_states_
+    cdef uint8_t id[16]
+
+
+cdef class LeaderAndIsrLiveLeader(Tagged):
+    cdef public int32_t broker_id, port
+    cdef public str host_name
+
+
+cdef class LeaderAndIsrRequest(Message):
+    cdef public int32_t controller_id, controller_epoch
+    cdef public int64_t broker_epoch
+    cdef public bint is_kraft_controller
+    cdef public int8_t type
+    cdef list ungrouped_partition_states_, topic_states_, live_leaders_
+
+
+cdef class LeaderAndIsrPartitionError(Tagged):
+    cdef public str topic_name
+    cdef public int32_t partition_index
+    cdef public int16_t error_code
+
+
+cdef class LeaderAndIsrTopicError(Tagged):
+    cdef list partition_errors_
+    cdef uint8_t id[16]
+
+
+cdef class LeaderAndIsrResponse(Message):
+    cdef public int16_t error_code
+    cdef list partition_errors_, topics_
+
+
+# ---- StopReplica -----------------------------------------------------------------------------------------------------
+
+cdef class StopReplicaPartitionV0(Struct):
+    cdef public str topic_name
+    cdef public int32_t partition_index
+
+
+cdef class StopReplicaTopicV1(Tagged):
+    cdef public str name
+    cdef int32_t n[1]
+    cdef int32_t *ids
+    cdef Block owner
+
+
+cdef class StopReplicaPartitionState(Tagged):
+    cdef public int32_t partition_index, leader_epoch
+    cdef public bint delete_partition
+
+
+cdef class StopReplicaTopicState(Tagged):
+    cdef public str topic_name
+    cdef list partition_states_
+
+
+cdef class StopReplicaRequest(Message):
+    cdef public int32_t controller_id, controller_epoch
+    cdef public int64_t broker_epoch
+    cdef public bint is_kraft_controller, delete_partitions
+    cdef list ungrouped_partitions_, topics_, topic_states_
+
+
+cdef class StopReplicaPartitionError(Tagged):
+    cdef public str topic_name
+    cdef public int32_t partition_index
+    cdef public int16_t error_code
+
+
+cdef class StopReplicaResponse(Message):
+    cdef public int16_t error_code
+    cdef list partition_errors_
+
+
+# ---- UpdateMetadata --------------------------------------------------------------------------------------------------
+
+cdef class UpdateMetadataPartitionState(Struct):
+    cdef public int32_t partition_index, controller_epoch, leader, leader_epoch, zk_version
+    cdef int32_t n[3]
+    cdef int32_t *ids
+    cdef Block owner
+
+
+cdef class UpdateMetadataTopicState(Tagged):
+    cdef public str topic_name
+    cdef list partition_states_
+    cdef uint8_t id[16]
+
+
+cdef class UpdateMetadataEndpoint(Tagged):
+    cdef public int32_t port
+    cdef public int16_t security_protocol
+    cdef public str host, listener
+
+
+cdef class UpdateMetadataBroker(Tagged):
+    cdef public int32_t id, v0_port
+    cdef public str v0_host, rack
+    cdef list endpoints_
+
+
+cdef class UpdateMetadataRequest(Message):
+    cdef public int32_t controller_id, controller_epoch
+    cdef public int64_t broker_epoch
+    cdef public bint is_kraft_controller
+    cdef public int8_t type
+    cdef list ungrouped_partition_states_, topic_states_, live_brokers_
+
+
+cdef class UpdateMetadataResponse(Message):
+    cdef public int16_t error_code
+
+
+# ---- headers ---------------------------------------------------------------------------------------------------------
+
+cdef class RequestHeader(Tagged):
+    cdef public int16_t request_api_key, request_api_version
+    cdef public int32_t correlation_id
+    cdef public str client_id
+
+
+cdef class ResponseHeader(Tagged):
+    cdef public int32_t correlation_id

@@ -1,0 +1,299 @@
+"""The C-accelerated codec of LeaderAndIsr 0-7, StopReplica 0-4, UpdateMetadata 0-8 and the headers around them.
+
+One compilation unit, its parts in ``_cython``. Public functions and classes as ``kproto.codec.Codec`` says; values,
+verdicts and bytes are those of Kafka 3.9.1's own classes.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
+from cpython.number cimport PyNumber_Index
+from cpython.object cimport PyObject_GenericSetAttr
+from cpython.ref cimport Py_INCREF
+from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport (
+    INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN,
+    int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t,
+)
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kproto.api import request_header_version
+from kproto.errors import (
+    EncodeError, FieldNotInVersion, Malformed, OutOfRange, Truncated, UnsupportedApi, UnsupportedVersion,
+)
+from kproto.json_form import snake_case, uuid_from_json, uuid_to_json
+from kproto.types import ZERO_UUID
+
+include "_cython/base.pxi"
+include "_cython/tagged.pxi"
+include "_cython/ids.pxi"
+include "_cython/reader.pxi"
+include "_cython/writer.pxi"
+include "_cython/json.pxi"
+include "_cython/headers.pxi"
+include "_cython/leader_and_isr.pxi"
+include "_cython/leader_and_isr_read.pxi"
+include "_cython/leader_and_isr_write.pxi"
+include "_cython/stop_replica.pxi"
+include "_cython/stop_replica_read.pxi"
+include "_cython/stop_replica_write.pxi"
+include "_cython/update_metadata.pxi"
+include "_cython/update_metadata_read.pxi"
+include "_cython/update_metadata_write.pxi"
+
+__all__ = [
+    "LeaderAndIsrLiveLeader",
+    "LeaderAndIsrPartitionError",
+    "LeaderAndIsrPartitionState",
+    "LeaderAndIsrRequest",
+    "LeaderAndIsrResponse",
+    "LeaderAndIsrTopicError",
+    "LeaderAndIsrTopicState",
+    "RequestHeader",
+    "ResponseHeader",
+    "StopReplicaPartitionError",
+    "StopReplicaPartitionState",
+    "StopReplicaPartitionV0",
+    "StopReplicaRequest",
+    "StopReplicaResponse",
+    "StopReplicaState",
+    "StopReplicaTopicState",
+    "StopReplicaTopicV1",
+    "UpdateMetadataBroker",
+    "UpdateMetadataEndpoint",
+    "UpdateMetadataPartitionState",
+    "UpdateMetadataRequest",
+    "UpdateMetadataResponse",
+    "UpdateMetadataTopicState",
+    "decode_request",
+    "decode_request_from",
+    "decode_request_header",
+    "decode_request_header_from",
+    "decode_response",
+    "decode_response_from",
+    "decode_response_header",
+    "decode_response_header_from",
+    "encode",
+    "encode_request_header",
+    "encode_response_header",
+    "message_class",
+]
+
+cdef extern from "Python.h":
+    int PyGC_Disable() noexcept
+    int PyGC_Enable() noexcept
+
+cdef enum part:
+    REQUEST, RESPONSE, REQUEST_HEADER, RESPONSE_HEADER
+
+
+cdef int64_t small(object value, str field) except? -1:
+    """A number whose range the caller checks; one beyond int64 becomes one that fails every check."""
+    cdef int overflow = 0
+    if not PyLong_Check(value):
+        try:
+            value = PyNumber_Index(value)
+        except TypeError:
+            raise TypeError(f"{field}: expected an int, got {type(value).__name__}") from None
+    cdef int64_t x = PyLong_AsLongLongAndOverflow(value, &overflow)
+    return INT64_MIN if overflow else x
+
+
+cdef int checked_version(object api_key, object version) except -1:
+    """The version, if this codec's api has it."""
+    cdef int64_t api = small(api_key, "api_key"), v = small(version, "version"), highest
+    if api == 6:
+        name, highest = "UpdateMetadata", 8
+    elif api == 4:
+        name, highest = "LeaderAndIsr", 7
+    elif api == 5:
+        name, highest = "StopReplica", 4
+    else:
+        raise UnsupportedApi(api_key, f"the C codec knows api keys 4, 5 and 6, not {api_key}")
+    if 0 <= v <= highest:
+        return <int>v
+    raise UnsupportedVersion(<int>api, version, name, 0, highest)
+
+
+cdef object read(object data, part kind, int api, int version, bint strict, Py_ssize_t *used):
+    """Read one message from the start of a buffer."""
+    cdef Py_buffer view
+    cdef kp_reader r
+    cdef object message = None
+    cdef bint collected
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    # What is being built is reachable from nowhere: the collector has nothing to find, and its passes cost more than
+    # the reading. No Python code runs and the GIL is not released until it is on again.
+    collected = PyGC_Disable()
+    try:
+        r.base = r.at = <rp>view.buf
+        r.end = r.base + view.len
+        r.strict = strict
+        r.code = KP_OK
+        r.depth = 0
+        if kind == REQUEST:
+            if api == 6:
+                message = umr_read(&r, version)
+            elif api == 4:
+                message = lisr_read(&r, version)
+            else:
+                message = sr_read(&r, version)
+        elif kind == RESPONSE:
+            if api == 6:
+                message = umr_read_response(&r, version)
+            elif api == 4:
+                message = lisr_read_response(&r, version)
+            else:
+                message = sr_read_response(&r, version)
+        elif kind == REQUEST_HEADER:
+            message = read_request_header(&r, version)
+        else:
+            message = read_response_header(&r, version)
+        if r.code == KP_OK and strict and r.at != r.end and used == NULL:
+            kp_fault(&r, KP_STRICT_TRAILING, r.at, r.end - r.at, "")
+        if r.code != KP_OK:
+            raise fault_error(&r, api if api >= 0 else None, version if api >= 0 else None)
+        if used != NULL:
+            used[0] = r.at - r.base
+    finally:
+        if collected:
+            PyGC_Enable()
+        PyBuffer_Release(&view)
+    return message
+
+
+def decode_request(api_key, version, data, *, bint strict=False):
+    """Read a request's body. See ``kproto.codec.decode_request``."""
+    cdef int v = checked_version(api_key, version)
+    return read(data, REQUEST, api_key, v, strict, NULL)
+
+
+def decode_request_from(api_key, version, data, *, bint strict=False):
+    """``decode_request``, and how many bytes the message took; what follows is never looked at."""
+    cdef int v = checked_version(api_key, version)
+    cdef Py_ssize_t used = 0
+    message = read(data, REQUEST, api_key, v, strict, &used)
+    return message, used
+
+
+def decode_response(api_key, version, data, *, bint strict=False):
+    """Read a response's body. See ``kproto.codec.decode_response``."""
+    cdef int v = checked_version(api_key, version)
+    return read(data, RESPONSE, api_key, v, strict, NULL)
+
+
+def decode_response_from(api_key, version, data, *, bint strict=False):
+    """``decode_response``, and how many bytes the message took; what follows is never looked at."""
+    cdef int v = checked_version(api_key, version)
+    cdef Py_ssize_t used = 0
+    message = read(data, RESPONSE, api_key, v, strict, &used)
+    return message, used
+
+
+def encode(message, version):
+    """Write a message of this codec. See ``kproto.codec.encode``."""
+    cdef type kind = type(message)
+    cdef bint collected
+    cdef int v
+    if not isinstance(message, Message):
+        raise TypeError(f"expected a message of this codec, got {kind.__name__}")
+    v = checked_version(message.api_key, version)
+    # Between the sizes and the bytes no other code may run: not even a collector's callbacks.
+    collected = PyGC_Disable()
+    try:
+        if kind is UpdateMetadataRequest:
+            return umr_write(<UpdateMetadataRequest>message, v)
+        if kind is LeaderAndIsrRequest:
+            return lisr_write(<LeaderAndIsrRequest>message, v)
+        if kind is StopReplicaRequest:
+            return sr_write(<StopReplicaRequest>message, v)
+        if kind is UpdateMetadataResponse:
+            return umr_write_response(<UpdateMetadataResponse>message, v)
+        if kind is LeaderAndIsrResponse:
+            return lisr_write_response(<LeaderAndIsrResponse>message, v)
+        return sr_write_response(<StopReplicaResponse>message, v)
+    finally:
+        if collected:
+            PyGC_Enable()
+
+
+def message_class(api_key, kind):
+    """The class of an API's requests or responses."""
+    cdef int64_t api = small(api_key, "api_key")
+    if kind not in ("request", "response"):
+        raise ValueError(f"kind is 'request' or 'response', not {kind!r}")
+    checked_version(api_key, 0)
+    if api == 6:
+        return UpdateMetadataRequest if kind == "request" else UpdateMetadataResponse
+    if api == 4:
+        return LeaderAndIsrRequest if kind == "request" else LeaderAndIsrResponse
+    return StopReplicaRequest if kind == "request" else StopReplicaResponse
+
+
+cdef int derived_header_version(object data) except -1:
+    """The version of a request header by the api key and version that it begins with."""
+    cdef Py_buffer view
+    cdef rp p
+    cdef int key, version
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < 4:
+            return 0  # too short for any version: reading says so
+        p = <rp>view.buf
+        key = kp_i16(p)
+        version = kp_i16(p + 2)
+    finally:
+        PyBuffer_Release(&view)
+    return request_header_version(key, version)
+
+
+def decode_request_header(data, header_version=None, *, bint strict=False):
+    """Read a request header; without a version, that of the api key and version in it."""
+    cdef int v = derived_header_version(data) if header_version is None else checked_header_version(header_version, 2)
+    return read(data, REQUEST_HEADER, -1, v, strict, NULL)
+
+
+def decode_request_header_from(data, header_version=None, *, bint strict=False):
+    """``decode_request_header``, and how many bytes it took: where the body begins."""
+    cdef int v = derived_header_version(data) if header_version is None else checked_header_version(header_version, 2)
+    cdef Py_ssize_t used = 0
+    header = read(data, REQUEST_HEADER, -1, v, strict, &used)
+    return header, used
+
+
+def encode_request_header(header, header_version=None):
+    """Write a request header; without a version, that of its api key and version."""
+    if type(header) is not RequestHeader:
+        raise TypeError(f"expected a RequestHeader of this codec, got {type(header).__name__}")
+    if header_version is None:
+        header_version = request_header_version(header.request_api_key, header.request_api_version)
+    return write_request_header(<RequestHeader>header, checked_header_version(header_version, 2))
+
+
+def decode_response_header(data, header_version, *, bint strict=False):
+    """Read a response header."""
+    return read(data, RESPONSE_HEADER, -1, checked_header_version(header_version, 1), strict, NULL)
+
+
+def decode_response_header_from(data, header_version, *, bint strict=False):
+    """``decode_response_header``, and how many bytes it took: where the body begins."""
+    cdef Py_ssize_t used = 0
+    header = read(data, RESPONSE_HEADER, -1, checked_header_version(header_version, 1), strict, &used)
+    return header, used
+
+
+def encode_response_header(header, header_version):
+    """Write a response header."""
+    if type(header) is not ResponseHeader:
+        raise TypeError(f"expected a ResponseHeader of this codec, got {type(header).__name__}")
+    return write_response_header(<ResponseHeader>header, checked_header_version(header_version, 1))

@@ -1,0 +1,138 @@
+"""Id lists: of all rows of a message in a few int32 blocks, tuples only when somebody asks."""
+
+cdef enum:
+    CHUNK = 16384  # ids in a block: large enough to be rare, small enough that a row kept alone keeps little alive
+
+
+@cython.final
+@cython.no_gc
+cdef class Block:
+    """The ids of many rows, and what few rows have beside them: a topic name of their own, unknown tagged fields.
+
+    A row points into its owner's ids or into those of the owner's parent; the owner keeps them alive. A block's
+    contents never change once a row points there, so that rows may share them.
+    """
+
+    def __dealloc__(self):
+        free(self.data)
+
+
+cdef Block block_of(int64_t ids):
+    """A block with room for so many ids."""
+    cdef Block b = Block.__new__(Block)
+    if ids > 0:
+        b.data = <int32_t *>malloc(ids * sizeof(int32_t))
+        if b.data == NULL:
+            raise MemoryError
+    return b
+
+
+cdef Block labelled(Block ids, str topic_name, bytes tags):
+    """A block that keeps another's ids alive and adds a topic name and tags."""
+    cdef Block b
+    if topic_name is None and tags is None:
+        return None if ids is None else (ids.parent if ids.data == NULL else ids)
+    b = Block.__new__(Block)
+    if ids is not None:
+        b.parent = ids.parent if ids.data == NULL else ids
+    b.topic_name = topic_name
+    b.tags = tags
+    return b
+
+
+cdef inline str row_topic(Block owner):
+    return "" if owner is None or owner.topic_name is None else owner.topic_name
+
+
+cdef inline bytes row_tags(Block owner):
+    return None if owner is None else owner.tags
+
+
+@cython.final
+@cython.no_gc
+cdef class Room:
+    """Where the next row's ids go while a message is read."""
+
+    cdef int32_t *next
+    cdef int32_t *end
+    cdef Block block
+
+    cdef int32_t *take(self, int64_t ids, int64_t bytes_left) except? NULL:
+        """Room for a row's ids; where it ends, a fresh block, no larger than the bytes left can fill."""
+        cdef int64_t size
+        cdef int32_t *at
+        if ids > self.end - self.next:
+            size = bytes_left // 4
+            if size > CHUNK:
+                size = CHUNK
+            if size < ids:
+                size = ids
+            self.block = block_of(size)
+            self.next = self.block.data
+            self.end = self.next + size
+        at = self.next
+        self.next = at + ids
+        return at
+
+
+cdef inline tuple ids_tuple(const int32_t *p, int64_t n):
+    cdef tuple t = PyTuple_New(n)
+    cdef int64_t i
+    cdef object x
+    for i in range(n):
+        x = p[i]
+        Py_INCREF(x)
+        PyTuple_SET_ITEM(t, i, x)
+    return t
+
+
+cdef int put_list(int32_t *to, object values, str field) except -1:
+    """Write a sequence of int32 where there is room for it."""
+    cdef Py_ssize_t i
+    for i in range(PySequence_Fast_GET_SIZE(values)):
+        try:
+            to[i] = <int32_t>whole(<object>PySequence_Fast_GET_ITEM(values, i), INT32_MIN, INT32_MAX, field)
+        except OutOfRange as e:
+            within(e, f"[{i}]")
+            raise
+    return 0
+
+
+cdef object fast(object values, str field):
+    if values is None or isinstance(values, (str, bytes)):
+        raise TypeError(f"{field}: expected a sequence of int, got {type(values).__name__}")
+    try:
+        return PySequence_Fast(values, "")
+    except TypeError:
+        raise TypeError(f"{field}: expected a sequence of int, got {type(values).__name__}") from None
+
+
+cdef Block new_ids(int32_t *n, tuple lists, tuple fields, Block labels):
+    """A block that holds these lists one behind the other; their lengths go to n."""
+    cdef Py_ssize_t i, total = 0
+    cdef Block b
+    cdef list parts = [fast(values, field) for values, field in zip(lists, fields, strict=True)]
+    cdef int32_t *to
+    for part in parts:
+        total += PySequence_Fast_GET_SIZE(part)
+    b = block_of(total)
+    to = b.data
+    for i in range(len(parts)):
+        put_list(to, parts[i], fields[i])
+        to += PySequence_Fast_GET_SIZE(parts[i])
+    for i in range(len(parts)):
+        n[i] = <int32_t>PySequence_Fast_GET_SIZE(parts[i])
+    if labels is not None and (labels.topic_name is not None or labels.tags is not None):
+        b.topic_name = labels.topic_name
+        b.tags = labels.tags
+    return b
+
+
+cdef Block changed_ids(int32_t *n, const int32_t *ids, tuple fields, int which, object values, Block labels):
+    """The same lists with one of them exchanged."""
+    cdef list lists = []
+    cdef int i
+    for i in range(<int>len(fields)):
+        lists.append(values if i == which else ids_tuple(ids, n[i]))
+        ids += n[i]
+    return new_ids(n, tuple(lists), fields, labels)

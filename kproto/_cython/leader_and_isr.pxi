@@ -1,0 +1,345 @@
+"""LeaderAndIsr, versions 0 to 7 (flexible from 4): classes and reading.
+
+Version 1 gave partitions isNew, 2 the broker epoch and topics as groups, 3 adding and removing replicas, 4 tagged
+fields, 5 topic ids and the type (and a response by topic id), 6 the leader recovery state, 7 isKRaftController.
+"""
+
+_LISR_ROW = ("topic_name", "partition_index", "controller_epoch", "leader", "leader_epoch", "isr", "partition_epoch",
+             "replicas", "adding_replicas", "removing_replicas", "is_new", "leader_recovery_state",
+             "unknown_tagged_fields")
+_LISR_LISTS = ("isr", "replicas", "adding_replicas", "removing_replicas")
+
+
+@cython.final
+@cython.no_gc
+cdef class LeaderAndIsrPartitionState(Struct):
+    """One partition's state. Ids are tuples; ``topic_name`` is on the wire in versions 0-1 only."""
+
+    _fields = _LISR_ROW
+
+    def __init__(self, *, topic_name="", partition_index=0, controller_epoch=0, leader=0, leader_epoch=0, isr=(),
+                 partition_epoch=0, replicas=(), adding_replicas=(), removing_replicas=(), is_new=False,
+                 leader_recovery_state=0, unknown_tagged_fields=()):
+        self.partition_index = int32(partition_index, "partition_index")
+        self.controller_epoch = int32(controller_epoch, "controller_epoch")
+        self.leader = int32(leader, "leader")
+        self.leader_epoch = int32(leader_epoch, "leader_epoch")
+        self.partition_epoch = int32(partition_epoch, "partition_epoch")
+        self.is_new = boolean(is_new, "is_new")
+        self.leader_recovery_state = int8(leader_recovery_state, "leader_recovery_state")
+        self.owner = new_ids(self.n, (isr, replicas, adding_replicas, removing_replicas), _LISR_LISTS, None)
+        self.ids = self.owner.data
+        if topic_name != "":
+            self.topic_name = topic_name
+        if unknown_tagged_fields != ():
+            self.unknown_tagged_fields = unknown_tagged_fields
+
+    @property
+    def topic_name(self):
+        return row_topic(self.owner)
+
+    @topic_name.setter
+    def topic_name(self, value):
+        self.owner = labelled(self.owner, as_text(value, "topic_name"), row_tags(self.owner))
+
+    @property
+    def unknown_tagged_fields(self):
+        return tags_tuple(row_tags(self.owner))
+
+    @unknown_tagged_fields.setter
+    def unknown_tagged_fields(self, value):
+        self.owner = labelled(self.owner, None if self.owner is None else self.owner.topic_name, tags_kept(value))
+
+    @property
+    def isr(self):
+        return ids_tuple(self.ids, self.n[0])
+
+    @isr.setter
+    def isr(self, value):
+        self.exchange(0, value)
+
+    @property
+    def replicas(self):
+        return ids_tuple(self.ids + self.n[0], self.n[1])
+
+    @replicas.setter
+    def replicas(self, value):
+        self.exchange(1, value)
+
+    @property
+    def adding_replicas(self):
+        return ids_tuple(self.ids + self.n[0] + self.n[1], self.n[2])
+
+    @adding_replicas.setter
+    def adding_replicas(self, value):
+        self.exchange(2, value)
+
+    @property
+    def removing_replicas(self):
+        return ids_tuple(self.ids + self.n[0] + self.n[1] + self.n[2], self.n[3])
+
+    @removing_replicas.setter
+    def removing_replicas(self, value):
+        self.exchange(3, value)
+
+    cdef int exchange(self, int which, object value) except -1:
+        self.owner = changed_ids(self.n, self.ids, _LISR_LISTS, which, value, self.owner)
+        self.ids = self.owner.data
+        return 0
+
+
+cdef LeaderAndIsrPartitionState lisr_row_named(LeaderAndIsrPartitionState row, str topic_name):
+    """The same row with a topic name of its own."""
+    cdef LeaderAndIsrPartitionState v = LeaderAndIsrPartitionState.__new__(LeaderAndIsrPartitionState)
+    v.partition_index = row.partition_index
+    v.controller_epoch = row.controller_epoch
+    v.leader = row.leader
+    v.leader_epoch = row.leader_epoch
+    v.partition_epoch = row.partition_epoch
+    v.is_new = row.is_new
+    v.leader_recovery_state = row.leader_recovery_state
+    memcpy(v.n, row.n, sizeof(row.n))
+    v.ids = row.ids
+    v.owner = labelled(row.owner, topic_name, row_tags(row.owner))
+    return v
+
+
+@cython.final
+@cython.no_gc
+cdef class LeaderAndIsrTopicState(Tagged):
+    """A topic's partitions (versions 2 and later); ``topic_id`` is on the wire from version 5."""
+
+    _fields = ("topic_name", "topic_id", "partition_states", "unknown_tagged_fields")
+
+    def __init__(self, *, topic_name="", topic_id=ZERO_UUID, partition_states=(), unknown_tagged_fields=()):
+        self.topic_name = as_text(topic_name, "topic_name")
+        put_uuid(self.id, topic_id, "topic_id")
+        self.partition_states_ = as_list(partition_states, "partition_states")
+        self.tags = tags_kept(unknown_tagged_fields)
+
+    @property
+    def topic_id(self):
+        return <bytes>self.id[:16]
+
+    @topic_id.setter
+    def topic_id(self, value):
+        put_uuid(self.id, value, "topic_id")
+
+    @property
+    def partition_states(self):
+        if self.partition_states_ is None:
+            self.partition_states_ = []
+        return self.partition_states_
+
+    @partition_states.setter
+    def partition_states(self, value):
+        self.partition_states_ = as_list(value, "partition_states")
+
+
+@cython.final
+cdef class LeaderAndIsrLiveLeader(Tagged):
+    """Where a leader named in the request listens."""
+
+    _fields = ("broker_id", "host_name", "port", "unknown_tagged_fields")
+
+    def __init__(self, *, broker_id=0, host_name="", port=0, unknown_tagged_fields=()):
+        self.broker_id = int32(broker_id, "broker_id")
+        self.host_name = as_text(host_name, "host_name")
+        self.port = int32(port, "port")
+        self.tags = tags_kept(unknown_tagged_fields)
+
+
+@cython.final
+cdef class LeaderAndIsrRequest(Message):
+    """Which partitions the broker is to lead or follow; ``type`` 1 means some of them, 2 all (versions 5 and later)."""
+
+    api_key = 4
+    kind = "request"
+    _fields = ("controller_id", "is_kraft_controller", "controller_epoch", "broker_epoch", "type",
+               "ungrouped_partition_states", "topic_states", "live_leaders", "unknown_tagged_fields")
+
+    def __init__(self, *, controller_id=0, is_kraft_controller=False, controller_epoch=0, broker_epoch=-1, type=0,
+                 ungrouped_partition_states=(), topic_states=(), live_leaders=(), unknown_tagged_fields=(), version=7):
+        self.controller_id = int32(controller_id, "controller_id")
+        self.is_kraft_controller = boolean(is_kraft_controller, "is_kraft_controller")
+        self.controller_epoch = int32(controller_epoch, "controller_epoch")
+        self.broker_epoch = whole(broker_epoch, INT64_MIN, INT64_MAX, "broker_epoch")
+        self.type = int8(type, "type")
+        self.ungrouped_partition_states_ = as_list(ungrouped_partition_states, "ungrouped_partition_states")
+        self.topic_states_ = as_list(topic_states, "topic_states")
+        self.live_leaders_ = as_list(live_leaders, "live_leaders")
+        self.tags = tags_kept(unknown_tagged_fields)
+        self.version = checked_version(4, version)
+
+    @property
+    def ungrouped_partition_states(self):
+        if self.ungrouped_partition_states_ is None:
+            self.ungrouped_partition_states_ = []
+        return self.ungrouped_partition_states_
+
+    @ungrouped_partition_states.setter
+    def ungrouped_partition_states(self, value):
+        self.ungrouped_partition_states_ = as_list(value, "ungrouped_partition_states")
+
+    @property
+    def topic_states(self):
+        if self.topic_states_ is None:
+            self.topic_states_ = []
+        return self.topic_states_
+
+    @topic_states.setter
+    def topic_states(self, value):
+        self.topic_states_ = as_list(value, "topic_states")
+
+    @property
+    def live_leaders(self):
+        if self.live_leaders_ is None:
+            self.live_leaders_ = []
+        return self.live_leaders_
+
+    @live_leaders.setter
+    def live_leaders(self, value):
+        self.live_leaders_ = as_list(value, "live_leaders")
+
+    @property
+    def partition_states(self):
+        """All partition states as one list whose rows carry their topic's name, whatever the version."""
+        cdef list out = list(self.ungrouped_partition_states)
+        cdef LeaderAndIsrTopicState topic
+        for topic in self.topic_states:
+            out.extend([lisr_row_named(row, topic.topic_name) for row in topic.partition_states])
+        return out
+
+    @property
+    def topic_ids(self):
+        """Topic ids by name: empty where the version has no groups, zero where it has no ids."""
+        cdef LeaderAndIsrTopicState topic
+        return {topic.topic_name: topic.topic_id for topic in self.topic_states}
+
+    def error_response(self, error_code):
+        """The answer that reports an error for the request and each of its partitions."""
+        cdef LeaderAndIsrTopicState topic
+        if self.version >= 5:
+            return LeaderAndIsrResponse(error_code=error_code, version=self.version, topics=[
+                LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=[
+                    LeaderAndIsrPartitionError(partition_index=row.partition_index, error_code=error_code)
+                    for row in topic.partition_states
+                ])
+                for topic in self.topic_states
+            ])
+        return LeaderAndIsrResponse(error_code=error_code, version=self.version, partition_errors=[
+            LeaderAndIsrPartitionError(topic_name=row.topic_name, partition_index=row.partition_index,
+                                       error_code=error_code)
+            for row in self.partition_states
+        ])
+
+    def to_json(self, version):
+        return lisr_to_json(self, checked_version(4, version))
+
+    @classmethod
+    def from_json(cls, json, version):
+        return lisr_from_json(json, checked_version(4, version))
+
+
+@cython.final
+cdef class LeaderAndIsrPartitionError(Tagged):
+    """One partition's result; ``topic_name`` is on the wire in versions 0-4 only."""
+
+    _fields = ("topic_name", "partition_index", "error_code", "unknown_tagged_fields")
+
+    def __init__(self, *, topic_name="", partition_index=0, error_code=0, unknown_tagged_fields=()):
+        self.topic_name = as_text(topic_name, "topic_name")
+        self.partition_index = int32(partition_index, "partition_index")
+        self.error_code = int16(error_code, "error_code")
+        self.tags = tags_kept(unknown_tagged_fields)
+
+
+@cython.final
+@cython.no_gc
+cdef class LeaderAndIsrTopicError(Tagged):
+    """A topic's results, by its id (versions 5 and later)."""
+
+    _fields = ("topic_id", "partition_errors", "unknown_tagged_fields")
+
+    def __init__(self, *, topic_id=ZERO_UUID, partition_errors=(), unknown_tagged_fields=()):
+        put_uuid(self.id, topic_id, "topic_id")
+        self.partition_errors_ = as_list(partition_errors, "partition_errors")
+        self.tags = tags_kept(unknown_tagged_fields)
+
+    @property
+    def topic_id(self):
+        return <bytes>self.id[:16]
+
+    @topic_id.setter
+    def topic_id(self, value):
+        put_uuid(self.id, value, "topic_id")
+
+    @property
+    def partition_errors(self):
+        if self.partition_errors_ is None:
+            self.partition_errors_ = []
+        return self.partition_errors_
+
+    @partition_errors.setter
+    def partition_errors(self, value):
+        self.partition_errors_ = as_list(value, "partition_errors")
+
+
+@cython.final
+cdef class LeaderAndIsrResponse(Message):
+    """The broker's answer: a code for the request, one for each partition (below version 5 by topic name)."""
+
+    api_key = 4
+    kind = "response"
+    _fields = ("error_code", "partition_errors", "topics", "unknown_tagged_fields")
+
+    def __init__(self, *, error_code=0, partition_errors=(), topics=(), unknown_tagged_fields=(), version=7):
+        self.error_code = int16(error_code, "error_code")
+        self.partition_errors_ = as_list(partition_errors, "partition_errors")
+        self.topics_ = as_list(topics, "topics")
+        self.tags = tags_kept(unknown_tagged_fields)
+        self.version = checked_version(4, version)
+
+    @property
+    def partition_errors(self):
+        if self.partition_errors_ is None:
+            self.partition_errors_ = []
+        return self.partition_errors_
+
+    @partition_errors.setter
+    def partition_errors(self, value):
+        self.partition_errors_ = as_list(value, "partition_errors")
+
+    @property
+    def topics(self):
+        if self.topics_ is None:
+            self.topics_ = []
+        return self.topics_
+
+    @topics.setter
+    def topics(self, value):
+        self.topics_ = as_list(value, "topics")
+
+    def error_counts(self):
+        """How often each code stands in the response; an error for the request counts for every partition too."""
+        errors = list(self.partition_errors)
+        for topic in self.topics:
+            errors.extend(topic.partition_errors)
+        return counted(self.error_code, errors)
+
+    def to_json(self, version):
+        return lisr_response_to_json(self, checked_version(4, version))
+
+    @classmethod
+    def from_json(cls, json, version):
+        return lisr_response_from_json(json, checked_version(4, version))
+
+
+cdef dict counted(int error_code, list errors):
+    cdef dict counts = {}
+    if error_code:
+        return {error_code: len(errors) + 1}
+    counts[0] = 1
+    for e in errors:
+        counts[e.error_code] = counts.get(e.error_code, 0) + 1
+    return counts

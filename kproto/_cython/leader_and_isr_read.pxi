@@ -1,0 +1,324 @@
+"""LeaderAndIsr, read."""
+
+
+cdef rp lisr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, const char *field) except? NULL:
+    """The partition states of a list that has one empty place for each."""
+    cdef bint flexible = version >= 4
+    cdef rp e = r.end
+    cdef rp begin = NULL, end = NULL, name = NULL, last_name = NULL, isr
+    cdef rp others[3]
+    cdef int64_t counts[3]
+    cdef int64_t j, isr_count, total, length = 0, last_length = -1
+    cdef int64_t least = 1 if flexible else 4
+    cdef int64_t last = (1 if version >= 1 else 0) + (1 if version >= 6 else 0) + flexible
+    cdef LeaderAndIsrPartitionState v
+    cdef int32_t *ids
+    cdef uint8_t is_new = 0
+    cdef Block owner, named = None
+    others[1] = others[2] = NULL
+    counts[1] = counts[2] = 0
+    for j in range(PyList_GET_SIZE(rows)):
+        if version <= 1:
+            name = kp_string(r, p, e, False, False, &length, "topic_name")
+            if name == NULL:
+                return kp_inside(r, field, j)
+            p = name + length
+        if e - p < 16 + least:
+            kp_fault_group(r, p, "partition_index:4,controller_epoch:4,leader:4,leader_epoch:4,isr:1")
+            return kp_inside(r, field, j)
+        isr = p + 16
+        isr_count = kp_count(r, &isr, e, flexible, 4, 4 + least, "isr", "partition_epoch:4,replicas:1")
+        if isr_count < 0:
+            return kp_inside(r, field, j)
+        others[0] = isr + 4 * isr_count + 4
+        if version >= 3:
+            counts[0] = kp_count(r, &others[0], e, flexible, 4, least, "replicas", "adding_replicas:1")
+            if counts[0] < 0:
+                return kp_inside(r, field, j)
+            others[1] = others[0] + 4 * counts[0]
+            counts[1] = kp_count(r, &others[1], e, flexible, 4, least, "adding_replicas", "removing_replicas:1")
+            if counts[1] < 0:
+                return kp_inside(r, field, j)
+            others[2] = others[1] + 4 * counts[1]
+            counts[2] = kp_count(r, &others[2], e, flexible, 4, last, "removing_replicas",
+                                 "is_new:1,leader_recovery_state:1,unknown_tagged_fields:1" if version >= 6
+                                 else "is_new:1,unknown_tagged_fields:1")
+            if counts[2] < 0:
+                return kp_inside(r, field, j)
+        else:
+            counts[0] = kp_count(r, &others[0], e, False, 4, last, "replicas", "is_new:1")
+            if counts[0] < 0:
+                return kp_inside(r, field, j)
+        v = LeaderAndIsrPartitionState.__new__(LeaderAndIsrPartitionState)
+        Py_INCREF(v)
+        PyList_SET_ITEM(rows, j, v)
+        total = isr_count + counts[0] + counts[1] + counts[2]
+        ids = room.take(total, e - isr)
+        v.partition_index = kp_i32(p)
+        v.controller_epoch = kp_i32(p + 4)
+        v.leader = kp_i32(p + 8)
+        v.leader_epoch = kp_i32(p + 12)
+        v.partition_epoch = kp_i32(isr + 4 * isr_count)
+        v.n[0] = <int32_t>isr_count
+        v.n[1] = <int32_t>counts[0]
+        v.n[2] = <int32_t>counts[1]
+        v.n[3] = <int32_t>counts[2]
+        v.ids = ids
+        kp_ids(ids, isr, isr_count)
+        ids += isr_count
+        kp_ids(ids, others[0], counts[0])
+        p = others[0] + 4 * counts[0]
+        if version >= 3:
+            ids += counts[0]
+            kp_ids(ids, others[1], counts[1])
+            kp_ids(ids + counts[1], others[2], counts[2])
+            p = others[2] + 4 * counts[2]
+        if version >= 1:
+            p = kp_bool(r, p, &is_new, "is_new")
+            if p == NULL:
+                return kp_inside(r, field, j)
+            v.is_new = is_new
+        if version >= 6:
+            v.leader_recovery_state = <int8_t>p[0]
+            p += 1
+        owner = room.block
+        if version <= 1:
+            if named is None or named.parent is not owner or length != last_length or memcmp(name, last_name, length):
+                named = labelled(owner, text(name, length), None)
+                last_name, last_length = name, length
+            owner = named
+        if flexible:
+            p = kp_tags(r, p, e, &begin, &end)
+            if p == NULL:
+                return kp_inside(r, field, j)
+            if begin != NULL:
+                owner = labelled(owner, None, kept(begin, end))
+        v.owner = owner
+    return p
+
+
+cdef rp lisr_read_topics(kp_reader *r, rp p, list topics, int version, Room room) except? NULL:
+    cdef bint flexible = version >= 4
+    cdef rp e = r.end
+    cdef rp name, begin = NULL, end = NULL
+    cdef int64_t i, n, length = 0
+    cdef int64_t after = (16 if version >= 5 else 0) + (1 if flexible else 4)
+    cdef int64_t least = 27 if version >= 6 else 26 if flexible else 37 if version == 3 else 29
+    cdef LeaderAndIsrTopicState topic
+    for i in range(PyList_GET_SIZE(topics)):
+        name = kp_string(r, p, e, flexible, False, &length, "topic_name")
+        if name == NULL:
+            return kp_inside(r, "topic_states", i)
+        p = name + length
+        if e - p < after:
+            kp_fault_group(r, p, "topic_id:16,partition_states:1" if version >= 5 else "partition_states:1")
+            return kp_inside(r, "topic_states", i)
+        topic = LeaderAndIsrTopicState.__new__(LeaderAndIsrTopicState)
+        Py_INCREF(topic)
+        PyList_SET_ITEM(topics, i, topic)
+        topic.topic_name = text(name, length)
+        if version >= 5:
+            memcpy(topic.id, p, 16)
+            p += 16
+        n = kp_count(r, &p, e, flexible, least, flexible, "partition_states", "unknown_tagged_fields:1")
+        if n < 0:
+            return kp_inside(r, "topic_states", i)
+        if n > 0:
+            topic.partition_states_ = PyList_New(n)
+            p = lisr_read_rows(r, p, topic.partition_states_, version, room, "partition_states")
+            if p == NULL:
+                return kp_inside(r, "topic_states", i)
+        if flexible:
+            p = kp_tags(r, p, e, &begin, &end)
+            if p == NULL:
+                return kp_inside(r, "topic_states", i)
+            topic.tags = kept(begin, end)
+    return p
+
+
+cdef rp lisr_read_leaders(kp_reader *r, rp p, list leaders, int version) except? NULL:
+    cdef bint flexible = version >= 4
+    cdef rp e = r.end
+    cdef rp begin = NULL, end = NULL
+    cdef int64_t i, length = 0
+    cdef LeaderAndIsrLiveLeader v
+    for i in range(PyList_GET_SIZE(leaders)):
+        if e - p < 4:
+            kp_fault_group(r, p, "broker_id:4")
+            return kp_inside(r, "live_leaders", i)
+        v = LeaderAndIsrLiveLeader.__new__(LeaderAndIsrLiveLeader)
+        Py_INCREF(v)
+        PyList_SET_ITEM(leaders, i, v)
+        v.broker_id = kp_i32(p)
+        p = kp_string(r, p + 4, e, flexible, False, &length, "host_name")
+        if p == NULL:
+            return kp_inside(r, "live_leaders", i)
+        v.host_name = text(p, length)
+        p += length
+        if e - p < 4:
+            kp_fault_group(r, p, "port:4")
+            return kp_inside(r, "live_leaders", i)
+        v.port = kp_i32(p)
+        p += 4
+        if flexible:
+            p = kp_tags(r, p, e, &begin, &end)
+            if p == NULL:
+                return kp_inside(r, "live_leaders", i)
+            v.tags = kept(begin, end)
+    return p
+
+
+cdef LeaderAndIsrRequest lisr_read(kp_reader *r, int version):
+    """The whole request, or None after a fault; ``r.at`` tells where it ends."""
+    cdef bint flexible = version >= 4
+    cdef LeaderAndIsrRequest m = LeaderAndIsrRequest.__new__(LeaderAndIsrRequest)
+    cdef Room room = Room.__new__(Room)
+    cdef rp p = r.base, e = r.end, begin = NULL, end = NULL
+    cdef int64_t n
+    cdef uint8_t kraft = 0
+    m.version = version
+    m.broker_epoch = -1
+    if e - p < 8 + (8 if version >= 2 else 0) + (1 if version >= 5 else 0) + (1 if version >= 7 else 0):
+        kp_fault_group(r, p,
+                       "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8,type:1" if version >= 7
+                       else "controller_id:4,controller_epoch:4,broker_epoch:8,type:1")
+        return None
+    m.controller_id = kp_i32(p)
+    p += 4
+    if version >= 7:
+        p = kp_bool(r, p, &kraft, "is_kraft_controller")
+        if p == NULL:
+            return None
+        m.is_kraft_controller = kraft
+    m.controller_epoch = kp_i32(p)
+    p += 4
+    if version >= 2:
+        m.broker_epoch = kp_i64(p)
+        p += 8
+        if version >= 5:
+            m.type = <int8_t>p[0]
+            p += 1
+        n = kp_count(r, &p, e, flexible, 19 if version >= 5 else 3 if flexible else 6, 0, "topic_states", "")
+        if n < 0:
+            return None
+        m.topic_states_ = PyList_New(n)
+        p = lisr_read_topics(r, p, m.topic_states_, version, room)
+    else:
+        n = kp_count(r, &p, e, False, 30 + version, 0, "ungrouped_partition_states", "")
+        if n < 0:
+            return None
+        m.ungrouped_partition_states_ = PyList_New(n)
+        p = lisr_read_rows(r, p, m.ungrouped_partition_states_, version, room, "ungrouped_partition_states")
+    if p == NULL:
+        return None
+    n = kp_count(r, &p, e, flexible, 10, flexible, "live_leaders", "unknown_tagged_fields:1")
+    if n < 0:
+        return None
+    m.live_leaders_ = PyList_New(n)
+    p = lisr_read_leaders(r, p, m.live_leaders_, version)
+    if p == NULL:
+        return None
+    if flexible:
+        p = kp_tags(r, p, e, &begin, &end)
+        if p == NULL:
+            return None
+        m.tags = kept(begin, end)
+    r.at = p
+    return m
+
+
+cdef rp lisr_read_errors(kp_reader *r, rp p, list errors, int version) except? NULL:
+    cdef bint flexible = version >= 4
+    cdef rp e = r.end
+    cdef rp begin = NULL, end = NULL, name = NULL, last_name = NULL
+    cdef int64_t i, length = 0, last_length = -1
+    cdef str topic_name = ""
+    cdef LeaderAndIsrPartitionError v
+    for i in range(PyList_GET_SIZE(errors)):
+        if version <= 4:
+            name = kp_string(r, p, e, flexible, False, &length, "topic_name")
+            if name == NULL:
+                return kp_inside(r, "partition_errors", i)
+            if length != last_length or memcmp(name, last_name, length):
+                topic_name = text(name, length)
+                last_name, last_length = name, length
+            p = name + length
+        if e - p < 6 + flexible:
+            kp_fault_group(r, p, "partition_index:4,error_code:2,unknown_tagged_fields:1")
+            return kp_inside(r, "partition_errors", i)
+        v = LeaderAndIsrPartitionError.__new__(LeaderAndIsrPartitionError)
+        Py_INCREF(v)
+        PyList_SET_ITEM(errors, i, v)
+        v.topic_name = topic_name
+        v.partition_index = kp_i32(p)
+        v.error_code = kp_i16(p + 4)
+        p += 6
+        if flexible:
+            p = kp_tags(r, p, e, &begin, &end)
+            if p == NULL:
+                return kp_inside(r, "partition_errors", i)
+            v.tags = kept(begin, end)
+    return p
+
+
+cdef rp lisr_read_topic_errors(kp_reader *r, rp p, list topics, int version) except? NULL:
+    cdef rp e = r.end
+    cdef rp begin = NULL, end = NULL
+    cdef int64_t i, n
+    cdef LeaderAndIsrTopicError topic
+    for i in range(PyList_GET_SIZE(topics)):
+        if e - p < 17:
+            kp_fault_group(r, p, "topic_id:16,partition_errors:1")
+            return kp_inside(r, "topics", i)
+        topic = LeaderAndIsrTopicError.__new__(LeaderAndIsrTopicError)
+        Py_INCREF(topic)
+        PyList_SET_ITEM(topics, i, topic)
+        memcpy(topic.id, p, 16)
+        p += 16
+        n = kp_count(r, &p, e, True, 7, 1, "partition_errors", "unknown_tagged_fields:1")
+        if n < 0:
+            return kp_inside(r, "topics", i)
+        if n > 0:
+            topic.partition_errors_ = PyList_New(n)
+            p = lisr_read_errors(r, p, topic.partition_errors_, version)
+            if p == NULL:
+                return kp_inside(r, "topics", i)
+        p = kp_tags(r, p, e, &begin, &end)
+        if p == NULL:
+            return kp_inside(r, "topics", i)
+        topic.tags = kept(begin, end)
+    return p
+
+
+cdef LeaderAndIsrResponse lisr_read_response(kp_reader *r, int version):
+    cdef bint flexible = version >= 4
+    cdef LeaderAndIsrResponse m = LeaderAndIsrResponse.__new__(LeaderAndIsrResponse)
+    cdef rp p = r.base, e = r.end, begin = NULL, end = NULL
+    cdef int64_t n
+    m.version = version
+    if e - p < 2:
+        kp_fault_group(r, p, "error_code:2")
+        return None
+    m.error_code = kp_i16(p)
+    p += 2
+    if version >= 5:
+        n = kp_count(r, &p, e, True, 18, 1, "topics", "unknown_tagged_fields:1")
+        if n < 0:
+            return None
+        m.topics_ = PyList_New(n)
+        p = lisr_read_topic_errors(r, p, m.topics_, version)
+    else:
+        n = kp_count(r, &p, e, flexible, 8, flexible, "partition_errors", "unknown_tagged_fields:1")
+        if n < 0:
+            return None
+        m.partition_errors_ = PyList_New(n)
+        p = lisr_read_errors(r, p, m.partition_errors_, version)
+    if p == NULL:
+        return None
+    if flexible:
+        p = kp_tags(r, p, e, &begin, &end)
+        if p == NULL:
+            return None
+        m.tags = kept(begin, end)
+    r.at = p
+    return m

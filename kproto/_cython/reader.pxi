@@ -1,0 +1,95 @@
+"""From bytes to Python: text, kept tags, and the exceptions that a noted fault becomes."""
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *)
+    bint PyUnicode_IS_COMPACT_ASCII(object) noexcept
+    Py_ssize_t PyUnicode_GET_LENGTH(object) noexcept
+    object PyUnicode_New(Py_ssize_t, Py_UCS4)
+    void *PyUnicode_DATA(object) noexcept
+
+ctypedef kp_ptr rp
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+cdef object replaced_text(rp p, int64_t n):
+    """Ill-formed UTF-8 as Java reads it: Python's "replace", but a surrogate's bytes are one sign and not several."""
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}".encode(), p[:n]).decode("utf-8", "replace")
+
+
+cdef inline str text(rp p, int64_t n):
+    """A string's bytes as text; n is -1 for null."""
+    cdef object s
+    if n < 0:
+        return None
+    if kp_is_ascii(p, n):
+        if n == 0:
+            return ""
+        s = PyUnicode_New(n, 127)
+        memcpy(PyUnicode_DATA(s), p, n)
+        return <str>s
+    try:
+        return PyUnicode_DecodeUTF8(<const char *>p, n, NULL)
+    except UnicodeDecodeError:
+        return replaced_text(p, n)
+
+
+cdef inline bytes kept(rp begin, rp end):
+    """The unknown tagged fields of a struct, kept as they stood on the wire; None where there are none."""
+    return None if begin == NULL else <bytes>begin[:end - begin]
+
+
+cdef str fault_path(kp_reader *r):
+    cdef int i
+    cdef list parts = []
+    for i in range(r.depth - 1, -1, -1):
+        parts.append(f"{r.outer[i].decode()}[{r.index[i]}]" if r.index[i] >= 0 else r.outer[i].decode())
+    if r.field_length:
+        parts.append(r.field[:r.field_length].decode())
+    return ".".join(parts)
+
+
+cdef object fault_error(kp_reader *r, object api_key, object version):
+    """The DecodeError for the fault that a reader has noted."""
+    cdef kp_code code = r.code
+    cdef int64_t left = r.end - r.at
+    kind = Malformed
+    if code == KP_SHORT:
+        kind, reason = Truncated, f"the bytes end inside or before it, {left} left"
+    elif code == KP_SHORT_STRING:
+        kind, reason = Truncated, f"a string of {r.value} bytes, but only {left} are left"
+    elif code == KP_SHORT_ARRAY:
+        kind, reason = Truncated, f"an array of {r.value} elements, but only {left} bytes are left"
+    elif code == KP_SHORT_TAG:
+        kind, reason = Truncated, f"a tagged field of {r.value} bytes, but only {left} are left"
+    elif code == KP_VARINT_LONG:
+        reason = "a varint of more than five bytes"
+    elif code == KP_NULL:
+        reason = f"null (length {r.value}) where it may not be"
+    elif code == KP_STRING_LONG:
+        reason = f"a string of {r.value} bytes, more than {KP_MAX_STRING}"
+    elif code == KP_TAG_NOT_VALID:
+        reason = f"tag {r.value} is not valid in version {version}"
+    elif code == KP_TAG_NEGATIVE:
+        reason = f"a tagged field of size {r.value}"
+    elif code == KP_ROWS:
+        reason = f"more than {r.value} elements in one batch"
+    elif code == KP_STRICT_TRAILING:
+        reason = f"{r.value} bytes after the end of the message"
+    elif code == KP_STRICT_UTF8:
+        reason = f"ill-formed UTF-8 at byte 0x{r.value:02x}"
+    elif code == KP_STRICT_VARINT:
+        reason = f"an overlong varint for {r.value}"
+    elif code == KP_STRICT_BOOL:
+        reason = f"a bool of {r.value}, not 0 or 1"
+    elif code == KP_STRICT_TAG_ORDER:
+        reason = f"tag {r.value} stands twice or out of order"
+    elif code == KP_STRICT_TAG_SIZE:
+        reason = f"a tagged field of size {r.value}, not 1"
+    elif code == KP_STRICT_NULL:
+        reason = f"null written as length {r.value}, not -1"
+    elif code == KP_STRICT_TAG_COUNT:
+        reason = f"{r.value} tagged fields"
+    else:
+        reason = f"a tagged field that spells out its default {r.value}"
+    return kind(reason, r.at - r.base, fault_path(r), api_key, version)

@@ -1,0 +1,68 @@
+"""Unknown tagged fields: kept as the wire's bytes, tuples only when somebody asks; all rules of Kafka's writing."""
+
+
+cdef tuple tags_tuple(bytes tags):
+    """``(tag, data)`` for each kept field, in wire order; a tag of 2^31 or more is a negative int, as in Kafka."""
+    cdef rp p, e
+    cdef uint32_t tag = 0, size = 0
+    cdef list out = []
+    if tags is None:
+        return ()
+    p = <rp>PyBytes_AS_STRING(tags)
+    e = p + PyBytes_GET_SIZE(tags)
+    while p < e:
+        p = kp_own_varint(kp_own_varint(p, &tag), &size)
+        out.append((<int32_t>tag, <bytes>p[:size]))
+        p += size
+    return tuple(out)
+
+
+cdef bytes varint_bytes(uint32_t value):
+    cdef uint8_t buffer[5]
+    return <bytes>buffer[:kp_put_varint(buffer, value) - buffer]
+
+
+cdef bytes tags_kept(object fields):
+    """The wire's bytes for pairs of tag and data; whether they may be written is Kafka's to say when encoding."""
+    cdef list parts = []
+    if isinstance(fields, (str, bytes, dict)):
+        raise TypeError(f"unknown_tagged_fields: expected pairs of tag and bytes, got {type(fields).__name__}")
+    for pair in fields:
+        try:
+            tag, data = pair
+            data = bytes(memoryview(data))
+        except (TypeError, ValueError):
+            raise TypeError(f"unknown_tagged_fields: expected pairs of tag and bytes, got {pair!r}") from None
+        parts.append(varint_bytes(<uint32_t>int32(tag, "unknown_tagged_fields")))
+        parts.append(varint_bytes(<uint32_t>len(data)))
+        parts.append(data)
+    return b"".join(parts) if parts else None
+
+
+cdef int64_t tags_size(bytes tags, bint flexible, int version, int known=0) except -1:
+    """Size of a struct's tagged section (``known`` fields beside the kept ones are not counted in, their number is)."""
+    cdef uint32_t count = 0
+    cdef int32_t bad = 0
+    cdef int64_t size
+    if tags is None:
+        return kp_varint_size(known) if flexible else 0
+    if not flexible:
+        raise FieldNotInVersion(f"version {version} has no tagged fields", "unknown_tagged_fields")
+    size = kp_own_tags_size(<rp>PyBytes_AS_STRING(tags), PyBytes_GET_SIZE(tags), &count, &bad)
+    if size == -2:
+        raise OutOfRange(f"tag {bad} is one too high", "unknown_tagged_fields")
+    if size < 0:
+        raise EncodeError(f"tag {bad} does not come after those before it", "unknown_tagged_fields")
+    return size + kp_varint_size(count + known)
+
+
+cdef inline uint8_t *put_tags(uint8_t *q, bytes tags, bint flexible) noexcept:
+    cdef uint32_t count = 0
+    cdef int32_t bad = 0
+    if not flexible:
+        return q
+    if tags is None:
+        q[0] = 0
+        return q + 1
+    kp_own_tags_size(<rp>PyBytes_AS_STRING(tags), PyBytes_GET_SIZE(tags), &count, &bad)
+    return kp_put_own_tags(kp_put_varint(q, count), <rp>PyBytes_AS_STRING(tags), PyBytes_GET_SIZE(tags))

@@ -1,0 +1,377 @@
+"""UpdateMetadata, written: sizes with every check, then bytes without any; and Kafka's JSON form."""
+
+
+cdef int64_t umr_rows_size(list rows, int version, str field) except -1:
+    cdef bint flexible = version >= 6
+    cdef int64_t total = 0
+    cdef Py_ssize_t j = 0
+    cdef UpdateMetadataPartitionState v
+    cdef object x
+    try:
+        for j in range(size_of(rows)):
+            x = <object>PyList_GET_ITEM(rows, j)
+            if type(x) is not UpdateMetadataPartitionState:
+                wrong(x, "UpdateMetadataPartitionState", field, j)
+            v = <UpdateMetadataPartitionState>x
+            if flexible:
+                total += 24 + 4 * (<int64_t>v.n[0] + v.n[1] + v.n[2])
+                if (v.n[0] | v.n[1] | v.n[2]) >= 127:
+                    total += kp_varint_size(v.n[0] + 1) + kp_varint_size(v.n[1] + 1) + kp_varint_size(v.n[2] + 1) - 3
+                if v.owner is not None and v.owner.tags is not None:
+                    total += tags_size(v.owner.tags, True, version) - 1
+            else:
+                total += 28 + 4 * (<int64_t>v.n[0] + v.n[1])
+                if version >= 4:
+                    total += 4 + 4 * <int64_t>v.n[2]
+                if version <= 4:
+                    total += text_size(row_topic(v.owner), False, "topic_name")
+                tags_size(row_tags(v.owner), False, version)
+    except EncodeError as error:
+        within(error, f"{field}[{j}]")
+        raise
+    return total
+
+
+cdef uint8_t *umr_put_rows(uint8_t *q, list rows, int version) except NULL:
+    cdef bint flexible = version >= 6
+    cdef Py_ssize_t j
+    cdef UpdateMetadataPartitionState v
+    cdef int32_t *ids
+    for j in range(size_of(rows)):
+        v = <UpdateMetadataPartitionState>PyList_GET_ITEM(rows, j)
+        if version <= 4:
+            q = put_text(q, row_topic(v.owner), False)
+        kp_put32(q, v.partition_index)
+        kp_put32(q + 4, v.controller_epoch)
+        kp_put32(q + 8, v.leader)
+        kp_put32(q + 12, v.leader_epoch)
+        ids = v.ids
+        q = put_list_of_ids(q + 16, ids, v.n[0], flexible)
+        ids += v.n[0]
+        kp_put32(q, v.zk_version)
+        q = put_list_of_ids(q + 4, ids, v.n[1], flexible)
+        ids += v.n[1]
+        if version >= 4:
+            q = put_list_of_ids(q, ids, v.n[2], flexible)
+        if flexible:
+            q = put_tags(q, row_tags(v.owner), True)
+    return q
+
+
+cdef int64_t umr_topics_size(list topics, int version) except -1:
+    cdef bint flexible = version >= 6
+    cdef int64_t total = 0
+    cdef Py_ssize_t i = 0
+    cdef UpdateMetadataTopicState topic
+    try:
+        for i in range(size_of(topics)):
+            x = <object>PyList_GET_ITEM(topics, i)
+            if type(x) is not UpdateMetadataTopicState:
+                wrong(x, "UpdateMetadataTopicState", "topic_states", i)
+            topic = <UpdateMetadataTopicState>x
+            total += text_size(topic.topic_name, flexible, "topic_name") + (16 if version >= 7 else 0)
+            total += count_size(size_of(topic.partition_states_), flexible)
+            total += umr_rows_size(topic.partition_states_, version, "partition_states")
+            total += tags_size(topic.tags, flexible, version)
+    except EncodeError as error:
+        within(error, f"topic_states[{i}]")
+        raise
+    return total
+
+
+cdef int64_t umr_endpoints_size(list endpoints, int version) except -1:
+    cdef bint flexible = version >= 6
+    cdef int64_t total = 0
+    cdef Py_ssize_t i = 0
+    cdef UpdateMetadataEndpoint v
+    try:
+        for i in range(size_of(endpoints)):
+            x = <object>PyList_GET_ITEM(endpoints, i)
+            if type(x) is not UpdateMetadataEndpoint:
+                wrong(x, "UpdateMetadataEndpoint", "endpoints", i)
+            v = <UpdateMetadataEndpoint>x
+            total += 6 + text_size(v.host, flexible, "host") + tags_size(v.tags, flexible, version)
+            if version >= 3:
+                total += text_size(v.listener, flexible, "listener")
+    except EncodeError as error:
+        within(error, f"endpoints[{i}]")
+        raise
+    return total
+
+
+cdef int64_t umr_brokers_size(list brokers, int version) except -1:
+    cdef bint flexible = version >= 6
+    cdef int64_t total = 0
+    cdef Py_ssize_t i = 0
+    cdef UpdateMetadataBroker v
+    try:
+        for i in range(size_of(brokers)):
+            x = <object>PyList_GET_ITEM(brokers, i)
+            if type(x) is not UpdateMetadataBroker:
+                wrong(x, "UpdateMetadataBroker", "live_brokers", i)
+            v = <UpdateMetadataBroker>x
+            total += 4 + tags_size(v.tags, flexible, version)
+            if version == 0:
+                total += 4 + text_size(v.v0_host, False, "v0_host")
+            else:
+                total += count_size(size_of(v.endpoints_), flexible) + umr_endpoints_size(v.endpoints_, version)
+            if version >= 2:
+                total += text_size(v.rack, flexible, "rack", True)
+    except EncodeError as error:
+        within(error, f"live_brokers[{i}]")
+        raise
+    return total
+
+
+cdef uint8_t *umr_put_brokers(uint8_t *q, list brokers, int version) except NULL:
+    cdef bint flexible = version >= 6
+    cdef Py_ssize_t i, j
+    cdef UpdateMetadataBroker v
+    cdef UpdateMetadataEndpoint endpoint
+    for i in range(size_of(brokers)):
+        v = <UpdateMetadataBroker>PyList_GET_ITEM(brokers, i)
+        kp_put32(q, v.id)
+        q += 4
+        if version == 0:
+            q = put_text(q, v.v0_host, False)
+            kp_put32(q, v.v0_port)
+            q += 4
+            continue
+        q = put_count(q, size_of(v.endpoints_), flexible)
+        for j in range(size_of(v.endpoints_)):
+            endpoint = <UpdateMetadataEndpoint>PyList_GET_ITEM(v.endpoints_, j)
+            kp_put32(q, endpoint.port)
+            q = put_text(q + 4, endpoint.host, flexible)
+            if version >= 3:
+                q = put_text(q, endpoint.listener, flexible)
+            kp_put16(q, endpoint.security_protocol)
+            q = put_tags(q + 2, endpoint.tags, flexible)
+        if version >= 2:
+            q = put_text(q, v.rack, flexible)
+        q = put_tags(q, v.tags, flexible)
+    return q
+
+
+cdef int umr_check(UpdateMetadataRequest m, int version) except -1:
+    """Fields that the version lacks and that may not be dropped."""
+    if version < 8:
+        if m.is_kraft_controller:
+            lacking(version, "is_kraft_controller")
+        if m.type:
+            lacking(version, "type")
+    if version >= 5 and size_of(m.ungrouped_partition_states_):
+        lacking(version, "ungrouped_partition_states")
+    if version < 5 and size_of(m.topic_states_):
+        lacking(version, "topic_states")
+    return 0
+
+
+cdef int64_t umr_head_size(int version) noexcept:
+    return 8 + (8 if version >= 5 else 0) + (1 if version >= 8 else 0)
+
+
+cdef uint8_t *umr_put_head(uint8_t *q, UpdateMetadataRequest m, int version) noexcept:
+    kp_put32(q, m.controller_id)
+    q += 4
+    if version >= 8:
+        q[0] = m.is_kraft_controller
+        q += 1
+    kp_put32(q, m.controller_epoch)
+    q += 4
+    if version >= 5:
+        kp_put64(q, m.broker_epoch)
+        q += 8
+    return q
+
+
+cdef int64_t umr_tail_size(UpdateMetadataRequest m, int version) except -1:
+    """Live brokers and the request's tagged section: what stands behind the partition states."""
+    cdef bint flexible = version >= 6
+    cdef int known = 1 if m.type and version >= 8 else 0
+    return (count_size(size_of(m.live_brokers_), flexible) + umr_brokers_size(m.live_brokers_, version)
+            + tags_size(m.tags, flexible, version, known) + 3 * known)
+
+
+cdef uint8_t *umr_put_tail(uint8_t *q, UpdateMetadataRequest m, int version) except NULL:
+    cdef bint flexible = version >= 6
+    cdef uint32_t count = 0
+    cdef int32_t bad = 0
+    q = put_count(q, size_of(m.live_brokers_), flexible)
+    q = umr_put_brokers(q, m.live_brokers_, version)
+    if version < 8 or m.type == 0:
+        return put_tags(q, m.tags, flexible)
+    if m.tags is not None:
+        kp_own_tags_size(<rp>PyBytes_AS_STRING(m.tags), PyBytes_GET_SIZE(m.tags), &count, &bad)
+    q = kp_put_varint(q, count + 1)
+    q[0] = 0
+    q[1] = 1
+    q[2] = <uint8_t>m.type
+    q += 3
+    if m.tags is not None:
+        q = kp_put_own_tags(q, <rp>PyBytes_AS_STRING(m.tags), PyBytes_GET_SIZE(m.tags))
+    return q
+
+
+cdef bytes umr_write(UpdateMetadataRequest m, int version):
+    cdef bint flexible = version >= 6
+    cdef int64_t size
+    cdef Py_ssize_t i
+    cdef bytes out
+    cdef uint8_t *q
+    cdef UpdateMetadataTopicState topic
+    cdef list groups = m.topic_states_ if version >= 5 else m.ungrouped_partition_states_
+    umr_check(m, version)
+    size = umr_head_size(version) + count_size(size_of(groups), flexible) + umr_tail_size(m, version)
+    if version >= 5:
+        size += umr_topics_size(groups, version)
+    else:
+        size += umr_rows_size(groups, version, "ungrouped_partition_states")
+    out = PyBytes_FromStringAndSize(NULL, size)
+    q = umr_put_head(<uint8_t *>PyBytes_AS_STRING(out), m, version)
+    q = put_count(q, size_of(groups), flexible)
+    if version < 5:
+        q = umr_put_rows(q, groups, version)
+    else:
+        for i in range(size_of(groups)):
+            topic = <UpdateMetadataTopicState>PyList_GET_ITEM(groups, i)
+            q = put_text(q, topic.topic_name, flexible)
+            if version >= 7:
+                memcpy(q, topic.id, 16)
+                q += 16
+            q = put_count(q, size_of(topic.partition_states_), flexible)
+            q = umr_put_rows(q, topic.partition_states_, version)
+            q = put_tags(q, topic.tags, flexible)
+    umr_put_tail(q, m, version)
+    return out
+
+
+cdef bytes umr_write_response(UpdateMetadataResponse m, int version):
+    cdef bint flexible = version >= 6
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, 2 + tags_size(m.tags, flexible, version))
+    cdef uint8_t *q = <uint8_t *>PyBytes_AS_STRING(out)
+    kp_put16(q, m.error_code)
+    put_tags(q + 2, m.tags, flexible)
+    return out
+
+
+# ---- Kafka's JSON form -----------------------------------------------------------------------------------------------
+
+cdef list umr_rows_to_json(list rows, int version):
+    cdef UpdateMetadataPartitionState v
+    cdef dict j
+    cdef list out = []
+    for v in rows:
+        j = {"topicName": row_topic(v.owner)} if version <= 4 else {}
+        j["partitionIndex"] = v.partition_index
+        j["controllerEpoch"] = v.controller_epoch
+        j["leader"] = v.leader
+        j["leaderEpoch"] = v.leader_epoch
+        j["isr"] = ids_list(v.ids, v.n[0])
+        j["zkVersion"] = v.zk_version
+        j["replicas"] = ids_list(v.ids + v.n[0], v.n[1])
+        if version >= 4:
+            j["offlineReplicas"] = ids_list(v.ids + v.n[0] + v.n[1], v.n[2])
+        out.append(j)
+    return out
+
+
+cdef dict umr_broker_to_json(UpdateMetadataBroker b, int version):
+    cdef UpdateMetadataEndpoint e
+    cdef dict j = {"id": b.id}
+    cdef list endpoints = []
+    if version == 0:
+        j["v0Host"] = not_null(b.v0_host, "v0_host")
+        j["v0Port"] = b.v0_port
+        return j
+    for e in b.endpoints:
+        entry = {"port": e.port, "host": not_null(e.host, "host")}
+        if version >= 3:
+            entry["listener"] = not_null(e.listener, "listener")
+        entry["securityProtocol"] = e.security_protocol
+        endpoints.append(entry)
+    j["endpoints"] = endpoints
+    if version >= 2:
+        j["rack"] = b.rack
+    return j
+
+
+cdef dict umr_to_json(UpdateMetadataRequest m, int version):
+    cdef UpdateMetadataTopicState topic
+    cdef dict j = {"controllerId": m.controller_id}
+    umr_check(m, version)
+    if version >= 8:
+        j["isKRaftController"] = m.is_kraft_controller
+        if m.type:
+            j["type"] = m.type
+    j["controllerEpoch"] = m.controller_epoch
+    if version >= 5:
+        j["brokerEpoch"] = m.broker_epoch
+        topics = []
+        for topic in m.topic_states:
+            entry = {"topicName": not_null(topic.topic_name, "topic_name")}
+            if version >= 7:
+                entry["topicId"] = uuid_to_json(topic.topic_id)
+            entry["partitionStates"] = umr_rows_to_json(topic.partition_states, version)
+            topics.append(entry)
+        j["topicStates"] = topics
+    else:
+        j["ungroupedPartitionStates"] = umr_rows_to_json(m.ungrouped_partition_states, version)
+    j["liveBrokers"] = [umr_broker_to_json(b, version) for b in m.live_brokers]
+    return j
+
+
+cdef object umr_row_from_json(object j, int version):
+    return UpdateMetadataPartitionState(
+        topic_name=json_text(j, "topicName") if version <= 4 else "",
+        partition_index=json_int32(j, "partitionIndex"),
+        controller_epoch=json_int32(j, "controllerEpoch"),
+        leader=json_int32(j, "leader"),
+        leader_epoch=json_int32(j, "leaderEpoch"),
+        isr=json_ids(j, "isr"),
+        zk_version=json_int32(j, "zkVersion"),
+        replicas=json_ids(j, "replicas"),
+        offline_replicas=json_ids(j, "offlineReplicas") if version >= 4 else (),
+    )
+
+
+cdef object umr_topic_from_json(object j, int version):
+    return UpdateMetadataTopicState(
+        topic_name=json_text(j, "topicName"),
+        topic_id=json_uuid(j, "topicId") if version >= 7 else ZERO_UUID,
+        partition_states=json_each(j, "partitionStates", umr_row_from_json, version),
+    )
+
+
+cdef object umr_endpoint_from_json(object j, int version):
+    return UpdateMetadataEndpoint(
+        port=json_int32(j, "port"),
+        host=json_text(j, "host"),
+        listener=json_text(j, "listener") if version >= 3 else "",
+        security_protocol=json_int16(j, "securityProtocol"),
+    )
+
+
+cdef object umr_broker_from_json(object j, int version):
+    return UpdateMetadataBroker(
+        id=json_int32(j, "id"),
+        v0_host=json_text(j, "v0Host") if version == 0 else "",
+        v0_port=json_int32(j, "v0Port") if version == 0 else 0,
+        endpoints=json_each(j, "endpoints", umr_endpoint_from_json, version) if version >= 1 else (),
+        rack=json_text(j, "rack", True) if version >= 2 else "",
+    )
+
+
+cdef object umr_from_json(object j, int version):
+    return UpdateMetadataRequest(
+        controller_id=json_int32(j, "controllerId"),
+        is_kraft_controller=json_bool(j, "isKRaftController") if version >= 8 else False,
+        type=json_int8(j, "type") if version >= 8 and "type" in json_object(j) else 0,
+        controller_epoch=json_int32(j, "controllerEpoch"),
+        broker_epoch=json_int64(j, "brokerEpoch") if version >= 5 else -1,
+        ungrouped_partition_states=(
+            json_each(j, "ungroupedPartitionStates", umr_row_from_json, version) if version <= 4 else ()
+        ),
+        topic_states=json_each(j, "topicStates", umr_topic_from_json, version) if version >= 5 else (),
+        live_brokers=json_each(j, "liveBrokers", umr_broker_from_json, version),
+        version=version,
+    )

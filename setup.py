@@ -1,0 +1,39 @@
+"""The extension only; everything else about the distribution stands in pyproject.toml.
+
+KPROTO_DEBUG=1 builds it with bounds checks and line tracing, without optimisation. KPROTO_CFLAGS and KPROTO_LDFLAGS
+are added to the compiler's and linker's (the sanitizers come in that way).
+"""
+
+import os
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DEBUG = os.environ.get("KPROTO_DEBUG") == "1"
+
+# Reading and writing go through wire.h, which checks every bound itself.
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": False,
+    "initializedcheck": DEBUG,
+    "cdivision": True,
+    "binding": False,
+    "embedsignature": True,
+    "linetrace": DEBUG,
+}
+
+extension = Extension(
+    "kproto._codec",
+    ["kproto/_codec.pyx"],
+    include_dirs=["kproto"],
+    depends=["kproto/_cython/wire.h"],
+    extra_compile_args=[*(["-O0", "-g"] if DEBUG else ["-O3"]), *os.environ.get("KPROTO_CFLAGS", "").split()],
+    extra_link_args=os.environ.get("KPROTO_LDFLAGS", "").split(),
+    define_macros=[("CYTHON_TRACE", "1")] if DEBUG else [],
+)
+
+setup(
+    package_dir={"": "."},
+    ext_modules=cythonize([extension], compiler_directives=DIRECTIVES),
+)
