@@ -125,15 +125,20 @@ class UnsupportedApi(KprotoError, ValueError):
 class UnsupportedVersion(KprotoError, ValueError):
     """The API has no such version in Kafka 3.9.1."""
 
-    def __init__(self, api_key: int, version: int, name: str = "", lowest: int = 0, highest: int = -1) -> None:
-        super().__init__(api_key, version, name, lowest, highest)
+    def __init__(
+        self, api_key: int, version: int, name: str = "", lowest: int = 0, highest: int = -1, detail: str = ""
+    ) -> None:
+        super().__init__(api_key, version, name, lowest, highest, detail)
         self.api_key = api_key
         self.version = version
         self.name = name
         self.lowest = lowest
         self.highest = highest
+        self.detail = detail
 
     def __str__(self) -> str:
+        if self.detail:
+            return self.detail
         known = f"; it has {self.lowest} to {self.highest}" if self.highest >= self.lowest else ""
         return f"{self.name or 'api'} ({self.api_key}) has no version {self.version}{known}"
 

@@ -59,7 +59,7 @@ class FrameSplitter:
 
     def feed(self, data: Buffer) -> FrameSplitter:
         """Take more bytes; iterating the result gives the payloads that are now whole."""
-        self._held += data
+        self._held += memoryview(data)  # numpy would take += for arithmetic
         return self
 
     def __iter__(self) -> FrameSplitter:

@@ -63,7 +63,11 @@ class Commands(click.Group):
             ctx.exit(EXIT_PIPE_CLOSED)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
-        except (KprotoError, OSError, ImportError) as e:
+        except (KprotoError, OSError) as e:
+            raise click.ClickException(reason_of(e)) from e
+        except ImportError as e:
+            if e.name != "kproto._codec" and _package(e) not in EXTRAS:
+                raise
             raise click.ClickException(reason_of(e)) from e
         return result
 
@@ -95,12 +99,16 @@ def reason_of(error: BaseException) -> str:
         what = " -> ".join(os.fsdecode(n) for n in names)
         text = f"{what}: {error.strerror.lower()}" if what else error.strerror
         text += _hint(error)
-    elif isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
-        package = (error.name or "").partition(".")[0]
+    elif isinstance(error, ImportError) and _package(error) in EXTRAS:
+        package = _package(error)
         text = f"this needs {package}, which is not installed; try: pip install 'kproto[{EXTRAS[package]}]'"
     else:
         text = str(error) or type(error).__name__
     return " ".join(text.split())
+
+
+def _package(error: ImportError) -> str:
+    return (error.name or "").partition(".")[0]
 
 
 def _hint(error: OSError) -> str:

@@ -63,7 +63,9 @@ class Respondent:
         try:
             return _print(_with_id(question, {"ok": False, "error": error}))
         except (RecursionError, ValueError):
-            return _print({"ok": False, "error": error})  # an id that cannot be printed again is nested too deep, or no number
+            return _print(
+                {"ok": False, "error": error}
+            )  # an id that cannot be printed again is nested too deep, or no number
 
     def _reply(self, question: Any) -> dict[str, Any]:
         if type(question) is not dict:

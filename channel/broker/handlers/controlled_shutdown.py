@@ -1,0 +1,33 @@
+"""ControlledShutdown (7): a broker asks the controller to move its leaders away; this broker is no controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kproto.api import ApiKey
+from kproto.codec import get_codec
+from kproto.error_codes import ErrorCode
+
+from .checks import must_be_zookeeper_mode
+
+if TYPE_CHECKING:
+    from channel.broker.embedded import EmbeddedBroker
+    from channel.broker.hooks import RequestContext
+
+__all__ = ["handle"]
+
+
+def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
+    """Answers what the owner's hook says; without one 11, as a broker that is not the active controller does."""
+    must_be_zookeeper_mode(broker, context)
+    ask = broker.hooks.controlled_shutdown
+    if ask is None:
+        return request.error_response(ErrorCode.STALE_CONTROLLER_EPOCH)
+    code, remaining = ask(request.broker_id, request.broker_epoch)
+    codec: Any = get_codec("construct")
+    response = codec.message_class(ApiKey.CONTROLLED_SHUTDOWN, "response")
+    partition = codec.ControlledShutdownRemainingPartition
+    return response(
+        error_code=code,
+        remaining_partitions=[partition(topic_name=tp.topic, partition_index=tp.partition) for tp in remaining],
+    )

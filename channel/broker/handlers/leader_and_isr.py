@@ -1,0 +1,62 @@
+"""LeaderAndIsr (4): which partitions this broker leads or follows, with whom, in which epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from channel.broker.replicas import Refused
+from kproto.api import ApiKey
+from kproto.codec import get_codec
+from kproto.types import ZERO_UUID
+
+from .checks import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from channel.broker.embedded import EmbeddedBroker
+    from channel.broker.hooks import RequestContext
+    from kproto.types import TopicPartition
+
+__all__ = ["handle"]
+
+
+def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
+    """Answers 0 with a code for each partition; 31, 77 and 11 stand on the top level and on every partition."""
+    code = refusal(broker, context, request)
+    if code is not None:
+        return request.error_response(code)
+    try:
+        codes = broker.replicas.become_leader_or_follower(context.correlation_id, request)
+    except Refused as e:
+        return request.error_response(e.code)
+    if broker.hooks.leadership is not None:
+        hosted = broker.replicas.hosted
+        done = [tp for tp, code in codes.items() if code == 0 and tp in hosted]
+        broker.hooks.leadership(
+            [tp for tp in done if hosted[tp].role == "leader"], [tp for tp in done if hosted[tp].role == "follower"]
+        )
+    return _response(context.version, codes, request.topic_ids)
+
+
+def _response(version: int, codes: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> Any:
+    codec: Any = get_codec("cython")
+    response = codec.message_class(ApiKey.LEADER_AND_ISR, "response")
+    error = codec.LeaderAndIsrPartitionError
+    if version < 5:
+        return response(
+            partition_errors=[
+                error(topic_name=tp.topic, partition_index=tp.partition, error_code=code) for tp, code in codes.items()
+            ]
+        )
+    by_id: dict[bytes, list[Any]] = {}  # topics without an id share the zero id's entry
+    for tp, code in codes.items():
+        by_id.setdefault(topic_ids.get(tp.topic, ZERO_UUID), []).append(
+            error(partition_index=tp.partition, error_code=code)
+        )
+    return response(
+        topics=[
+            codec.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors)
+            for topic_id, errors in by_id.items()
+        ]
+    )

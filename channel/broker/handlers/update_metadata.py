@@ -1,0 +1,52 @@
+"""UpdateMetadata (6): what the cluster looks like, for this broker's clients."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kproto.error_codes import ErrorCode
+from kproto.types import TopicPartition
+
+from .checks import refusal
+
+if TYPE_CHECKING:
+    from channel.broker.embedded import EmbeddedBroker
+    from channel.broker.hooks import RequestContext
+
+__all__ = ["handle"]
+
+_state_changes = logging.getLogger("channel.state_change")
+
+
+def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
+    """Answers a top-level code alone: 31, 77, 11 or 0."""
+    code = refusal(broker, context, request)
+    if code is not None:
+        return request.error_response(code)
+    replicas = broker.replicas
+    with replicas.lock:
+        if request.controller_epoch < replicas.controller_epoch:
+            _state_changes.warning(
+                "Received update metadata request with correlation id %d from an old controller %d with epoch %d. "
+                "Latest known controller epoch is %d",
+                context.correlation_id,
+                request.controller_id,
+                request.controller_epoch,
+                replicas.controller_epoch,
+            )
+            return request.error_response(ErrorCode.STALE_CONTROLLER_EPOCH)
+        deleted = broker.metadata.update_metadata(context.correlation_id, request, version=context.version)
+        replicas.controller_epoch = request.controller_epoch  # after the cache, unlike the other two
+    hooks = broker.hooks
+    if deleted and hooks.partitions_deleted is not None:
+        hooks.partitions_deleted(deleted)
+    if hooks.topics_changed is not None or hooks.partitions_changed is not None:
+        entries = [TopicPartition(row.topic_name, row.partition_index) for row in request.partition_states]
+        if entries and hooks.topics_changed is not None:
+            hooks.topics_changed([tp.topic for tp in entries])
+        if entries and hooks.partitions_changed is not None:
+            hooks.partitions_changed(entries)
+    if hooks.quotas_changed is not None:
+        hooks.quotas_changed()
+    return request.error_response(ErrorCode.NONE)

@@ -1,0 +1,131 @@
+"""Settings under Kafka's own names, typed and checked once."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kproto.api import control_versions
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ChannelConfig"]
+
+_INT32: Final = 2**31 - 1
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _number(default: int, least: int = 0, most: int = _INT32) -> Any:
+    return field(default=default, metadata={"least": least, "most": most})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelConfig:
+    """What the channel can be told. A field's name is Kafka's key with dots as underscores; times are in ms.
+
+    >>> ChannelConfig.of({"request.timeout.ms": "5000"}).request_timeout_ms
+    5000
+    >>> ChannelConfig.of({"request.timout.ms": 1})
+    Traceback (most recent call last):
+    kproto.errors.ConfigurationError: no setting 'request.timout.ms'; did you mean 'request.timeout.ms'?
+
+    Defaults are those of a Kafka 3.9 broker; where only clients have the setting, of a client. -1 bytes means "as the
+    system has it" for socket buffers and "no limit" for the others.
+
+    Raises:
+        ConfigurationError: A value is out of its range, or two contradict each other.
+    """
+
+    controller_socket_timeout_ms: int = _number(30_000)
+    request_timeout_ms: int = _number(30_000)
+    socket_connection_setup_timeout_ms: int = _number(10_000)
+    socket_connection_setup_timeout_max_ms: int = _number(30_000)
+    control_plane_listener_name: str | None = None
+    inter_broker_listener_name: str | None = None
+    security_inter_broker_protocol: str = "PLAINTEXT"
+    sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
+    inter_broker_protocol_version: str = "3.9-IV0"
+    connections_max_idle_ms: int = _number(600_000, -1, 2**63 - 1)
+    connection_failed_authentication_delay_ms: int = _number(100)
+    socket_request_max_bytes: int = _number(104_857_600, 1)
+    queued_max_request_bytes: int = _number(-1, -1, 2**63 - 1)
+    max_connections: int = _number(_INT32)
+    max_connections_per_ip: int = _number(_INT32)
+    reconnect_backoff_ms: int = _number(50)
+    reconnect_backoff_max_ms: int = _number(1_000)
+    retry_backoff_ms: int = _number(100)
+    retry_backoff_max_ms: int = _number(1_000)
+    metadata_max_age_ms: int = _number(300_000)
+    metadata_max_idle_ms: int = _number(300_000, 5_000)
+    max_block_ms: int = _number(60_000, 0, 2**63 - 1)
+    max_in_flight_requests_per_connection: int = _number(5, 1)
+    send_buffer_bytes: int = _number(131_072, -1)
+    receive_buffer_bytes: int = _number(32_768, -1)
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            value, limits = getattr(self, each.name), each.metadata
+            if limits and not limits["least"] <= value <= limits["most"]:
+                raise ConfigurationError(
+                    f"{_key(each.name)} is {value}; it must be {limits['least']} to {limits['most']}"
+                )
+        if self.security_inter_broker_protocol not in _PROTOCOLS:
+            raise ConfigurationError(
+                f"security.inter.broker.protocol is {self.security_inter_broker_protocol!r}; "
+                f"there are: {', '.join(_PROTOCOLS)}"
+            )
+        control = self.control_plane_listener_name
+        if control is not None and control == self.inter_broker_listener_name:
+            raise ConfigurationError(
+                f"control.plane.listener.name and inter.broker.listener.name are both {control!r}; give them two names"
+            )
+        control_versions(self.inter_broker_protocol_version)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Self:
+        """The settings of a mapping from Kafka's keys to numbers or texts, as a properties file has them.
+
+        Raises:
+            ConfigurationError: An unknown key, or a value that is none of its kind.
+        """
+        known = {_key(each.name): each for each in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for key, value in settings.items():
+            if key not in known:
+                near = difflib.get_close_matches(key, known, 1)
+                hint = f"did you mean {near[0]!r}?" if near else "see the documentation of channel.config"
+                raise ConfigurationError(f"no setting {key!r}; {hint}")
+            name = known[key].name
+            values[name] = _integer(key, value) if known[key].metadata else _text(key, value)
+        return cls(**values)
+
+    def settings(self) -> dict[str, object]:
+        """All settings under Kafka's keys: ``of`` turns them back."""
+        return {_key(each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
+
+
+def _key(name: str) -> str:
+    return name.replace("_", ".")
+
+
+def _integer(key: str, value: object) -> int:
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        try:
+            return int(value)
+        except ValueError:
+            pass
+    raise ConfigurationError(f"{key} is {value!r}; it must be a whole number")
+
+
+def _text(key: str, value: object) -> str | None:
+    if value is None or value == "":
+        if key.endswith("listener.name"):
+            return None
+        raise ConfigurationError(f"{key} is empty; leave it out to take the default")
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{key} is {value!r}; it must be a text")
+    return value.strip()

@@ -1,0 +1,380 @@
+"""Collects what brokers must be told, and sends each of them as few requests as possible.
+
+A controller opens a batch, adds partitions and brokers to it as it decides, and sends it. LeaderAndIsr and StopReplica
+differ from broker to broker; the partitions of UpdateMetadata are the same for all: built, encoded and held once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from channel.errors import IllegalState
+from channel.logs import bounded, get_logger
+from kproto._codec import LeaderAndIsrPartitionState, UpdateMetadataPartitionState
+from kproto.api import control_versions
+from kproto.types import TopicPartition
+
+from . import messages
+from .events import (
+    ControllerEvent,
+    LeaderAndIsrResponseReceived,
+    TopicDeletionStopReplicaResponseReceived,
+    UpdateMetadataResponseReceived,
+)
+from .requests import ControlRequest, MessageRequest, SharedUpdateMetadata
+from .state_change_log import StateChangeLog
+from .types import (
+    INITIAL_LEADER_EPOCH,
+    LEADER_DURING_DELETE,
+    LeaderIsrAndControllerEpoch,
+    LeaderRecoveryState,
+    ReplicaAssignment,
+    UpdateType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from channel.config import ChannelConfig
+
+    from .context import ControllerContext
+
+__all__ = ["ControllerBrokerRequestBatch", "EventSink", "RequestSender"]
+
+_RECOVERY_STATE_SINCE: Final = 6  # LeaderAndIsr of 3.2-IV0
+
+
+class RequestSender(Protocol):
+    """Where requests go: the channel manager."""
+
+    def send_request(
+        self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
+    ) -> None:
+        """Queue a request; ``callback`` takes the response, on the broker's send thread."""
+
+
+class EventSink(Protocol):
+    """Where answers go: the event manager."""
+
+    def put(self, event: ControllerEvent) -> object:
+        """Queue an event."""
+
+
+class ControllerBrokerRequestBatch:
+    """One batch; a controller keeps it and uses it again and again, on its event thread only.
+
+    After a failed ``send_requests_to_brokers`` what was not sent stays in the batch, and ``new_batch`` refuses until
+    ``clear`` is called: nothing is lost in silence.
+
+    Args:
+        controller_id: The controller's broker id.
+        config: ``inter.broker.protocol.version`` decides the versions, the inter-broker listener leaders' addresses.
+        sender: Takes the requests.
+        events: Takes what the brokers answered.
+        context: Gives the controller's knowledge; asked at each ``new_batch``.
+        log: Kafka's state-change log.
+    """
+
+    is_kraft_controller: bool = False
+
+    def __init__(
+        self,
+        controller_id: int,
+        config: ChannelConfig,
+        sender: RequestSender,
+        events: EventSink,
+        context: Callable[[], ControllerContext],
+        log: StateChangeLog | None = None,
+    ) -> None:
+        self.controller_id = controller_id
+        self.versions = control_versions(config.inter_broker_protocol_version)
+        self._listener = config.inter_broker_listener_name or config.security_inter_broker_protocol
+        self._sender = sender
+        self._events = events
+        self._context_now = context
+        self._context: ControllerContext | None = None
+        self._state_log = log or StateChangeLog(controller_id)
+        self._log = get_logger(__name__, f"[Controller id={controller_id}]")
+        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
+        self._stop_replica: dict[int, dict[TopicPartition, messages.StopState]] = {}
+        self._update_metadata_brokers: dict[int, None] = {}
+        self._update_metadata: messages.UpdateMetadataStates = {}
+        self._update_type = UpdateType.UNKNOWN
+
+    # ---- collecting
+
+    def new_batch(self) -> None:
+        """Begin.
+
+        Raises:
+            IllegalState: The last batch was not sent whole.
+        """
+        for what, left in (
+            ("LeaderAndIsr", self._leader_and_isr),
+            ("StopReplica", self._stop_replica),
+            ("UpdateMetadata", self._update_metadata_brokers),
+        ):
+            if left:
+                raise IllegalState(
+                    f"the batch still holds {what} requests for brokers {bounded(list(left))}; a new one would lose "
+                    "these changes: send them, or clear() the batch"
+                )
+        self._context = self._context_now()
+
+    def clear(self) -> None:
+        """Drop all that was added; ``new_batch`` must follow."""
+        self._leader_and_isr.clear()
+        self._stop_replica.clear()
+        self._update_metadata_brokers.clear()
+        self._update_metadata = {}
+        self._context = None
+        self._update_type = UpdateType.UNKNOWN
+
+    def set_update_type(self, update_type: UpdateType) -> None:
+        """Say what a KRaft controller's requests of this batch hold; after ``new_batch``."""
+        self._update_type = update_type
+
+    def add_leader_and_isr_request_for_brokers(
+        self,
+        broker_ids: Iterable[int],
+        tp: TopicPartition,
+        leadership: LeaderIsrAndControllerEpoch,
+        assignment: ReplicaAssignment,
+        is_new: bool,
+    ) -> None:
+        """Tell brokers who leads a partition; all live brokers get it in UpdateMetadata too.
+
+        A partition that was new in this batch stays new. Negative broker ids are passed over.
+        """
+        context = self._opened()
+        state, epoch = leadership
+        recovery = state.recovery_state
+        if self.versions.leader_and_isr < _RECOVERY_STATE_SINCE:
+            recovery = LeaderRecoveryState.RECOVERED
+        built: dict[bool, LeaderAndIsrPartitionState] = {}  # brokers share it
+        for broker_id in broker_ids:
+            if broker_id < 0:
+                continue
+            states = self._leader_and_isr.setdefault(broker_id, {})
+            known = states.get(tp)
+            new = is_new or (known is not None and known.is_new)
+            if new not in built:
+                built[new] = LeaderAndIsrPartitionState(
+                    topic_name=tp.topic,
+                    partition_index=tp.partition,
+                    controller_epoch=epoch,
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    isr=state.isr,
+                    partition_epoch=state.partition_epoch,
+                    replicas=assignment.replicas,
+                    adding_replicas=assignment.adding,
+                    removing_replicas=assignment.removing,
+                    is_new=new,
+                    leader_recovery_state=recovery,
+                )
+            states[tp] = built[new]
+        self.add_update_metadata_request_for_brokers(context.live_or_shutting_down_broker_ids, (tp,))
+
+    def add_stop_replica_request_for_brokers(
+        self, broker_ids: Iterable[int], tp: TopicPartition, delete_partition: bool
+    ) -> None:
+        """Tell brokers to stop a replica, and to delete it if asked to; once asked to, that stays.
+
+        Negative broker ids are passed over.
+        """
+        epoch = self._opened().leader_epoch(tp)
+        for broker_id in broker_ids:
+            if broker_id >= 0:
+                states = self._stop_replica.setdefault(broker_id, {})
+                known = states.get(tp)
+                states[tp] = messages.StopState(epoch, delete_partition or (known is not None and known.delete))
+
+    def add_update_metadata_request_for_brokers(
+        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()
+    ) -> None:
+        """Tell brokers which brokers live, and about partitions; no partition means none.
+
+        A partition that nobody ever led is passed over. A topic queued for deletion is told as deleted. Negative
+        broker ids are passed over.
+        """
+        context = self._opened()
+        self._add_update_metadata_brokers(broker_ids)
+        by_topic, deleted = self._update_metadata, context.topics_to_be_deleted
+        for tp, leadership, replicas, offline in context.partition_states(partitions):
+            topic, partition = tp
+            if leadership is None:
+                self._log.info("not in UpdateMetadata: nobody has led %s yet", tp)
+                continue
+            state, epoch = leadership
+            gone = topic in deleted
+            of_topic = by_topic.get(topic)
+            if of_topic is None:
+                of_topic = by_topic[topic] = {}
+            of_topic[partition] = UpdateMetadataPartitionState(
+                topic_name=topic,
+                partition_index=partition,
+                controller_epoch=epoch,
+                leader=LEADER_DURING_DELETE if gone else state.leader,
+                leader_epoch=INITIAL_LEADER_EPOCH if gone else state.leader_epoch,
+                isr=state.isr,
+                zk_version=0 if gone else state.partition_epoch,
+                replicas=replicas,
+                offline_replicas=offline,
+            )
+
+    def add_update_metadata_states(
+        self, broker_ids: Iterable[int], topic: str, states: Iterable[UpdateMetadataPartitionState]
+    ) -> None:
+        """Tell brokers about partitions of a topic in so many words, whatever the context knows of them."""
+        self._opened()
+        self._add_update_metadata_brokers(broker_ids)
+        of_topic = self._update_metadata.setdefault(topic, {})
+        for state in states:
+            of_topic[state.partition_index] = state
+
+    def _add_update_metadata_brokers(self, broker_ids: Iterable[int]) -> None:
+        self._update_metadata_brokers.update((b, None) for b in broker_ids if b >= 0)
+
+    def _opened(self) -> ControllerContext:
+        if self._context is None:
+            raise IllegalState("no batch is open; call new_batch() before adding to it")
+        return self._context
+
+    # ---- sending
+
+    def send_requests_to_brokers(self, controller_epoch: int) -> None:
+        """Queue all that was added: LeaderAndIsr, then UpdateMetadata, then StopReplica. Dead brokers get nothing.
+
+        Raises:
+            IllegalState: It failed, for the reason in ``__cause__``; what was not sent is still in the batch.
+        """
+        context = self._opened()
+        try:
+            self._send_leader_and_isr(context, controller_epoch)
+            self._send_update_metadata(context, controller_epoch)
+            self._send_stop_replica(context, controller_epoch)
+        except Exception as e:
+            for what, left in (
+                ("LeaderAndIsr", self._leader_and_isr),
+                ("UpdateMetadata", self._update_metadata_brokers),
+                ("StopReplica", self._stop_replica),
+            ):
+                if left:
+                    self._log.error("%s requests not sent to brokers %s", what, bounded(list(left)))
+            raise IllegalState(f"the batch of controller epoch {controller_epoch} was not sent whole: {e}") from e
+        self._update_type = UpdateType.UNKNOWN
+
+    def _send_leader_and_isr(self, context: ControllerContext, epoch: int) -> None:
+        version, live = self.versions.leader_and_isr, context.live_broker_id_and_epochs
+        for broker_id, states in self._leader_and_isr.items():
+            if broker_id not in live:
+                continue
+            self._state_log.leader_and_isr(epoch, broker_id, ((tp.topic, state) for tp, state in states.items()))
+            message = messages.leader_and_isr_request(
+                version=version,
+                controller_id=self.controller_id,
+                is_kraft_controller=self.is_kraft_controller,
+                controller_epoch=epoch,
+                broker_epoch=live[broker_id],
+                update_type=self._update_type,
+                states=states,
+                topic_ids=context.topic_ids,
+                live_leaders=messages.live_leaders(context, {s.leader for s in states.values()}, self._listener),
+            )
+            self._sender.send_request(
+                broker_id,
+                MessageRequest(message, version),
+                lambda response, broker_id=broker_id: self.handle_leader_and_isr_response(response, broker_id),  # type: ignore[misc]
+            )
+        self._leader_and_isr.clear()
+
+    def _send_update_metadata(self, context: ControllerContext, epoch: int) -> None:
+        live = context.live_broker_id_and_epochs
+        targets = [b for b in self._update_metadata_brokers if b in live]
+        self._state_log.info(
+            epoch,
+            "sending UpdateMetadata to brokers %s for %d partitions",
+            bounded(targets),
+            sum(map(len, self._update_metadata.values())),
+        )
+        if targets:
+            message = messages.update_metadata_request(
+                version=self.versions.update_metadata,
+                controller_id=self.controller_id,
+                is_kraft_controller=self.is_kraft_controller,
+                controller_epoch=epoch,
+                update_type=self._update_type,
+                states=self._update_metadata,
+                topic_ids=context.topic_ids,
+                brokers=context.live_or_shutting_down_brokers,
+            )
+            shared = SharedUpdateMetadata(self.versions.update_metadata, message)
+            for broker_id in targets:
+                self._sender.send_request(
+                    broker_id,
+                    shared.for_broker(live[broker_id]),
+                    lambda response, broker_id=broker_id: self.handle_update_metadata_response(response, broker_id),  # type: ignore[misc]
+                )
+        self._update_metadata_brokers.clear()
+        self._update_metadata = {}
+
+    def _send_stop_replica(self, context: ControllerContext, epoch: int) -> None:
+        version, live = self.versions.stop_replica, context.live_broker_id_and_epochs
+        traces = self._state_log.traces
+        for broker_id, states in self._stop_replica.items():
+            if broker_id not in live:
+                continue
+            if traces:
+                for tp, state in states.items():
+                    self._state_log.trace(epoch, "sending StopReplica %s to broker %d for %s", state, broker_id, tp)
+            deleted = sum(s.delete for s in states.values())
+            self._state_log.info(
+                epoch,
+                "sending a StopReplica request to broker %d for %d replicas, %d of them to delete",
+                broker_id,
+                len(states),
+                deleted,
+            )
+            for message, to_delete in messages.stop_replica_requests(
+                version=version,
+                controller_id=self.controller_id,
+                is_kraft_controller=self.is_kraft_controller,
+                controller_epoch=epoch,
+                broker_epoch=live[broker_id],
+                states=states,
+            ):
+                callback = None
+                if to_delete is not None:
+                    callback = self._stop_replica_callback(context, broker_id, to_delete)
+                self._sender.send_request(broker_id, MessageRequest(message, version), callback)
+        self._stop_replica.clear()
+
+    def _stop_replica_callback(
+        self, context: ControllerContext, broker_id: int, to_delete: set[TopicPartition]
+    ) -> Callable[[Any], None]:
+        def answered(response: Any) -> None:
+            errors = {
+                tp: error.error_code
+                for error in response.partition_errors
+                if (tp := TopicPartition(error.topic_name, error.partition_index)) in to_delete
+                and context.is_topic_deletion_in_progress(tp.topic)
+            }
+            if errors:
+                self.handle_stop_replica_response(response, broker_id, errors)
+
+        return answered
+
+    # ---- answers, on the send threads
+
+    def handle_leader_and_isr_response(self, response: Any, broker_id: int) -> None:
+        """A broker has answered LeaderAndIsr: an event."""
+        self._events.put(LeaderAndIsrResponseReceived(response, broker_id))
+
+    def handle_update_metadata_response(self, response: Any, broker_id: int) -> None:
+        """A broker has answered UpdateMetadata: an event."""
+        self._events.put(UpdateMetadataResponseReceived(response, broker_id))
+
+    def handle_stop_replica_response(self, response: Any, broker_id: int, errors: dict[TopicPartition, int]) -> None:
+        """A broker has answered for replicas of topics that are being deleted: an event."""
+        self._events.put(TopicDeletionStopReplicaResponseReceived(broker_id, response.error_code, errors))

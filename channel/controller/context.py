@@ -1,0 +1,300 @@
+"""What the controller knows of its cluster. Used on the event thread only; nothing here locks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kproto.types import TopicPartition
+
+from .types import EPOCH_DURING_DELETE, NO_EPOCH, Broker, LeaderIsrAndControllerEpoch, ReplicaAssignment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Set
+
+    from kproto.types import Uuid
+
+__all__ = ["ControllerContext"]
+
+_UNASSIGNED = ReplicaAssignment(())
+
+
+class ControllerContext:
+    """Brokers, topics, assignments, leaders and what is being deleted.
+
+    A *live* broker has an epoch and is not shutting down. Lookups of what is unknown give an empty value, not an error.
+
+    Attributes:
+        epoch: The controller epoch, 0 before an election.
+        epoch_zk_version: Version of the znode that holds it, which fences every write.
+        shutting_down_broker_ids: Brokers in a controlled shutdown.
+        all_topics: Every topic's name.
+        topics_to_be_deleted: Queued for deletion; brokers are told so.
+        topics_with_deletion_started: Those whose replicas are being deleted.
+        topics_ineligible_for_deletion: Those that must wait, for a dead replica or a reassignment.
+        preferred_replica_imbalance_count: Partitions that another than their preferred replica leads, those of topics
+            queued for deletion apart.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.epoch_zk_version = 0
+        self.shutting_down_broker_ids: set[int] = set()
+        self.all_topics: set[str] = set()
+        self.topics_to_be_deleted: set[str] = set()
+        self.topics_with_deletion_started: set[str] = set()
+        self.topics_ineligible_for_deletion: set[str] = set()
+        self.preferred_replica_imbalance_count = 0
+        self._brokers: dict[int, Broker] = {}
+        self._epochs: dict[int, int] = {}
+        self._topic_ids: dict[str, Uuid] = {}
+        self._topic_names: dict[Uuid, str] = {}
+        self._assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self._leadership: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        self._offline_dirs: dict[int, frozenset[TopicPartition]] = {}
+
+    # ---- brokers
+
+    def set_live_brokers(self, brokers_and_epochs: Mapping[Broker, int]) -> None:
+        """Replace all brokers."""
+        self._brokers.clear()
+        self._epochs.clear()
+        self.add_live_brokers(brokers_and_epochs)
+
+    def add_live_brokers(self, brokers_and_epochs: Mapping[Broker, int]) -> None:
+        """Add brokers, or replace those with the same id."""
+        for broker, epoch in brokers_and_epochs.items():
+            self._brokers[broker.id] = broker
+            self._epochs[broker.id] = epoch
+
+    def remove_live_brokers(self, broker_ids: Iterable[int]) -> None:
+        """Forget brokers and their epochs; they stay marked as shutting down, if they were."""
+        for broker_id in broker_ids:
+            self._brokers.pop(broker_id, None)
+            self._epochs.pop(broker_id, None)
+
+    def update_broker_metadata(self, broker: Broker) -> None:
+        """Replace what a known broker has registered, keeping its epoch."""
+        if broker.id in self._brokers:
+            self._brokers[broker.id] = broker
+
+    @property
+    def live_or_shutting_down_brokers(self) -> list[Broker]:
+        """Every known broker, by id."""
+        return [self._brokers[i] for i in sorted(self._brokers)]
+
+    @property
+    def live_or_shutting_down_broker_ids(self) -> Set[int]:
+        """The ids of every known broker: a view."""
+        return self._epochs.keys()
+
+    @property
+    def live_broker_ids(self) -> set[int]:
+        """The ids of the live brokers."""
+        return self._epochs.keys() - self.shutting_down_broker_ids
+
+    @property
+    def live_broker_id_and_epochs(self) -> Mapping[int, int]:
+        """The epoch of every known broker: a view."""
+        return self._epochs
+
+    def live_or_shutting_down_broker(self, broker_id: int) -> Broker | None:
+        """A known broker, None for any other."""
+        return self._brokers.get(broker_id)
+
+    def is_live_broker(self, broker_id: int) -> bool:
+        """Whether it is known and not shutting down."""
+        return broker_id in self._epochs and broker_id not in self.shutting_down_broker_ids
+
+    # ---- topics
+
+    def set_all_topics(self, topics: Iterable[str]) -> None:
+        """Replace the topics."""
+        self.all_topics = set(topics)
+
+    def add_topic_id(self, topic: str, topic_id: Uuid) -> None:
+        """Give a known topic its id.
+
+        Raises:
+            ValueError: The topic is not in ``all_topics``, has another id, or another topic has this id.
+        """
+        if topic not in self.all_topics:
+            raise ValueError(f"topic {topic} is not one of the known topics")
+        known_id, known_name = self._topic_ids.get(topic), self._topic_names.get(topic_id)
+        if known_id is not None and known_id != topic_id:
+            raise ValueError(f"topic {topic} already has the id {known_id.hex()}, not {topic_id.hex()}")
+        if known_name is not None and known_name != topic:
+            raise ValueError(f"the id {topic_id.hex()} belongs to topic {known_name}, not to {topic}")
+        self._topic_ids[topic] = topic_id
+        self._topic_names[topic_id] = topic
+
+    @property
+    def topic_ids(self) -> Mapping[str, Uuid]:
+        """Name to id of the topics that have one: a view."""
+        return self._topic_ids
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The topic behind an id, None if there is none."""
+        return self._topic_names.get(topic_id)
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget everything about a topic."""
+        for partition, assignment in self._assignments.pop(topic, {}).items():
+            tp = TopicPartition(topic, partition)
+            self._count_imbalance(tp, assignment, self._leadership.pop(tp, None), -1)
+        for queue in (
+            self.topics_to_be_deleted,
+            self.topics_with_deletion_started,
+            self.topics_ineligible_for_deletion,
+        ):
+            queue.discard(topic)
+        self.all_topics.discard(topic)
+        topic_id = self._topic_ids.pop(topic, None)
+        if topic_id is not None:
+            self._topic_names.pop(topic_id, None)
+
+    def queue_topic_deletion(self, topics: Iterable[str]) -> None:
+        """From now on brokers are told that these topics are gone."""
+        for topic in set(topics) - self.topics_to_be_deleted:
+            for partition, assignment in self._assignments.get(topic, {}).items():
+                tp = TopicPartition(topic, partition)
+                self._count_imbalance(tp, assignment, self._leadership.get(tp), -1)
+            self.topics_to_be_deleted.add(topic)
+
+    def begin_topic_deletion(self, topics: Iterable[str]) -> None:
+        """The replicas of these topics are being deleted."""
+        self.topics_with_deletion_started.update(topics)
+
+    def is_topic_queued_up_for_deletion(self, topic: str) -> bool:
+        """Whether brokers are told that it is gone."""
+        return topic in self.topics_to_be_deleted
+
+    def is_topic_deletion_in_progress(self, topic: str) -> bool:
+        """Whether its replicas are being deleted."""
+        return topic in self.topics_with_deletion_started
+
+    # ---- partitions
+
+    def update_partition_full_replica_assignment(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Say where a partition's replicas are."""
+        of_topic = self._assignments.get(tp.topic)
+        if of_topic is None:
+            of_topic = self._assignments[tp.topic] = {}
+        leadership = self._leadership.get(tp)
+        if leadership is not None:
+            self._count_imbalance(tp, of_topic.get(tp.partition, _UNASSIGNED), leadership, -1)
+            self._count_imbalance(tp, assignment, leadership, 1)
+        of_topic[tp.partition] = assignment
+
+    def partition_full_replica_assignment(self, tp: TopicPartition) -> ReplicaAssignment:
+        """Where a partition's replicas are; nowhere if it is unknown."""
+        return self._assignments.get(tp.topic, {}).get(tp.partition, _UNASSIGNED)
+
+    def partition_replica_assignment(self, tp: TopicPartition) -> tuple[int, ...]:
+        """Ids of the brokers that have, or are getting, a replica."""
+        return self.partition_full_replica_assignment(tp).replicas
+
+    def put_partition_leadership_info(self, tp: TopicPartition, info: LeaderIsrAndControllerEpoch) -> None:
+        """Say who leads a partition."""
+        assignment = self.partition_full_replica_assignment(tp)
+        self._count_imbalance(tp, assignment, self._leadership.get(tp), -1)
+        self._count_imbalance(tp, assignment, info, 1)
+        self._leadership[tp] = info
+
+    def partition_leadership_info(self, tp: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
+        """Who leads a partition, None if nobody ever did."""
+        return self._leadership.get(tp)
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """The epoch for a StopReplica request: -2 if the topic is queued for deletion, -1 if nobody ever led it."""
+        if tp.topic in self.topics_to_be_deleted:
+            return EPOCH_DURING_DELETE
+        info = self._leadership.get(tp)
+        return NO_EPOCH if info is None else info.leader_and_isr.leader_epoch
+
+    @property
+    def all_partitions(self) -> Iterator[TopicPartition]:
+        """Every partition that has an assignment, topic by topic."""
+        return (TopicPartition(topic, p) for topic, of_topic in self._assignments.items() for p in of_topic)
+
+    @property
+    def partitions_with_leaders(self) -> Iterator[TopicPartition]:
+        """Every partition that has leadership information, without topics queued for deletion."""
+        return (tp for tp in self._leadership if tp.topic not in self.topics_to_be_deleted)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions have an assignment."""
+        return sum(map(len, self._assignments.values()))
+
+    def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
+        """The partitions of one topic."""
+        return [TopicPartition(topic, p) for p in self._assignments.get(topic, {})]
+
+    def partitions_on_broker(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions with a replica on a broker."""
+        return [
+            TopicPartition(topic, p)
+            for topic, of_topic in self._assignments.items()
+            for p, assignment in of_topic.items()
+            if broker_id in assignment.replicas
+        ]
+
+    def partition_leaders_on_broker(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions that a broker leads and could hand over: those with more than one replica."""
+        return [
+            tp
+            for tp, info in self._leadership.items()
+            if info.leader_and_isr.leader == broker_id
+            and tp.topic not in self.topics_to_be_deleted
+            and len(self.partition_replica_assignment(tp)) > 1
+        ]
+
+    # ---- replicas
+
+    def set_replicas_on_offline_dirs(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """Say which replicas of a broker are on a failed directory; none clears it."""
+        offline = frozenset(partitions)
+        if offline:
+            self._offline_dirs[broker_id] = offline
+        else:
+            self._offline_dirs.pop(broker_id, None)
+
+    def replicas_on_offline_dirs(self, broker_id: int) -> Set[TopicPartition]:
+        """The replicas of a broker that are on a failed directory."""
+        return self._offline_dirs.get(broker_id, frozenset())
+
+    def is_replica_online(self, broker_id: int, tp: TopicPartition) -> bool:
+        """Whether the broker is live and the replica's directory works."""
+        return self.is_live_broker(broker_id) and tp not in self._offline_dirs.get(broker_id, ())
+
+    def partition_states(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, LeaderIsrAndControllerEpoch | None, tuple[int, ...], tuple[int, ...]]]:
+        """What UpdateMetadata tells of each partition: who leads it, its replicas, and those that are not online."""
+        leadership, assignments = self._leadership, self._assignments
+        all_online = frozenset(self.live_broker_ids if not self._offline_dirs else ())
+        none: dict[int, ReplicaAssignment] = {}
+        for tp in partitions:
+            topic, partition = tp
+            replicas = assignments.get(topic, none).get(partition, _UNASSIGNED).replicas
+            offline: tuple[int, ...] = ()
+            if not all_online.issuperset(replicas):
+                offline = tuple(r for r in replicas if not self.is_replica_online(r, tp))
+            yield tp, leadership.get(tp), replicas, offline
+
+    # ---- the whole
+
+    def reset(self) -> None:
+        """Forget everything, as a controller does that resigns."""
+        self.__init__()  # type: ignore[misc]
+
+    def _count_imbalance(
+        self, tp: TopicPartition, assignment: ReplicaAssignment, info: LeaderIsrAndControllerEpoch | None, step: int
+    ) -> None:
+        if info is None or not assignment.replicas or tp.topic in self.topics_to_be_deleted:
+            return
+        preferred = assignment.replicas[0]
+        if preferred in assignment.adding:
+            return  # it cannot lead yet, so nobody is missed
+        if info.leader_and_isr.leader != preferred:
+            self.preferred_replica_imbalance_count += step

@@ -1,0 +1,278 @@
+"""One thread that does everything a controller does, one event after the other."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from enum import Enum
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+
+from channel.logs import bounded, get_logger
+from channel.threads import StoppableThread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from channel.clock import Clock
+    from channel.metrics import Metrics, Timer
+    from kproto.types import TopicPartition
+
+__all__ = [
+    "ControllerEvent",
+    "ControllerEventManager",
+    "ControllerEventProcessor",
+    "ControllerState",
+    "LeaderAndIsrResponseReceived",
+    "QueuedEvent",
+    "TopicDeletionStopReplicaResponseReceived",
+    "UpdateMetadataResponseReceived",
+    "controller_stats",
+]
+
+EVENT_THREAD: Final = "controller-event-thread"
+_GROUP: Final = "kafka.controller:type=ControllerEventManager"
+_STATS: Final = "kafka.controller:type=ControllerStats"
+_QUEUE_TIME: Final = "EventQueueTimeMs"
+_QUEUE_SIZE: Final = "EventQueueSize"
+
+
+class ControllerState(Enum):
+    """What the controller is busy with: the gauge's value, and the timer of that kind of work if it has one."""
+
+    IDLE = 0, None
+    CONTROLLER_CHANGE = 1, "ControllerChangeRateAndTimeMs"
+    BROKER_CHANGE = 2, "LeaderElectionRateAndTimeMs"
+    TOPIC_CHANGE = 3, "TopicChangeRateAndTimeMs"
+    TOPIC_DELETION = 4, "TopicDeletionRateAndTimeMs"
+    ALTER_PARTITION_REASSIGNMENT = 5, "PartitionReassignmentRateAndTimeMs"
+    AUTO_LEADER_BALANCE = 6, "AutoLeaderBalanceRateAndTimeMs"
+    MANUAL_LEADER_BALANCE = 7, "ManualLeaderBalanceRateAndTimeMs"
+    CONTROLLED_SHUTDOWN = 8, "ControlledShutdownRateAndTimeMs"
+    ISR_CHANGE = 9, "IsrChangeRateAndTimeMs"
+    LEADER_AND_ISR_RESPONSE_RECEIVED = 10, "LeaderAndIsrResponseReceivedRateAndTimeMs"
+    LOG_DIR_CHANGE = 11, "LogDirChangeRateAndTimeMs"
+    CONTROLLER_SHUTDOWN = 12, "ControllerShutdownRateAndTimeMs"
+    UNCLEAN_LEADER_ELECTION_ENABLE = 13, "UncleanLeaderElectionEnableRateAndTimeMs"
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = 14, "TopicUncleanLeaderElectionEnableRateAndTimeMs"
+    LIST_PARTITION_REASSIGNMENT = 15, "ListPartitionReassignmentRateAndTimeMs"
+    UPDATE_METADATA_RESPONSE_RECEIVED = 16, None
+    UPDATE_FEATURES = 17, "UpdateFeaturesRateAndTimeMs"
+
+    def __init__(self, number: int, timer_name: str | None) -> None:
+        self.number = number
+        self.timer_name = timer_name
+
+
+class ControllerEvent:
+    """Something for the controller to do. A subclass says which state that is."""
+
+    state: ClassVar[ControllerState]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrResponseReceived(ControllerEvent):
+    """A broker has answered a LeaderAndIsr request."""
+
+    state: ClassVar[ControllerState] = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+    response: Any
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataResponseReceived(ControllerEvent):
+    """A broker has answered an UpdateMetadata request."""
+
+    state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+    response: Any
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletionStopReplicaResponseReceived(ControllerEvent):
+    """A broker has answered for replicas that it was to delete, of topics whose deletion has begun.
+
+    Attributes:
+        broker_id: Who answered.
+        request_error: The top-level error code.
+        partition_errors: The code of each such replica.
+    """
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
+    broker_id: int
+    request_error: int
+    partition_errors: Mapping[TopicPartition, int]
+
+
+class _ShutdownEventThread(ControllerEvent):
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
+
+
+class ControllerEventProcessor(Protocol):
+    """What does the work."""
+
+    def process(self, event: ControllerEvent) -> None:
+        """Do it; on the event thread."""
+
+    def preempt(self, event: ControllerEvent) -> None:
+        """Answer whoever waits for it, as it will not be done; on the thread that cleared the queue."""
+
+
+class QueuedEvent:
+    """An event in the queue. It is processed or preempted, and that once."""
+
+    __slots__ = ("_lock", "_spent", "_started", "enqueue_time_ms", "event")
+
+    def __init__(self, event: ControllerEvent, enqueue_time_ms: int) -> None:
+        self.event = event
+        self.enqueue_time_ms = enqueue_time_ms
+        self._lock = threading.Lock()
+        self._spent = False
+        self._started = threading.Event()
+
+    def process(self, processor: ControllerEventProcessor) -> None:
+        """Hand it to the processor unless it is spent."""
+        if self._take():
+            self._started.set()
+            processor.process(self.event)
+
+    def preempt(self, processor: ControllerEventProcessor) -> None:
+        """Have it refused unless it is spent."""
+        if self._take():
+            processor.preempt(self.event)
+
+    def await_processing(self, timeout_ms: float | None = None) -> bool:
+        """Wait until the processing begins; an event that is preempted never begins.
+
+        Returns:
+            False after ``timeout_ms`` without it.
+        """
+        return self._started.wait(None if timeout_ms is None else timeout_ms / 1000)
+
+    def _take(self) -> bool:
+        with self._lock:
+            spent, self._spent = self._spent, True
+        return not spent
+
+    def __repr__(self) -> str:
+        return f"QueuedEvent({bounded(self.event)}, {self.enqueue_time_ms})"
+
+
+def controller_stats(metrics: Metrics) -> dict[ControllerState, Timer]:
+    """A timer for each state that has one, under Kafka's names."""
+    return {s: metrics.timer(_STATS, s.timer_name) for s in ControllerState if s.timer_name is not None}
+
+
+class ControllerEventManager:
+    """The queue and the thread.
+
+    Args:
+        controller_id: The controller's broker id, for the log.
+        processor: What does the work.
+        clock: Time, for how long an event waited.
+        metrics: Takes ``EventQueueTimeMs`` and ``EventQueueSize``; both are gone after ``close``.
+        rate_and_time_metrics: A timer for each state that is to be timed.
+        event_queue_time_timeout_ms: After so long without an event the queue-time histogram is emptied.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        processor: ControllerEventProcessor,
+        clock: Clock,
+        metrics: Metrics,
+        rate_and_time_metrics: Mapping[ControllerState, Timer] | None = None,
+        event_queue_time_timeout_ms: int = 300_000,
+    ) -> None:
+        self._processor = processor
+        self._clock = clock
+        self._metrics = metrics
+        self._timers = dict(rate_and_time_metrics or {})
+        self._timeout_ms = event_queue_time_timeout_ms
+        self._state = ControllerState.IDLE
+        self._put_lock = threading.Lock()
+        self._queue: SimpleQueue[QueuedEvent] = SimpleQueue()
+        self._queue_time = metrics.histogram(_GROUP, _QUEUE_TIME, doc="How long events waited, in ms")
+        metrics.gauge(_GROUP, _QUEUE_SIZE, self._queue.qsize, doc="Events waiting")
+        prefix = f"[ControllerEventThread controllerId={controller_id}]"
+        self._log = get_logger(__name__, prefix)
+        self._thread = _EventThread(self, prefix)
+
+    @property
+    def state(self) -> ControllerState:
+        """What the thread is busy with."""
+        return self._state
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return self._queue.empty()
+
+    def start(self) -> None:
+        """Begin to process events."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Preempt what waits, end the thread after the event that it is at, and remove the metrics."""
+        try:
+            self._thread.initiate_shutdown()
+            self.clear_and_put(_ShutdownEventThread())
+            self._thread.await_shutdown()
+        finally:
+            self._metrics.remove(_GROUP, _QUEUE_TIME)
+            self._metrics.remove(_GROUP, _QUEUE_SIZE)
+
+    def put(self, event: ControllerEvent) -> QueuedEvent:
+        """Append an event; from any thread."""
+        queued = QueuedEvent(event, self._clock.milliseconds())
+        with self._put_lock:
+            self._queue.put(queued)
+        return queued
+
+    def clear_and_put(self, event: ControllerEvent) -> QueuedEvent:
+        """Preempt all that waits, on this thread, and put ``event`` in its place."""
+        with self._put_lock:
+            while True:
+                try:
+                    waiting = self._queue.get_nowait()
+                except Empty:
+                    break
+                waiting.preempt(self._processor)
+            queued = QueuedEvent(event, self._clock.milliseconds())
+            self._queue.put(queued)
+            return queued
+
+    def process_next(self) -> None:
+        """Wait for the next event and process it; what the thread repeats."""
+        queued = self._poll()
+        if isinstance(queued.event, _ShutdownEventThread):
+            return
+        self._state = queued.event.state
+        self._queue_time.record(self._clock.milliseconds() - queued.enqueue_time_ms)
+        timer = self._timers.get(self._state)
+        began = self._clock.nanoseconds()
+        try:
+            queued.process(self._processor)
+        except Exception:  # noqa: BLE001  (whatever one event does, the next one is processed)
+            self._log.exception("error while processing %s", bounded(queued.event))
+        finally:
+            if timer is not None:
+                timer.record((self._clock.nanoseconds() - began) / 1e6)
+            self._state = ControllerState.IDLE
+
+    def _poll(self) -> QueuedEvent:
+        if self._queue_time.count:
+            try:
+                return self._queue.get(timeout=self._timeout_ms / 1000)
+            except Empty:
+                self._queue_time.clear()
+        return self._queue.get()
+
+
+class _EventThread(StoppableThread):
+    def __init__(self, manager: ControllerEventManager, prefix: str) -> None:
+        super().__init__(EVENT_THREAD, interruptible=False, log_prefix=prefix)
+        self._manager = manager
+
+    def do_work(self) -> None:
+        self._manager.process_next()

@@ -1,0 +1,199 @@
+"""What waits in a broker's queue: a control request, encoded at most once.
+
+A full UpdateMetadata differs between brokers in the broker epoch alone. ``SharedUpdateMetadata`` holds what is the same
+for all of them once, as bytes, however many queues it waits in.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto._codec import UpdateMetadataRequest
+from kproto.api import ApiKey, api_name, check_version
+from kproto.codec import decode_request, encode
+from kproto.errors import UnsupportedVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kproto.codec import Message
+    from kproto.types import Buffer
+
+__all__ = ["ControlRequest", "ListenerNotExpressible", "MessageRequest", "SharedUpdateMetadata"]
+
+_BROKER_EPOCH: Final = struct.Struct(">q")
+_EPOCH_SINCE: Final = {ApiKey.LEADER_AND_ISR: 2, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 5}
+_KRAFT_SINCE: Final = {ApiKey.LEADER_AND_ISR: 7, ApiKey.STOP_REPLICA: 4, ApiKey.UPDATE_METADATA: 8}
+
+
+class ListenerNotExpressible(UnsupportedVersion):
+    """UpdateMetadata 1 and 2 name a listener by its security protocol, so it must be called like it."""
+
+    def __init__(self, version: int, broker_id: int, listener: str) -> None:
+        super().__init__(ApiKey.UPDATE_METADATA, version, f"listener {listener} of broker {broker_id}")
+        self.broker_id = broker_id
+        self.listener = listener
+
+    def __str__(self) -> str:
+        return (
+            f"UpdateMetadata {self.version} cannot name listener {self.listener} of broker {self.broker_id}; "
+            "call it as its security protocol, or raise inter.broker.protocol.version to 0.10.2"
+        )
+
+
+class ControlRequest:
+    """One request for one broker; its version is fixed, as a controller never negotiates.
+
+    Attributes:
+        api_key, version: Which request.
+        controller_epoch, broker_epoch: What it says of them, for the log; -1 where it has no broker epoch.
+    """
+
+    __slots__ = ("api_key", "broker_epoch", "controller_epoch", "version")
+
+    def __init__(self, api_key: int, version: int, controller_epoch: int, broker_epoch: int) -> None:
+        check_version(api_key, version)
+        self.api_key = api_key
+        self.version = version
+        self.controller_epoch = controller_epoch
+        self.broker_epoch = broker_epoch
+
+    def build(self) -> Any:
+        """The message. After ``encode`` it is read back from the bytes, so it holds what the version can express."""
+        raise NotImplementedError
+
+    def encode(self) -> Sequence[Buffer]:
+        """The body in pieces, to be sent one after the other. The same pieces at every call.
+
+        Raises:
+            EncodeError, UnsupportedVersion: The message does not fit the version.
+        """
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return (
+            f"{api_name(self.api_key)} {self.version} (controller epoch {self.controller_epoch}, "
+            f"broker epoch {self.broker_epoch})"
+        )
+
+
+class MessageRequest(ControlRequest):
+    """A message that goes to one broker.
+
+    Args:
+        message: Any control request of either codec.
+        version: The version to write it in.
+    """
+
+    __slots__ = ("_body", "_message")
+
+    def __init__(self, message: Message, version: int) -> None:
+        m: Any = message
+        super().__init__(m.api_key, version, m.controller_epoch, m.broker_epoch)
+        self._message: Any = message
+        self._body: bytes | None = None
+
+    def build(self) -> Any:
+        """The message itself until it is encoded."""
+        message, body = self._message, self._body
+        return decode_request(self.api_key, self.version, body) if body is not None else message
+
+    def encode(self) -> Sequence[Buffer]:
+        """The whole body in one piece; the message is let go."""
+        if self._body is None:
+            self._body = encode(self._message, self.version)
+            self._message = None
+        return (self._body,)
+
+
+class SharedUpdateMetadata:
+    """The part of an UpdateMetadata request that is the same for every broker.
+
+    Args:
+        version: The version to write it in.
+        message: The request; its broker epoch is replaced for each broker.
+    """
+
+    def __init__(self, version: int, message: UpdateMetadataRequest) -> None:
+        self.version = version
+        self.controller_epoch = message.controller_epoch
+        self._message: UpdateMetadataRequest | None = message
+        self._lock = threading.Lock()
+        self._pieces: tuple[memoryview, memoryview] | None = None
+
+    def for_broker(self, broker_epoch: int) -> ControlRequest:
+        """The request for one broker."""
+        return _SharedRequest(self, broker_epoch)
+
+    def pieces(self) -> tuple[memoryview, memoryview]:
+        """What stands before the broker epoch, and what after it; encoded by the first who asks."""
+        with self._lock:
+            if self._pieces is None:
+                message = self._message
+                assert message is not None
+                check_listeners(message, self.version)
+                body = memoryview(encode(message, self.version))
+                at = epoch_offset(ApiKey.UPDATE_METADATA, self.version)
+                self._pieces = (body[:at], body[at + 8 :]) if at else (body, body[:0])
+                self._message = None
+            return self._pieces
+
+    def build(self, broker_epoch: int) -> UpdateMetadataRequest:
+        """The message for one broker."""
+        with self._lock:
+            message = self._message
+        if message is None:
+            body = b"".join(self.for_broker(broker_epoch).encode())
+            return decode_request(ApiKey.UPDATE_METADATA, self.version, body)  # type: ignore[no-any-return]
+        return UpdateMetadataRequest(
+            controller_id=message.controller_id,
+            is_kraft_controller=message.is_kraft_controller,
+            type=message.type,
+            controller_epoch=message.controller_epoch,
+            broker_epoch=broker_epoch,
+            ungrouped_partition_states=message.ungrouped_partition_states,
+            topic_states=message.topic_states,
+            live_brokers=message.live_brokers,
+        )
+
+
+class _SharedRequest(ControlRequest):
+    __slots__ = ("_shared",)
+
+    def __init__(self, shared: SharedUpdateMetadata, broker_epoch: int) -> None:
+        super().__init__(ApiKey.UPDATE_METADATA, shared.version, shared.controller_epoch, broker_epoch)
+        self._shared = shared
+
+    def build(self) -> UpdateMetadataRequest:
+        return self._shared.build(self.broker_epoch)
+
+    def encode(self) -> Sequence[Buffer]:
+        before, after = self._shared.pieces()
+        if self.version < _EPOCH_SINCE[ApiKey.UPDATE_METADATA]:
+            return (before,)
+        return (bytes(before) + _BROKER_EPOCH.pack(self.broker_epoch), after)
+
+
+def epoch_offset(api_key: ApiKey, version: int) -> int:
+    """Where the broker epoch stands in a body: after controller id, epoch and KRaft flag; 0 if the version has none."""
+    if version < _EPOCH_SINCE[api_key]:
+        return 0
+    return 9 if version >= _KRAFT_SINCE[api_key] else 8
+
+
+def check_listeners(message: UpdateMetadataRequest, version: int) -> None:
+    """Refuse listeners that the version cannot name.
+
+    Raises:
+        ListenerNotExpressible: The first such listener.
+    """
+    if version not in (1, 2):
+        return
+    from .types import SecurityProtocol
+
+    for broker in message.live_brokers:
+        for endpoint in broker.endpoints:
+            if endpoint.listener != SecurityProtocol(endpoint.security_protocol).name:
+                raise ListenerNotExpressible(version, broker.id, endpoint.listener)

@@ -1,0 +1,71 @@
+"""Kafka's state-change log: one line for each partition that a controller tells a broker about.
+
+A line for a partition is built only if somebody wants it: with the log off a request of a million partitions costs one
+question.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from channel.logs import STATE_CHANGE, TRACE, bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["StateChangeLog"]
+
+
+class StateChangeLog:
+    """The log of one controller.
+
+    Args:
+        controller_id: Its broker id, shown before every line together with the epoch.
+    """
+
+    def __init__(self, controller_id: int) -> None:
+        self.controller_id = controller_id
+
+    @property
+    def traces(self) -> bool:
+        """Whether lines for single partitions are wanted."""
+        return STATE_CHANGE.isEnabledFor(TRACE)
+
+    def info(self, epoch: int, line: str, *values: object) -> None:
+        """A line about a whole request."""
+        STATE_CHANGE.info("[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
+
+    def error(self, epoch: int, line: str, *values: object) -> None:
+        """A line about what went wrong."""
+        STATE_CHANGE.error("[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
+
+    def trace(self, epoch: int, line: str, *values: object) -> None:
+        """A line about one partition; ask ``traces`` before a loop of them."""
+        STATE_CHANGE.log(TRACE, "[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
+
+    def leader_and_isr(self, epoch: int, broker_id: int, states: Iterable[tuple[str, Any]]) -> None:
+        """What a LeaderAndIsr request tells a broker: a line for each partition, and one with the counts.
+
+        Args:
+            epoch: The controller epoch.
+            broker_id: Who is told.
+            states: Topic and partition state.
+        """
+        traces, leaders, followers = self.traces, 0, 0
+        for topic, state in states:
+            leads = state.leader == broker_id
+            leaders += leads
+            followers += not leads
+            if traces:
+                kind = "become-leader" if leads else "become-follower"
+                what = f"LeaderAndIsr request {bounded(repr(state))}"
+                self.trace(
+                    epoch, "sending %s %s to broker %d for %s-%d", kind, what, broker_id, topic, state.partition_index
+                )
+        self.info(
+            epoch,
+            "sending a LeaderAndIsr request to broker %d, which is to lead %d and follow %d partitions",
+            broker_id,
+            leaders,
+            followers,
+        )

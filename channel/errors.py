@@ -1,0 +1,102 @@
+"""Every error that the channel raises on purpose, beside kproto's own.
+
+    ChannelError                    the root, a ``kproto.KprotoError``; never raised itself
+    +-- IllegalState                a call that this object cannot take now: the caller's mistake
+    |   +-- CorrelationIdMismatch   an answer to something else than the oldest request in flight
+    +-- Disconnected                no connection, or none any more; an ``OSError``
+    |   +-- ClientClosed            because this side is closing or closed
+    |   +-- InvalidReceive          because the peer announced a frame that may not be
+    |   +-- RequestTimeout          because no answer came in time
+    +-- AuthenticationFailed        the peer, or we, did not accept who the other is
+    +-- BrokerNotAvailable          no such broker, or none that could be asked
+    +-- ControllerMoved             another controller has been elected (error code 11)
+    +-- StaleBrokerEpoch            meant for an earlier life of this broker (error code 77)
+    +-- NoUsableVersion             no version of a request suits both sides; a ``kproto.UnsupportedVersion``
+
+Wrong arguments are ``ValueError``, wrong settings ``kproto.ConfigurationError``, bad bytes ``kproto.DecodeError``.
+"""
+
+from __future__ import annotations
+
+from kproto.api import api_name
+from kproto.errors import KprotoError, UnsupportedVersion
+
+__all__ = [
+    "AuthenticationFailed",
+    "BrokerNotAvailable",
+    "ChannelError",
+    "ClientClosed",
+    "ControllerMoved",
+    "CorrelationIdMismatch",
+    "Disconnected",
+    "IllegalState",
+    "InvalidReceive",
+    "NoUsableVersion",
+    "RequestTimeout",
+    "StaleBrokerEpoch",
+]
+
+
+class ChannelError(KprotoError):
+    """The root of the channel's errors."""
+
+
+class IllegalState(ChannelError, RuntimeError):
+    """A call that this object cannot take in its present state."""
+
+
+class CorrelationIdMismatch(IllegalState):
+    """An answer carries another correlation id than the oldest request in flight on its connection."""
+
+    def __init__(self, expected: int, received: int, api: str = "") -> None:
+        super().__init__(expected, received, api)
+        self.expected = expected
+        self.received = received
+        self.api = api
+
+    def __str__(self) -> str:
+        what = f" to {self.api}" if self.api else ""
+        return f"the answer{what} has correlation id {self.received}, the oldest request in flight has {self.expected}"
+
+
+class Disconnected(ChannelError, ConnectionError):
+    """The connection could not be made, or ended before the answer."""
+
+
+class ClientClosed(Disconnected):
+    """This client is closing or closed."""
+
+
+class InvalidReceive(Disconnected):
+    """A frame's length is negative or above the limit; the connection cannot be read on."""
+
+
+class RequestTimeout(Disconnected, TimeoutError):
+    """No answer came within the request timeout; the connection is closed."""
+
+
+class AuthenticationFailed(ChannelError):
+    """One side did not accept who the other says it is."""
+
+
+class BrokerNotAvailable(ChannelError):
+    """No such broker, or none that could be asked."""
+
+
+class ControllerMoved(ChannelError):
+    """Another controller has been elected: a newer controller epoch exists."""
+
+
+class StaleBrokerEpoch(ChannelError):
+    """The request is meant for an earlier registration of this broker."""
+
+
+class NoUsableVersion(ChannelError, UnsupportedVersion):
+    """No version of a request suits both this side and the node; it was never sent."""
+
+    def __init__(self, api_key: int, version: int, why: str) -> None:
+        UnsupportedVersion.__init__(self, api_key, version, api_name(api_key))
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.api_key}): {self.why}"

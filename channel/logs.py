@@ -1,0 +1,62 @@
+"""Loggers of the channel: Kafka's prefixes, its state-change log, and lines of bounded length."""
+
+from __future__ import annotations
+
+import logging
+import reprlib
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+__all__ = ["STATE_CHANGE", "TRACE", "Logger", "PrefixLogger", "bounded", "get_logger"]
+
+STATE_CHANGE: Final = logging.getLogger("state.change.logger")
+"""Kafka's state-change log, under its own name. Ask ``isEnabledFor`` once before building lines for partitions."""
+
+TRACE: Final = 5
+"""Below DEBUG, as Kafka's state-change log has it."""
+logging.addLevelName(TRACE, "TRACE")
+
+LINE: Final = 400
+"""Longest rendering of one object in a log line, in characters."""
+
+
+class PrefixLogger(logging.LoggerAdapter[logging.Logger]):
+    """Puts a fixed text before every line, e.g. ``[RequestSendThread controllerId=1]``."""
+
+    def __init__(self, logger: logging.Logger, prefix: str) -> None:
+        super().__init__(logger, {})
+        self.prefix = prefix
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Prefix one line."""
+        return f"{self.prefix} {msg}", kwargs
+
+
+Logger: TypeAlias = logging.Logger | PrefixLogger
+"""What ``get_logger`` gives."""
+
+
+def get_logger(module: str, prefix: str = "") -> Logger:
+    """The logger of a module (its ``__name__``), with a prefix if one is given."""
+    logger = logging.getLogger(module)
+    return PrefixLogger(logger, prefix) if prefix else logger
+
+
+_short = reprlib.Repr()
+_short.maxother = _short.maxstring = LINE
+
+
+def bounded(thing: object, limit: int = LINE) -> str:
+    """One line of at most ``limit`` characters about anything; a request of a million partitions stays a line.
+
+    Byte strings, containers and messages are abbreviated before they are rendered, not after: the cost is bounded too.
+    """
+    if isinstance(thing, (bytes, bytearray, memoryview)):
+        return f"<{len(thing)} bytes>"
+    if hasattr(thing, "to_json"):
+        return f"<{type(thing).__name__}>"
+    text = thing if isinstance(thing, str) else _short.repr(thing)
+    cut = text if len(text) <= limit else f"{text[: limit - 3]}..."
+    return cut.replace("\n", " ").replace("\r", " ")

@@ -1,0 +1,252 @@
+"""Metrics under Kafka's names and tags. Writing one costs an addition; whatever is derived is worked out by who reads.
+
+A metric is a name and a way to read its value now. Instruments (``Counter``, ``Meter``, ``Histogram``, ``Timer``) are
+plain objects that one thread writes without a lock; several threads may write one only under a lock of theirs.
+With the extra ``metrics`` installed, ``prometheus_collector`` hands all of them to prometheus-client.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from .clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from prometheus_client.registry import Collector
+
+__all__ = ["Counter", "Histogram", "Meter", "MetricName", "Metrics", "Timer", "prometheus_collector"]
+
+_WINDOW_NS: Final = 30_000_000_000
+_SAMPLES: Final = 1024  # a power of two
+
+
+class MetricName(NamedTuple):
+    """What a metric is called: Kafka's group (or MBean type), name and tags, and one attribute of the instrument.
+
+    >>> str(MetricName("kafka.controller:type=ControllerChannelManager", "QueueSize", (("broker-id", "2"),)))
+    'kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=2'
+    """
+
+    group: str
+    name: str
+    tags: tuple[tuple[str, str], ...] = ()
+    attribute: str = ""
+
+    def __str__(self) -> str:
+        tags = "".join(f",{key}={value}" for key, value in self.tags)
+        attribute = f".{self.attribute}" if self.attribute else ""
+        return f"{self.group},name={self.name}{tags}{attribute}"
+
+
+class Counter:
+    """A number that is written in place: ``counter.value += n``."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Meter(Counter):
+    """A total and its rate a second, over the last 30 to 60 s in which somebody read it."""
+
+    __slots__ = ("_clock", "_marks")
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__()
+        self._clock = clock
+        now = clock.nanoseconds()
+        self._marks = [(now, 0), (now, 0)]
+
+    def rate(self) -> float:
+        """Events a second."""
+        now = self._clock.nanoseconds()
+        if now - self._marks[1][0] >= _WINDOW_NS:
+            self._marks = [self._marks[1], (now, self.value)]
+        since, value = self._marks[0]
+        return (self.value - value) * 1e9 / (now - since) if now > since else 0.0
+
+
+class Histogram:
+    """Count, sum, extremes, and percentiles of the last 1,024 values."""
+
+    __slots__ = ("_last", "count", "maximum", "minimum", "total")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all values."""
+        self.count = 0
+        self.total = 0.0
+        self.minimum = 0.0
+        self.maximum = 0.0
+        self._last: list[float] = []
+
+    def record(self, value: float) -> None:
+        """Take one value."""
+        if self.count < _SAMPLES:
+            self._last.append(value)
+        else:
+            self._last[self.count & (_SAMPLES - 1)] = value
+        self.count += 1
+        self.total += value
+        if value > self.maximum:
+            self.maximum = value
+        if value < self.minimum or self.count == 1:
+            self.minimum = value
+
+    def mean(self) -> float:
+        """Mean of all values; 0 if there are none."""
+        return self.total / self.count if self.count else 0.0
+
+    def percentile(self, share: float) -> float:
+        """The value below which this share (0 to 1) of the last values lie; 0 if there are none."""
+        values = sorted(self._last)
+        return values[min(len(values) - 1, int(len(values) * share))] if values else 0.0
+
+    def _readers(self) -> Iterator[tuple[str, Callable[[], float]]]:
+        yield "count", lambda: self.count
+        yield "mean", self.mean
+        yield "min", lambda: self.minimum
+        yield "max", lambda: self.maximum
+        for label, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
+            yield label, lambda share=share: self.percentile(share)  # type: ignore[misc]
+
+
+class Timer(Histogram):
+    """A histogram of durations in ms that also knows how many a second there are."""
+
+    __slots__ = ("_meter",)
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__()
+        self._meter = Meter(clock)
+
+    def rate(self) -> float:
+        """Durations recorded a second."""
+        self._meter.value = self.count
+        return self._meter.rate()
+
+    def _readers(self) -> Iterator[tuple[str, Callable[[], float]]]:
+        yield from super()._readers()
+        yield "rate", self.rate
+
+
+_Instrument = TypeVar("_Instrument", bound=Histogram)
+
+
+class Metrics:
+    """All metrics of a process, or of a test. Adding and removing is safe from any thread."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._readers: dict[MetricName, tuple[Callable[[], float], str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def gauge(
+        self, group: str, name: str, read: Callable[[], float], tags: Mapping[str, str] | None = None, doc: str = ""
+    ) -> MetricName:
+        """Add a value that is worked out when it is read; one of the same name is replaced."""
+        return self._add(MetricName(group, name, _tags(tags)), read, doc)
+
+    def counter(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Counter:
+        """Add a counter that is read as it is."""
+        counter = Counter()
+        self.gauge(group, name, lambda: counter.value, tags, doc)
+        return counter
+
+    def meter(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Meter:
+        """Add a pair ``<name>-rate`` and ``<name>-total``."""
+        meter = Meter(self.clock)
+        self.gauge(group, f"{name}-rate", meter.rate, tags, f"{doc} per second".lstrip())
+        self.gauge(group, f"{name}-total", lambda: meter.value, tags, f"{doc} in total".lstrip())
+        return meter
+
+    def histogram(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Histogram:
+        """Add a histogram: one name, an attribute for each figure."""
+        return self._instrument(Histogram(), group, name, tags, doc)
+
+    def timer(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Timer:
+        """Add a timer: a histogram in ms with a rate."""
+        return self._instrument(Timer(self.clock), group, name, tags, doc)
+
+    def remove(self, group: str, name: str | None = None, tags: Mapping[str, str] | None = None) -> None:
+        """Forget the metrics of a group, or of one name in it, with all attributes; only those with all ``tags``."""
+        wanted = set(_tags(tags))
+        with self._lock:
+            for key in [k for k in self._readers if k.group == group and (name is None or k.name == name)]:
+                if wanted <= set(key.tags):
+                    del self._readers[key]
+
+    def value(self, group: str, name: str, tags: Mapping[str, str] | None = None, attribute: str = "") -> float:
+        """Read one metric.
+
+        Raises:
+            KeyError: There is none of that name.
+        """
+        return self._readers[MetricName(group, name, _tags(tags), attribute)][0]()
+
+    def names(self) -> list[MetricName]:
+        """The names of all metrics there are."""
+        with self._lock:
+            return list(self._readers)
+
+    def doc(self, name: MetricName) -> str:
+        """What a metric means."""
+        return self._readers[name][1]
+
+    def read(self) -> dict[MetricName, float]:
+        """All values now."""
+        with self._lock:
+            readers = list(self._readers.items())
+        return {name: read() for name, (read, _) in readers}
+
+    def _instrument(
+        self, instrument: _Instrument, group: str, name: str, tags: Mapping[str, str] | None, doc: str
+    ) -> _Instrument:
+        for attribute, read in instrument._readers():
+            self._add(MetricName(group, name, _tags(tags), attribute), read, doc)
+        return instrument
+
+    def _add(self, name: MetricName, read: Callable[[], float], doc: str) -> MetricName:
+        with self._lock:
+            self._readers[name] = (read, doc)
+        return name
+
+
+def _tags(tags: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(tags.items())) if tags else ()
+
+
+def prometheus_collector(metrics: Metrics) -> Collector:
+    """A collector for prometheus-client: ``REGISTRY.register(prometheus_collector(metrics))``.
+
+    Names are Kafka's in lower case with underscores, tags are labels, attributes a suffix.
+
+    Raises:
+        ImportError: The extra ``metrics`` is not installed.
+    """
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.registry import Collector
+
+    class _Collector(Collector):
+        def collect(self) -> Iterator[GaugeMetricFamily]:
+            families: dict[str, GaugeMetricFamily] = {}
+            for name, value in metrics.read().items():
+                parts = (name.group.replace("type=", ""), name.name, name.attribute)
+                full = re.sub(r"[^a-zA-Z0-9]+", "_", "_".join(part for part in parts if part)).lower()
+                keys = [re.sub(r"[^a-zA-Z0-9]+", "_", key).lower() for key, _ in name.tags]
+                # One family has one set of labels: the same name under other tags is a family of its own.
+                family = families.setdefault(f"{full} {keys}", GaugeMetricFamily(full, str(name), labels=keys))
+                family.add_metric([tag for _, tag in name.tags], value)
+            yield from families.values()
+
+    return _Collector()

@@ -1,0 +1,12 @@
+from collections.abc import Sequence
+
+from channel.network.transport import Bytes
+
+class StaleConnection(Exception): ...
+
+class Exchange:
+    sent: int
+    received: int
+
+    def __init__(self, fd: int, wake_fd: int, limit: int = -1) -> None: ...
+    def __call__(self, buffers: Sequence[Bytes], timeout_ms: int) -> tuple[bytes, bool]: ...

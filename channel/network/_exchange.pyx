@@ -1,0 +1,296 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""One frame out and one frame in over a plain socket, with the interpreter's lock given up once.
+
+A send thread spends its life writing a request and waiting for the answer. Done in Python each of these gives up the lock
+and must win it back, from all the other send threads: two hand-overs a request, and more if the answer comes in
+pieces. Here both are one call.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EAGAIN, EINTR, ENOMEM, errno
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from channel.errors import InvalidReceive
+
+import os
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+    struct msghdr:
+        iovec *msg_iov
+        size_t msg_iovlen
+    ssize_t sendmsg(int fd, const msghdr *message, int flags)
+    ssize_t recv(int fd, void *buffer, size_t size, int flags)
+    int MSG_DONTWAIT
+    int MSG_NOSIGNAL
+    int MSG_PEEK
+
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int poll(pollfd *fds, unsigned long count, int timeout)
+    short POLLIN
+    short POLLOUT
+
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec *now)
+    int CLOCK_MONOTONIC
+
+cdef enum:
+    INLINE_BUFFERS = 8
+    IOV_MOST = 1024
+    SMALL = 1024
+    FIRST_GROWTH = 262144
+
+cdef enum Outcome:
+    DONE
+    STALE
+    CLOSED
+    FAILED
+    TIMED_OUT
+    WOKEN
+    BAD_SIZE
+    SIGNALLED
+
+
+class StaleConnection(Exception):
+    """The peer had ended the connection, or said something unasked, before anything was sent: nothing is lost."""
+
+
+cdef struct Out:
+    iovec *at
+    Py_ssize_t count
+
+
+cdef struct In:
+    char *data
+    long long capacity
+    long long have
+    long long size
+    char small[SMALL]
+
+
+cdef inline long long now_ms() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return <long long>t.tv_sec * 1000 + t.tv_nsec // 1000000
+
+
+cdef class Exchange:
+    """A connected, non-blocking socket with nothing on its way.
+
+    Args:
+        fd: The socket.
+        wake_fd: A descriptor that ends the wait once it is readable; it is not read.
+        limit: Largest answer in bytes, -1 for none.
+
+    Attributes:
+        sent, received: Bytes that have passed, lengths included, also those of an exchange that failed.
+    """
+
+    cdef int fd
+    cdef int wake_fd
+    cdef long long limit
+    cdef readonly long long sent
+    cdef readonly long long received
+
+    def __init__(self, int fd, int wake_fd, long long limit=-1):
+        self.fd = fd
+        self.wake_fd = wake_fd
+        self.limit = limit
+
+    def __call__(self, object buffers, long long timeout_ms):
+        """Send a frame and wait for the one that answers it.
+
+        Args:
+            buffers: The whole frame in pieces, its length included.
+            timeout_ms: How long all of it may take.
+
+        Returns:
+            The answer's payload, and whether more bytes came than the answer has: if so the peer says things unasked,
+            and the connection must not be used again. After an error it must not be used either.
+
+        Raises:
+            StaleConnection: The connection was at its end already; nothing was sent.
+            EOFError: The peer ended it.
+            OSError: It broke.
+            TimeoutError: No whole answer in time.
+            InterruptedError: ``wake_fd`` is readable.
+            InvalidReceive: The answer's length is negative or above the limit.
+        """
+        cdef Py_ssize_t count = len(buffers), taken = 0, i
+        cdef iovec inline_pieces[INLINE_BUFFERS]
+        cdef Py_buffer inline_views[INLINE_BUFFERS]
+        cdef iovec *pieces = inline_pieces
+        cdef Py_buffer *views = inline_views
+        cdef Out out
+        cdef In answer
+        cdef Outcome outcome
+        cdef int error
+        cdef long long deadline
+        if count > INLINE_BUFFERS:
+            pieces = <iovec *>malloc(count * sizeof(iovec))
+            views = <Py_buffer *>malloc(count * sizeof(Py_buffer))
+            if pieces == NULL or views == NULL:
+                free(pieces)
+                free(views)
+                raise MemoryError
+        answer.data = answer.small
+        answer.capacity = SMALL
+        answer.have = 0
+        answer.size = -1
+        try:
+            for i in range(count):
+                PyObject_GetBuffer(buffers[i], &views[i], PyBUF_SIMPLE)
+                taken += 1
+                pieces[i].iov_base = views[i].buf
+                pieces[i].iov_len = views[i].len
+            out.at = pieces
+            out.count = count
+            deadline = -1
+            if timeout_ms < (<long long>1 << 52):
+                deadline = now_ms() + timeout_ms
+            with nogil:
+                outcome = self.is_stale()
+                if outcome == DONE:
+                    outcome = self.run(&out, &answer, deadline)
+                error = errno
+            while outcome == SIGNALLED:
+                PyErr_CheckSignals()
+                with nogil:
+                    outcome = self.run(&out, &answer, deadline)
+                    error = errno
+            self.received += answer.have
+            if outcome == DONE:
+                return PyBytes_FromStringAndSize(answer.data + 4, answer.size), answer.have > answer.size + 4
+            if outcome == STALE:
+                raise StaleConnection("the peer had closed the connection")
+            if outcome == CLOSED:
+                raise EOFError("the peer closed the connection before it had answered")
+            if outcome == TIMED_OUT:
+                raise TimeoutError(f"no answer within {timeout_ms} ms")
+            if outcome == WOKEN:
+                raise InterruptedError("woken before the answer came")
+            if outcome == BAD_SIZE:
+                limit = f"; the limit is {self.limit}" if answer.size >= 0 else ""
+                raise InvalidReceive(f"the peer announced a frame of {answer.size} bytes{limit}")
+            raise OSError(error, os.strerror(error))
+        finally:
+            for i in range(taken):
+                PyBuffer_Release(&views[i])
+            if views != inline_views:
+                free(pieces)
+                free(views)
+            if answer.data != answer.small:
+                free(answer.data)
+
+    cdef Outcome is_stale(self) noexcept nogil:
+        """An idle connection has nothing to read: anything else is its end, or a frame that nobody asked for."""
+        cdef char byte
+        if recv(self.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 and errno == EAGAIN:
+            return DONE
+        return STALE
+
+    cdef Outcome run(self, Out *out, In *answer, long long deadline) noexcept nogil:
+        cdef msghdr message
+        cdef ssize_t n
+        cdef Outcome outcome
+        memset(&message, 0, sizeof(message))
+        while out.count:
+            message.msg_iov = out.at
+            message.msg_iovlen = <size_t>out.count if out.count < IOV_MOST else IOV_MOST
+            n = sendmsg(self.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT)
+            if n >= 0:
+                self.sent += n
+                while out.count and <size_t>n >= out.at.iov_len:
+                    n -= out.at.iov_len
+                    out.at += 1
+                    out.count -= 1
+                if n:
+                    out.at.iov_base = <char *>out.at.iov_base + n
+                    out.at.iov_len -= n
+            elif errno == EAGAIN:
+                outcome = self.wait(POLLOUT, deadline)
+                if outcome != DONE:
+                    return outcome
+            else:
+                return SIGNALLED if errno == EINTR else FAILED
+        while True:
+            outcome = self.wait(POLLIN, deadline)
+            if outcome != DONE:
+                return outcome
+            n = recv(self.fd, answer.data + answer.have, answer.capacity - answer.have, MSG_DONTWAIT)
+            if n == 0:
+                return CLOSED
+            if n < 0:
+                if errno == EAGAIN:
+                    continue
+                return SIGNALLED if errno == EINTR else FAILED
+            answer.have += n
+            outcome = self.advance(answer)
+            if outcome == DONE and answer.size >= 0 and answer.have >= answer.size + 4:
+                return DONE
+            if outcome != DONE:
+                return outcome
+
+    cdef Outcome advance(self, In *answer) noexcept nogil:
+        """Read the length once it is there; make room for the rest, never more than has come already and that again."""
+        cdef unsigned char *head = <unsigned char *>answer.data
+        cdef long long capacity
+        cdef char *data
+        if answer.size < 0:
+            if answer.have < 4:
+                return DONE
+            answer.size = <int>((<unsigned int>head[0] << 24) | (head[1] << 16) | (head[2] << 8) | head[3])
+            if answer.size < 0 or 0 <= self.limit < answer.size:
+                return BAD_SIZE
+        if answer.have < answer.capacity or answer.have >= answer.size + 4:
+            return DONE
+        capacity = answer.capacity * 2 if answer.capacity > SMALL else FIRST_GROWTH
+        if capacity > answer.size + 4:
+            capacity = answer.size + 4
+        if answer.data == answer.small:
+            data = <char *>malloc(capacity)
+            if data != NULL:
+                memcpy(data, answer.small, answer.have)
+        else:
+            data = <char *>realloc(answer.data, capacity)
+        if data == NULL:
+            errno = ENOMEM
+            return FAILED
+        answer.data = data
+        answer.capacity = capacity
+        return DONE
+
+    cdef Outcome wait(self, short events, long long deadline) noexcept nogil:
+        cdef pollfd fds[2]
+        cdef long long left = -1
+        cdef int n
+        fds[0].fd = self.fd
+        fds[0].events = events
+        fds[1].fd = self.wake_fd
+        fds[1].events = POLLIN
+        while True:
+            if deadline >= 0:
+                left = deadline - now_ms()
+                if left < 0:
+                    left = 0
+                if left > 0x7FFFFFFF:
+                    left = 0x7FFFFFFF
+            n = poll(fds, 2, <int>left)
+            if n > 0:
+                return WOKEN if fds[1].revents else DONE
+            if n < 0:
+                return SIGNALLED if errno == EINTR else FAILED
+            if deadline >= 0 and now_ms() >= deadline:
+                return TIMED_OUT

@@ -1,0 +1,95 @@
+"""Waiting on a ``NetworkClient``, for threads that have one conversation at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from channel.clock import FOREVER
+from channel.errors import ClientClosed, Disconnected, RequestTimeout
+from channel.logs import bounded
+
+if TYPE_CHECKING:
+    from .client import NetworkClient
+    from .metadata import Node
+    from .request import ClientRequest, ClientResponse
+
+__all__ = ["await_ready", "is_ready", "is_unavailable", "maybe_raise_authentication_error", "send_and_receive"]
+
+
+def is_ready(client: NetworkClient, node: Node) -> bool:
+    """Whether a request can be sent, after looking at what has happened meanwhile: a connection may have ended."""
+    client.poll(0)
+    return client.is_ready(node)
+
+
+def await_ready(client: NetworkClient, node: Node, timeout_ms: int) -> bool:
+    """Connect if need be and wait until a request can be sent.
+
+    Returns:
+        False if that took longer than ``timeout_ms``.
+
+    Raises:
+        ValueError: A negative timeout.
+        Disconnected: The connection could not be made.
+        AuthenticationFailed: One side did not accept the other.
+    """
+    if timeout_ms < 0:
+        raise ValueError(f"a wait of {timeout_ms} ms; it must be 0 or more")
+    clock = client.clock
+    began = clock.milliseconds()
+    if is_ready(client, node) or client.ready(node):
+        return True
+    elapsed = 0
+    while not client.is_ready(node) and elapsed < timeout_ms:
+        if client.connection_failed(node):
+            maybe_raise_authentication_error(client, node)
+            raise Disconnected(f"Connection to {node} failed.")
+        client.poll(timeout_ms - elapsed)
+        maybe_raise_authentication_error(client, node)
+        elapsed = clock.milliseconds() - began
+    return client.is_ready(node)
+
+
+def send_and_receive(client: NetworkClient, request: ClientRequest) -> ClientResponse:
+    """Send a request and wait for its answer; the client's request timeout bounds the wait.
+
+    Answers to other requests that come meanwhile are dropped, but for their callbacks.
+
+    Raises:
+        Disconnected: The connection ended first; ``RequestTimeout`` if because the answer took too long.
+        ClientClosed: The client was closed first.
+        UnsupportedVersion: No version suits both sides.
+    """
+    try:
+        client.send(request)
+        while client.active:
+            for response in client.poll(FOREVER):
+                if response.request is request:
+                    return _checked(response)
+    except ClientClosed:
+        if client.active:
+            raise
+    raise ClientClosed("Client was shutdown before response was read")
+
+
+def _checked(response: ClientResponse) -> ClientResponse:
+    if response.timed_out:
+        raise RequestTimeout(f"no answer within {response.request.timeout_ms} ms: {bounded(str(response.request))}")
+    if response.disconnected:
+        node_id = response.request.destination
+        raise Disconnected(f"Connection to {node_id} was disconnected before the response was read")
+    if response.version_mismatch is not None:
+        raise response.version_mismatch
+    return response
+
+
+def is_unavailable(client: NetworkClient, node: Node) -> bool:
+    """Whether the last connection ended and the next may not begin yet."""
+    return client.connection_failed(node) and client.connection_delay(node) > 0
+
+
+def maybe_raise_authentication_error(client: NetworkClient, node: Node) -> None:
+    """Raise why authentication failed, if it did."""
+    error = client.authentication_error(node)
+    if error is not None:
+        raise error

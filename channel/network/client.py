@@ -1,0 +1,554 @@
+"""One side of many conversations: connects, sends requests, matches answers, times out, backs off.
+
+Nothing blocks but ``poll``; ``channel.network.blocking`` has helpers that wait.
+"""
+
+from __future__ import annotations
+
+import random
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
+from channel.errors import ClientClosed, IllegalState, NoUsableVersion
+from channel.logs import bounded, get_logger
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode, error_name
+from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
+
+from .api_versions import NodeApiVersions, api_versions_request, version_to_retry
+from .channel import ChannelState, Disconnection
+from .connection_states import ClusterConnectionStates, Resolver, resolve
+from .frames import Send
+from .in_flight import InFlightRequests
+from .request import Callback, ClientRequest, ClientResponse, RequestBuilder
+from .wire import CorrelationIds, RequestFramer, parse_response
+
+if TYPE_CHECKING:
+    from channel.errors import AuthenticationFailed
+
+    from .backoff import Randomness
+    from .metadata import MetadataUpdater, Node
+    from .selector import Selector
+
+__all__ = ["LeastLoaded", "NetworkClient"]
+
+_log = get_logger(__name__)
+
+_THROTTLES_FROM: Final[dict[int, int]] = {
+    ApiKey.PRODUCE: 6,
+    ApiKey.FETCH: 8,
+    ApiKey.METADATA: 6,
+    ApiKey.API_VERSIONS: 2,
+}
+"""From which version on an answer's throttle time is for the client to keep; of other APIs it is not read."""
+
+
+_LOCAL_CLOSE: Final = Disconnection(ChannelState.LOCAL_CLOSE)
+
+
+class _Phase(Enum):
+    ACTIVE = "active"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class LeastLoaded(NamedTuple):
+    """Which node to ask.
+
+    Attributes:
+        node: The best one, None if there is none.
+        connection_ready: Whether any connection is ready, even if it cannot take another request now.
+    """
+
+    node: Node | None
+    connection_ready: bool
+
+
+class NetworkClient:
+    """Requests to many nodes over one selector.
+
+    Not for more than one thread, but for ``wakeup``, ``initiate_close``, ``active`` and ``in_flight_count``.
+
+    Args:
+        selector: Moves the bytes; the client owns and closes it.
+        metadata: Keeps the nodes.
+        client_id: Goes into every header; None for none.
+        max_in_flight: Most unanswered requests on one connection.
+        reconnect_backoff_ms, reconnect_backoff_max_ms: Wait before connecting again, and how far it may grow.
+        send_buffer, receive_buffer: Of new sockets in bytes, -1 as the system has it.
+        request_timeout_ms: For requests that name none.
+        setup_timeout_ms, setup_timeout_max_ms: How long connecting may take, and how far that may grow.
+        discover_versions: Ask each node for its versions before anything else.
+        api_versions: What is known of nodes' versions, shared between clients if given.
+        clock, resolver, randomness: Where time, addresses and spread come from.
+    """
+
+    def __init__(
+        self,
+        selector: Selector,
+        metadata: MetadataUpdater,
+        client_id: str | None,
+        *,
+        max_in_flight: int = 5,
+        reconnect_backoff_ms: int = 50,
+        reconnect_backoff_max_ms: int = 1_000,
+        send_buffer: int = -1,
+        receive_buffer: int = -1,
+        request_timeout_ms: int = 30_000,
+        setup_timeout_ms: int = 10_000,
+        setup_timeout_max_ms: int = 30_000,
+        discover_versions: bool = True,
+        api_versions: dict[str, NodeApiVersions] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        resolver: Resolver = resolve,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.clock = clock
+        self.client_id = client_id
+        self._selector = selector
+        self._metadata = metadata
+        self._send_buffer = send_buffer
+        self._receive_buffer = receive_buffer
+        self._request_timeout_ms = request_timeout_ms
+        self._discover_versions = discover_versions
+        self._versions = {} if api_versions is None else api_versions
+        self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
+        self._states = ClusterConnectionStates(
+            reconnect_backoff_ms,
+            reconnect_backoff_max_ms,
+            setup_timeout_ms,
+            setup_timeout_max_ms,
+            resolver,
+            self._random,
+        )
+        self._in_flight = InFlightRequests(max_in_flight)
+        self._pipelined = max_in_flight > 1
+        self._unanswered = 0  # requests in flight that expect no answer
+        self._earliest_deadline = FOREVER  # no request in flight times out before
+        self._fetches: dict[str, int | None] = {}  # nodes to be asked for their versions, and in which version
+        self._aborted: list[ClientResponse] = []
+        self._framer = RequestFramer(client_id)
+        self._ids = CorrelationIds()
+        self._phase = _Phase.ACTIVE
+
+    # ---- making and sending requests ---------------------------------------------------------------------------------
+
+    def next_correlation_id(self) -> int:
+        """A correlation id that no request of this client has had."""
+        return self._ids.take()
+
+    def new_request(
+        self,
+        node_id: str,
+        builder: RequestBuilder,
+        *,
+        callback: Callback | None = None,
+        expects_response: bool = True,
+        timeout_ms: int | None = None,
+        created_ms: int | None = None,
+    ) -> ClientRequest:
+        """One attempt to send a request: takes a correlation id, whether it is sent or not.
+
+        Args:
+            node_id: To whom, ``Node.key``.
+            builder: Makes the body.
+            callback: Called in ``poll`` with the answer, or with what came instead.
+            expects_response: Whether the node answers at all.
+            timeout_ms: How long the answer may take; None for the client's own.
+            created_ms: When the request came to be, for its latency; None for now.
+        """
+        return ClientRequest(
+            node_id,
+            builder,
+            self._ids.take(),
+            self.clock.milliseconds() if created_ms is None else created_ms,
+            self._request_timeout_ms if timeout_ms is None else timeout_ms,
+            expects_response=expects_response,
+            callback=callback,
+        )
+
+    def send(self, request: ClientRequest) -> None:
+        """Hand a request over; ``poll`` writes it. A version that the node lacks is told by its response.
+
+        Raises:
+            ClientClosed: This client is closing or closed.
+            IllegalState: The node is not ready, or can take no request now.
+            EncodeError: The request cannot be written.
+        """
+        self._ensure_active()
+        if not self._can_send(request.destination, self.clock.milliseconds()):
+            raise IllegalState(f"node {request.destination} can take no request now: {bounded(str(request))}")
+        self._send(request)
+
+    def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
+        """Send a request of the metadata updater's, which gets the answer or the failure.
+
+        Raises:
+            ClientClosed: This client is closing or closed.
+        """
+        self._ensure_active()
+        request = self.new_request(node_id, builder)
+        request.internal = True
+        self._send(request)
+
+    def _send(self, request: ClientRequest) -> None:
+        builder, node_id = request.builder, request.destination
+        known = self._versions.get(node_id) if request.api_key != ApiKey.API_VERSIONS else None
+        version = builder.latest_version
+        try:
+            if known is not None:
+                version = known.latest_usable_version(request.api_key, builder.oldest_version, version)
+            body = builder.build(version)
+        except (UnsupportedVersion, FieldNotInVersion) as e:
+            error = e if isinstance(e, UnsupportedVersion) else NoUsableVersion(request.api_key, version, str(e))
+            _log.debug("%s cannot be sent: %s", request, e)
+            now = self.clock.milliseconds()
+            if request.internal:
+                self._metadata.handle_failed_request(now, error)
+            else:
+                self._aborted.append(ClientResponse(request, now, version_mismatch=error))
+            return
+        request.version = version
+        frame = self._framer.frame(request.api_key, version, request.correlation_id, body)
+        request.send = send = Send(node_id, frame)
+        request.sent_ms = now = self.clock.milliseconds()
+        self._in_flight.add(request)
+        if not request.expects_response:
+            self._unanswered += 1
+        if now + request.timeout_ms < self._earliest_deadline:
+            self._earliest_deadline = now + request.timeout_ms
+        self._selector.send(send)
+
+    # ---- connections -------------------------------------------------------------------------------------------------
+
+    def ready(self, node: Node) -> bool:
+        """Whether a request can be sent to the node now; begins to connect if that is allowed.
+
+        Raises:
+            ValueError: No node.
+        """
+        if node.is_empty:
+            raise ValueError(f"cannot connect to {node}: it has no host or port")
+        if self.is_ready(node):
+            return True
+        now = self.clock.milliseconds()
+        if self._states.can_connect(node.key, now):
+            self._initiate_connect(node, now)
+        return False
+
+    def is_ready(self, node: Node) -> bool:
+        """Whether a request can be sent to the node now."""
+        now = self.clock.milliseconds()
+        return not self._metadata.is_update_due(now) and self._can_send(node.key, now)
+
+    def _can_send(self, node_id: str, now: int) -> bool:
+        return (
+            self._states.is_ready(node_id, now)
+            and self._selector.is_channel_ready(node_id)
+            and self._in_flight.can_send_more(node_id)
+        )
+
+    def connection_delay(self, node: Node) -> int:
+        """How many ms to wait before looking at the node again."""
+        return self._states.connection_delay(node.key, self.clock.milliseconds())
+
+    def poll_delay_ms(self, node: Node) -> int:
+        """As ``connection_delay``, or what is left of a throttle."""
+        return self._states.poll_delay_ms(node.key, self.clock.milliseconds())
+
+    def connection_failed(self, node: Node) -> bool:
+        """Whether the last connection has ended or could not be made."""
+        return self._states.is_disconnected(node.key)
+
+    def authentication_error(self, node: Node) -> AuthenticationFailed | None:
+        """Why the last authentication failed, until the node becomes ready."""
+        return self._states.authentication_error(node.key)
+
+    def has_ready_nodes(self) -> bool:
+        """Whether any node is ready and not throttled."""
+        return self._states.has_ready_nodes(self.clock.milliseconds())
+
+    def in_flight_count(self, node_id: str | None = None) -> int:
+        """Unanswered requests of one node, or of all."""
+        return len(self._in_flight) if node_id is None else self._in_flight.count(node_id)
+
+    def least_loaded_node(self) -> LeastLoaded:
+        """The node to ask if any will do: ready and least busy, else on its way, else one that may be connected to.
+
+        Raises:
+            IllegalState: There are no nodes.
+        """
+        nodes, now = self._metadata.nodes(), self.clock.milliseconds()
+        if not nodes:
+            raise IllegalState("there are no nodes to choose from")
+        states, connection_ready = self._states, False
+        ready: Node | None = None
+        preparing: Node | None = None
+        connectable: Node | None = None
+        fewest = FOREVER
+        offset = self._random.randrange(len(nodes))
+        for at in range(len(nodes)):
+            node = nodes[(offset + at) % len(nodes)]
+            if states.is_ready(node.key, now) and self._selector.is_channel_ready(node.key):
+                connection_ready = True
+            if self._can_send(node.key, now):
+                count = self._in_flight.count(node.key)
+                if count == 0:
+                    return LeastLoaded(node, True)
+                if count < fewest:
+                    fewest, ready = count, node
+            elif states.is_preparing(node.key):
+                preparing = node
+            elif states.can_connect(node.key, now) and (
+                connectable is None or states.last_attempt_ms(node.key) < states.last_attempt_ms(connectable.key)
+            ):
+                connectable = node
+        return LeastLoaded(ready or preparing or connectable, connection_ready)
+
+    def _initiate_connect(self, node: Node, now: int) -> None:
+        try:
+            self._states.connecting(node.key, now, node.host)
+            address = self._states.current_address(node.key)
+            _log.debug("connecting to node %s at %s", node, address)
+            self._selector.connect(node.key, (address, node.port), self._send_buffer, self._receive_buffer)
+        except OSError as e:
+            _log.warning("could not connect to node %s: %s", node, e)
+            self._states.disconnected(node.key, now)
+            self._metadata.handle_server_disconnect(now, node.key, None)
+
+    def disconnect(self, node_id: str) -> None:
+        """End a connection; its requests come back as disconnected with the next ``poll``.
+
+        Raises:
+            IllegalState: Nothing was ever sent or connected to this node.
+        """
+        if self._states.state(node_id).is_disconnected:
+            _log.debug("asked to disconnect from node %s, which is disconnected", node_id)
+            return
+        _log.info("disconnecting from node %s", node_id)
+        now = self.clock.milliseconds()
+        self._selector.close_channel(node_id)
+        self._fetches.pop(node_id, None)
+        self._cancel_in_flight(node_id, now, self._aborted)
+        self._states.disconnected(node_id, now)
+
+    def close_node(self, node_id: str) -> None:
+        """End a connection and forget it, its requests and its backoff; nobody is told of the requests."""
+        self._selector.close_channel(node_id)
+        self._fetches.pop(node_id, None)
+        now = self.clock.milliseconds()
+        for request in self._in_flight.clear_all(node_id):
+            self._unanswered -= not request.expects_response
+            _log.debug("dropped with its connection: %s", request)
+            if request.internal and request.api_key != ApiKey.API_VERSIONS:
+                self._metadata.handle_failed_request(now, None)
+        self._states.remove(node_id)
+
+    # ---- polling -----------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int) -> list[ClientResponse]:
+        """Write, read, and see what has come of it; the callbacks of what has ended are called here.
+
+        Args:
+            timeout_ms: How long to wait for something to happen.
+
+        Returns:
+            What has ended, in the order of the phases: sent without an answer due, answered, disconnected, timed out.
+
+        Raises:
+            ClientClosed: This client is closing or closed.
+            CorrelationIdMismatch, DecodeError: A node sent what is no answer. Close its connection.
+        """
+        self._ensure_active()
+        if self._aborted:
+            responses, self._aborted = self._aborted, []
+            self._complete(responses)
+            return responses
+        update_ms = self._metadata.maybe_update(self.clock.milliseconds())
+        timeout_ms = min(timeout_ms, update_ms, self._request_timeout_ms)
+        selector = self._selector
+        try:
+            selector.poll(timeout_ms, for_sends=self._pipelined or self._unanswered > 0)
+        except OSError:
+            _log.exception("the selector failed")
+        now = self.clock.milliseconds()
+        responses = []
+        try:
+            if self._unanswered and selector.completed_sends:
+                self._handle_sends(responses, now)
+            if selector.completed_receives:
+                self._handle_receives(responses, now)
+            if selector.disconnected:
+                for node_id, ended in selector.disconnected.items():
+                    self._handle_disconnection(responses, node_id, now, ended)
+            if selector.connected:
+                self._handle_connections()
+            if self._fetches:
+                self._fetch_versions()
+            if self._states.connecting_nodes:
+                self._time_out_connections(responses, now)
+            if now > self._earliest_deadline:
+                self._time_out_requests(responses, now)
+        finally:
+            self._complete(responses)  # also if one answer was none: the others are not lost
+        return responses
+
+    def _complete(self, responses: list[ClientResponse]) -> None:
+        for response in responses:
+            try:
+                response.complete()
+            except Exception:  # noqa: BLE001
+                # One caller's mistake must not keep the others from their answers.
+                _log.exception("the callback failed of %s", bounded(str(response.request)))
+
+    def _take(self, request: ClientRequest) -> ClientRequest:
+        self._unanswered -= not request.expects_response
+        return request
+
+    def _handle_sends(self, responses: list[ClientResponse], now: int) -> None:
+        for send in self._selector.completed_sends:
+            if not self._in_flight.last_sent(send.destination).expects_response:
+                request = self._take(self._in_flight.complete_last_sent(send.destination))
+                responses.append(ClientResponse(request, now))
+
+    def _handle_receives(self, responses: list[ClientResponse], now: int) -> None:
+        for receive in self._selector.completed_receives:
+            request = self._take(self._in_flight.complete_next(receive.source))
+            assert receive.payload is not None
+            if request.internal and request.api_key == ApiKey.API_VERSIONS:
+                self._handle_versions(responses, request, receive.payload, now)
+                continue
+            body = parse_response(request, receive.payload)
+            if request.version >= _THROTTLES_FROM.get(request.api_key, FOREVER):
+                self._maybe_throttle(request, body, now)
+            if request.internal:
+                self._metadata.handle_successful_response(request, now, body)
+            else:
+                responses.append(ClientResponse(request, now, body))
+
+    def _maybe_throttle(self, request: ClientRequest, body: Any, now: int) -> None:
+        throttle_ms = body.throttle_time_ms
+        if throttle_ms > 0:
+            self._states.throttle(request.destination, now + throttle_ms)
+            self._in_flight.throttle(request.destination, throttle_ms)
+
+    def _handle_disconnection(
+        self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, *, timed_out: bool = False
+    ) -> None:
+        self._states.disconnected(node_id, now)
+        self._versions.pop(node_id, None)
+        self._fetches.pop(node_id, None)
+        match ended.state:
+            case ChannelState.AUTHENTICATION_FAILED if ended.error is not None:
+                self._states.authentication_failed(node_id, now, ended.error)
+                _log.error("connection to node %s (%s) failed authentication: %s", node_id, ended.remote, ended.error)
+            case ChannelState.AUTHENTICATE:
+                _log.warning(
+                    "connection to node %s (%s) ended during authentication: a firewall may block it, "
+                    "or the node may expect TLS", node_id, ended.remote,
+                )  # fmt: skip
+            case ChannelState.NOT_CONNECTED:
+                _log.warning("connection to node %s could not be established; the node may be down", node_id)
+        self._cancel_in_flight(node_id, now, responses, timed_out=timed_out)
+        self._metadata.handle_server_disconnect(now, node_id, ended.error)
+
+    def _cancel_in_flight(
+        self, node_id: str, now: int, responses: list[ClientResponse], *, timed_out: bool = False
+    ) -> None:
+        for request in self._in_flight.clear_all(node_id):
+            self._take(request)
+            if not request.internal:
+                responses.append(ClientResponse(request, now, disconnected=True, timed_out=timed_out))
+            elif request.api_key != ApiKey.API_VERSIONS:
+                self._metadata.handle_failed_request(now, None)
+
+    def _time_out_connections(self, responses: list[ClientResponse], now: int) -> None:
+        for node_id in self._states.timed_out_connections(now):
+            _log.info("connecting to node %s took longer than %d ms", node_id, self._states.setup_timeout_ms(node_id))
+            self._selector.close_channel(node_id)
+            self._handle_disconnection(responses, node_id, now, _LOCAL_CLOSE, timed_out=True)
+
+    def _time_out_requests(self, responses: list[ClientResponse], now: int) -> None:
+        for node_id in self._in_flight.timed_out_nodes(now):
+            _log.info("node %s did not answer in time; closing the connection", node_id)
+            self._selector.close_channel(node_id)
+            self._handle_disconnection(responses, node_id, now, _LOCAL_CLOSE, timed_out=True)
+        self._earliest_deadline = self._in_flight.earliest_deadline()
+
+    # ---- versions ----------------------------------------------------------------------------------------------------
+
+    def _handle_connections(self) -> None:
+        for node_id in self._selector.connected:
+            if self._discover_versions:
+                self._fetches[node_id] = None
+            else:
+                self._states.ready(node_id)
+
+    def _fetch_versions(self) -> None:
+        for node_id, version in list(self._fetches.items()):
+            if self._selector.is_channel_ready(node_id) and self._in_flight.can_send_more(node_id):
+                del self._fetches[node_id]
+                self._states.checking_api_versions(node_id)
+                request = self.new_request(node_id, api_versions_request(version))
+                request.internal = True
+                self._send(request)
+
+    def _handle_versions(
+        self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
+    ) -> None:
+        node_id = request.destination
+        try:
+            answer = parse_response(request, payload)
+        except DecodeError as e:
+            self._give_up_versions(responses, node_id, now, f"the answer is none: {e}")
+            return
+        if answer.error_code != ErrorCode.NONE:
+            version = version_to_retry(request.version, answer)
+            if version is None:
+                self._give_up_versions(responses, node_id, now, f"error {error_name(answer.error_code)}")
+            else:
+                self._fetches[node_id] = version
+            return
+        if request.version >= _THROTTLES_FROM[ApiKey.API_VERSIONS]:
+            self._maybe_throttle(request, answer, now)
+        self._versions[node_id] = NodeApiVersions.of(answer)
+        self._states.ready(node_id)
+        _log.debug("node %s has versions %s", node_id, self._versions[node_id])
+
+    def _give_up_versions(self, responses: list[ClientResponse], node_id: str, now: int, why: str) -> None:
+        _log.warning("node %s would not tell its versions (%s); disconnecting", node_id, why)
+        self._selector.close_channel(node_id)
+        self._handle_disconnection(responses, node_id, now, _LOCAL_CLOSE)
+
+    # ---- ending ------------------------------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether nobody has begun to close it."""
+        return self._phase is _Phase.ACTIVE
+
+    def _ensure_active(self) -> None:
+        if self._phase is not _Phase.ACTIVE:
+            raise ClientClosed(f"client {self.client_id} is {self._phase.value}")
+
+    def wakeup(self) -> None:
+        """End a ``poll`` that waits, from any thread."""
+        self._selector.wakeup()
+
+    def initiate_close(self) -> None:
+        """Refuse everything from now on and end a ``poll`` that waits, from any thread."""
+        if self._phase is _Phase.ACTIVE:
+            self._phase = _Phase.CLOSING
+            self.wakeup()
+
+    def close(self) -> None:
+        """Close all connections. A second time it only warns."""
+        if self._phase is _Phase.CLOSED:
+            _log.warning("client %s is closed already", self.client_id)
+            return
+        self._phase = _Phase.CLOSED
+        try:
+            self._selector.close()
+        finally:
+            self._metadata.close()

@@ -1,0 +1,288 @@
+"""What a client knows of each node: connected or not, how long to wait, which address to try."""
+
+from __future__ import annotations
+
+import socket
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from channel.clock import FOREVER
+from channel.errors import IllegalState
+from channel.logs import get_logger
+
+from .backoff import ExponentialBackoff, Randomness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from channel.errors import AuthenticationFailed
+
+__all__ = ["ClusterConnectionStates", "ConnectionState", "Resolver", "resolve"]
+
+_log = get_logger(__name__)
+
+Resolver: TypeAlias = "Callable[[str], Sequence[str]]"
+"""From a host's name to its addresses as texts; raises ``OSError``."""
+
+
+def resolve(host: str) -> list[str]:
+    """The addresses of a host, as the system's resolver orders them.
+
+    Raises:
+        OSError: The name cannot be resolved.
+    """
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class ConnectionState(Enum):
+    """Where a connection stands."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    CHECKING_API_VERSIONS = "checking api versions"
+    READY = "ready"
+    AUTHENTICATION_FAILED = "authentication failed"
+
+    @property
+    def is_disconnected(self) -> bool:
+        """Not connected and not on the way."""
+        return self is ConnectionState.DISCONNECTED or self is ConnectionState.AUTHENTICATION_FAILED
+
+    @property
+    def is_connected(self) -> bool:
+        """The connection stands."""
+        return self is ConnectionState.READY or self is ConnectionState.CHECKING_API_VERSIONS
+
+
+class _NodeState:
+    """One node. Times in ms of the client's clock."""
+
+    __slots__ = (
+        "addresses", "authentication_error", "failed_attempts", "failed_connects", "host", "last_address",
+        "last_attempt", "next_address", "reconnect_backoff", "setup_timeout", "state", "throttled_until",
+    )  # fmt: skip
+
+    def __init__(self, host: str, now: int, reconnect_backoff: int, setup_timeout: int) -> None:
+        self.host = host
+        self.state = ConnectionState.CONNECTING
+        self.last_attempt = now
+        self.failed_attempts = 0
+        self.failed_connects = 0
+        self.reconnect_backoff = reconnect_backoff
+        self.setup_timeout = setup_timeout
+        self.throttled_until = 0
+        self.authentication_error: AuthenticationFailed | None = None
+        self.addresses: Sequence[str] = ()
+        self.next_address = 0
+        self.last_address: str | None = None
+
+    def address(self, resolver: Resolver) -> str:
+        if not self.addresses:
+            self.addresses = resolver(self.host)
+            if not self.addresses:
+                raise OSError(f"{self.host} has no address")
+            # The one that was tried last may be why the name was resolved again: begin with the next, if there is one.
+            self.next_address = int(len(self.addresses) > 1 and self.addresses[0] == self.last_address)
+        self.last_address = self.addresses[self.next_address]
+        return self.last_address
+
+    def move_to_next_address(self) -> None:
+        if self.addresses:
+            self.next_address += 1
+            if self.next_address == len(self.addresses):
+                self.addresses = ()
+
+
+class ClusterConnectionStates:
+    """The states of all nodes that a client has tried to reach, by node id.
+
+    What needs an entry raises ``IllegalState`` where there is none.
+    """
+
+    def __init__(
+        self,
+        reconnect_backoff_ms: int,
+        reconnect_backoff_max_ms: int,
+        setup_timeout_ms: int,
+        setup_timeout_max_ms: int,
+        resolver: Resolver = resolve,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self._reconnect = ExponentialBackoff(reconnect_backoff_ms, 2, reconnect_backoff_max_ms, 0.2, randomness)
+        self._setup = ExponentialBackoff(setup_timeout_ms, 2, setup_timeout_max_ms, 0.2, randomness)
+        self._resolver = resolver
+        self._nodes: dict[str, _NodeState] = {}
+        self.connecting_nodes: set[str] = set()
+
+    def _node(self, node_id: str) -> _NodeState:
+        try:
+            return self._nodes[node_id]
+        except KeyError:
+            raise IllegalState(f"nothing is known of a connection to node {node_id}") from None
+
+    # ---- questions ---------------------------------------------------------------------------------------------------
+
+    def can_connect(self, node_id: str, now: int) -> bool:
+        """Whether an attempt may begin: no entry, or disconnected and the backoff is over."""
+        node = self._nodes.get(node_id)
+        return node is None or (node.state.is_disconnected and now - node.last_attempt >= node.reconnect_backoff)
+
+    def is_blacked_out(self, node_id: str, now: int) -> bool:
+        """Whether the backoff forbids an attempt."""
+        node = self._nodes.get(node_id)
+        return node is not None and node.state.is_disconnected and now - node.last_attempt < node.reconnect_backoff
+
+    def connection_delay(self, node_id: str, now: int) -> int:
+        """How many ms a caller should wait before it looks again; ``FOREVER`` if the connection stands."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            return 0
+        if node.state is ConnectionState.CONNECTING:
+            return node.setup_timeout
+        if node.state.is_disconnected:
+            return max(0, node.reconnect_backoff - (now - node.last_attempt))
+        return FOREVER
+
+    def poll_delay_ms(self, node_id: str, now: int) -> int:
+        """As ``connection_delay``, or what is left of a throttle."""
+        throttled = self.throttle_delay_ms(node_id, now)
+        return throttled if throttled and self.is_connected(node_id) else self.connection_delay(node_id, now)
+
+    def throttle_delay_ms(self, node_id: str, now: int) -> int:
+        """How long nothing may be sent to the node."""
+        node = self._nodes.get(node_id)
+        return 0 if node is None else max(0, node.throttled_until - now)
+
+    def state(self, node_id: str) -> ConnectionState:
+        """Where its connection stands."""
+        return self._node(node_id).state
+
+    def known(self, node_id: str) -> bool:
+        """Whether there is an entry at all."""
+        return node_id in self._nodes
+
+    def is_ready(self, node_id: str, now: int) -> bool:
+        """Ready, and not throttled."""
+        node = self._nodes.get(node_id)
+        return node is not None and node.state is ConnectionState.READY and node.throttled_until <= now
+
+    def is_connected(self, node_id: str) -> bool:
+        """Ready, or asking for the node's versions."""
+        node = self._nodes.get(node_id)
+        return node is not None and node.state.is_connected
+
+    def is_disconnected(self, node_id: str) -> bool:
+        """Known, and neither connected nor on the way."""
+        node = self._nodes.get(node_id)
+        return node is not None and node.state.is_disconnected
+
+    def is_preparing(self, node_id: str) -> bool:
+        """Connecting, or asking for the node's versions."""
+        node = self._nodes.get(node_id)
+        return node is not None and node.state in (ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS)
+
+    def has_ready_nodes(self, now: int) -> bool:
+        """Whether any node is ready and not throttled."""
+        return any(self.is_ready(node_id, now) for node_id in self._nodes)
+
+    def authentication_error(self, node_id: str) -> AuthenticationFailed | None:
+        """Why authentication failed last, until the node becomes ready."""
+        node = self._nodes.get(node_id)
+        return None if node is None else node.authentication_error
+
+    def last_attempt_ms(self, node_id: str) -> int:
+        """When the last attempt began or the connection ended; 0 if never."""
+        node = self._nodes.get(node_id)
+        return 0 if node is None else node.last_attempt
+
+    def setup_timeout_ms(self, node_id: str) -> int:
+        """How long the present or next attempt may take."""
+        return self._node(node_id).setup_timeout
+
+    def timed_out_connections(self, now: int) -> list[str]:
+        """The nodes whose attempts have taken longer than they may."""
+        nodes = self._nodes
+        return [n for n in self.connecting_nodes if now - nodes[n].last_attempt > nodes[n].setup_timeout]
+
+    def current_address(self, node_id: str) -> str:
+        """The address to try; resolves the host's name if need be.
+
+        Raises:
+            OSError: The name cannot be resolved.
+        """
+        return self._node(node_id).address(self._resolver)
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def connecting(self, node_id: str, now: int, host: str) -> None:
+        """An attempt begins. A node that moved to another host is begun afresh."""
+        node = self._nodes.get(node_id)
+        if node is not None and node.host == host:
+            node.last_attempt = now
+            node.state = ConnectionState.CONNECTING
+            node.move_to_next_address()
+        else:
+            if node is not None:
+                _log.info("node %s moved from host %s to %s", node_id, node.host, host)
+            self._nodes[node_id] = _NodeState(host, now, self._reconnect.backoff(0), self._setup.backoff(0))
+        self.connecting_nodes.add(node_id)
+
+    def disconnected(self, node_id: str, now: int) -> None:
+        """The connection ended, or an attempt failed."""
+        node = self._node(node_id)
+        node.last_attempt = now
+        self._back_off(node)
+        if node.state is ConnectionState.CONNECTING:
+            node.failed_connects += 1
+            node.setup_timeout = self._setup.backoff(node.failed_connects)
+        else:
+            self._reset_setup_timeout(node)
+            if node.state.is_connected:
+                node.addresses = ()  # it may have come up elsewhere
+        self.connecting_nodes.discard(node_id)
+        node.state = ConnectionState.DISCONNECTED
+
+    def authentication_failed(self, node_id: str, now: int, error: AuthenticationFailed) -> None:
+        """The connection ended because of who one of the two is."""
+        node = self._node(node_id)
+        node.authentication_error = error
+        node.state = ConnectionState.AUTHENTICATION_FAILED
+        node.last_attempt = now
+        self.connecting_nodes.discard(node_id)
+        self._back_off(node)
+
+    def checking_api_versions(self, node_id: str) -> None:
+        """Connected; the node is asked for its versions."""
+        node = self._node(node_id)
+        node.state = ConnectionState.CHECKING_API_VERSIONS
+        self._reset_setup_timeout(node)
+        self.connecting_nodes.discard(node_id)
+
+    def ready(self, node_id: str) -> None:
+        """Requests may be sent; earlier failures are forgotten."""
+        node = self._node(node_id)
+        node.state = ConnectionState.READY
+        node.authentication_error = None
+        node.failed_attempts = 0
+        node.reconnect_backoff = self._reconnect.backoff(0)
+        self._reset_setup_timeout(node)
+        self.connecting_nodes.discard(node_id)
+
+    def throttle(self, node_id: str, until: int) -> None:
+        """Send nothing to the node before this time; never moved back."""
+        node = self._node(node_id)
+        node.throttled_until = max(node.throttled_until, until)
+
+    def remove(self, node_id: str) -> None:
+        """Forget the node and its backoff."""
+        self._nodes.pop(node_id, None)
+        self.connecting_nodes.discard(node_id)
+
+    def _back_off(self, node: _NodeState) -> None:
+        node.reconnect_backoff = self._reconnect.backoff(node.failed_attempts)
+        node.failed_attempts += 1
+
+    def _reset_setup_timeout(self, node: _NodeState) -> None:
+        node.failed_connects = 0
+        node.setup_timeout = self._setup.backoff(0)

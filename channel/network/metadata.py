@@ -1,0 +1,99 @@
+"""Which nodes there are, and who keeps that up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from channel.clock import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from channel.errors import AuthenticationFailed
+    from kproto.errors import UnsupportedVersion
+
+    from .request import ClientRequest
+
+__all__ = ["ManualMetadataUpdater", "MetadataUpdater", "Node"]
+
+
+class Node(NamedTuple):
+    """A broker and one endpoint of it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its id as a text: what a client calls its connection."""
+        return str(self.id)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it stands for "no node"."""
+        return not self.host or self.port < 0
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (id: {self.id} rack: {self.rack})"
+
+
+class MetadataUpdater(Protocol):
+    """Keeps a client's nodes up to date, if need be by requests of its own. Times in ms of the client's clock."""
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes to choose from."""
+
+    def is_update_due(self, now: int) -> bool:
+        """Whether an update should go out before any other request."""
+
+    def maybe_update(self, now: int) -> int:
+        """Begin an update if one is due; tells how many ms until the next may be, ``FOREVER`` for never."""
+
+    def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
+        """A connection ended, or could not be made."""
+
+    def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
+        """A request of the updater's own will not be answered."""
+
+    def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
+        """A request of the updater's own has been answered."""
+
+    def close(self) -> None:
+        """Let everything go."""
+
+
+class ManualMetadataUpdater:
+    """A list of nodes that somebody else sets; never updates itself."""
+
+    def __init__(self, nodes: Sequence[Node] = ()) -> None:
+        self._nodes = tuple(nodes)
+
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
+        """Replace the list."""
+        self._nodes = tuple(nodes)
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that were set."""
+        return self._nodes
+
+    def is_update_due(self, now: int) -> bool:
+        """Never."""
+        return False
+
+    def maybe_update(self, now: int) -> int:
+        """Nothing to do, ever."""
+        return FOREVER
+
+    def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
+        """Nothing to do: failures are seen by who sends."""
+
+    def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
+        """Nothing to do: it sends none."""
+
+    def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
+        """Nothing to do: it sends none."""
+
+    def close(self) -> None:
+        """Nothing to let go."""

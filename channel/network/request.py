@@ -1,0 +1,198 @@
+"""What a client is asked to send, and what it gives back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from channel.logs import bounded
+from kproto.api import api_name, check_version
+from kproto.codec import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kproto.codec import Message
+    from kproto.errors import UnsupportedVersion
+
+    from .frames import Send
+    from .transport import Bytes
+
+__all__ = ["BodyRequest", "Callback", "ClientRequest", "ClientResponse", "MessageRequest", "RequestBuilder"]
+
+Callback: TypeAlias = "Callable[[ClientResponse], None]"
+
+
+class RequestBuilder(Protocol):
+    """Makes a request's body once its version is known. One builder may serve many clients and attempts.
+
+    Its ``str`` goes into log lines: keep it short, whatever the request holds.
+    """
+
+    @property
+    def api_key(self) -> int:
+        """Whose request."""
+
+    @property
+    def oldest_version(self) -> int:
+        """The lowest version it can be written in."""
+
+    @property
+    def latest_version(self) -> int:
+        """The highest; taken where nothing is known of the node."""
+
+    def build(self, version: int) -> Sequence[Bytes]:
+        """The body in pieces, which are sent one after the other and never joined.
+
+        Raises:
+            UnsupportedVersion: It cannot be written in this version after all.
+            EncodeError: It cannot be written.
+        """
+
+
+class BodyRequest:
+    """A body that is encoded already: pieces of bytes, some of which many requests may share.
+
+    Args:
+        api_key: Whose request.
+        version: The version it is encoded in.
+        pieces: The body, without size and header.
+    """
+
+    __slots__ = ("api_key", "latest_version", "oldest_version", "pieces")
+
+    def __init__(self, api_key: int, version: int, pieces: Sequence[Bytes]) -> None:
+        self.api_key = api_key
+        self.oldest_version = self.latest_version = version
+        self.pieces = pieces
+
+    def build(self, version: int) -> Sequence[Bytes]:
+        """The pieces."""
+        return self.pieces
+
+    def __str__(self) -> str:
+        return f"{api_name(self.api_key)} v{self.latest_version} of {sum(map(len, self.pieces))} bytes"
+
+
+class MessageRequest:
+    """A message that is encoded when its version is known, once for each version.
+
+    Args:
+        message: A request of either codec.
+        version: The only version to use; None for the API's range.
+        oldest_version: With ``version=None``, the lowest to use.
+    """
+
+    __slots__ = ("_encoded", "api_key", "latest_version", "message", "oldest_version")
+
+    def __init__(self, message: Message, version: int | None = None, *, oldest_version: int = 0) -> None:
+        self.message = message
+        self.api_key = message.api_key
+        highest = check_version(message.api_key, version if version is not None else oldest_version).max_version
+        self.oldest_version = oldest_version if version is None else version
+        self.latest_version = highest if version is None else version
+        self._encoded: tuple[int, tuple[bytes]] | None = None
+
+    def build(self, version: int) -> Sequence[Bytes]:
+        """The encoded message."""
+        if self._encoded is None or self._encoded[0] != version:
+            self._encoded = (version, (encode(self.message, version),))
+        return self._encoded[1]
+
+    def __str__(self) -> str:
+        return f"{api_name(self.api_key)} v{self.oldest_version}-{self.latest_version} {bounded(self.message)}"
+
+
+class ClientRequest:
+    """One attempt to send a request: it has a correlation id of its own and is never sent twice.
+
+    ``NetworkClient.new_request`` makes it; the attributes below the line are the client's.
+
+    Attributes:
+        destination: The node's id as a text.
+        builder: Makes the body.
+        correlation_id: Ties the answer to it.
+        created_ms: When it was made.
+        expects_response: Whether the node will answer.
+        timeout_ms: How long the answer may take.
+        callback: Called with the ``ClientResponse``, if any.
+    """
+
+    __slots__ = (
+        "api_key", "builder", "callback", "correlation_id", "created_ms", "destination", "expects_response", "internal",
+        "send", "sent_ms", "throttle_ms", "timeout_ms", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        destination: str,
+        builder: RequestBuilder,
+        correlation_id: int,
+        created_ms: int,
+        timeout_ms: int,
+        *,
+        expects_response: bool = True,
+        callback: Callback | None = None,
+    ) -> None:
+        self.destination = destination
+        self.builder = builder
+        self.api_key = builder.api_key
+        self.correlation_id = correlation_id
+        self.created_ms = created_ms
+        self.timeout_ms = timeout_ms
+        self.expects_response = expects_response
+        self.callback = callback
+        # ------
+        self.internal = False
+        self.version = builder.latest_version
+        self.send: Send | None = None
+        self.sent_ms = 0
+        self.throttle_ms = 0
+
+    def __str__(self) -> str:
+        return f"{self.builder} to node {self.destination}, correlation id {self.correlation_id}"
+
+
+class ClientResponse:
+    """How a request ended.
+
+    Attributes:
+        request: What it answers; its ``api_key`` and ``version`` are those of the request's header.
+        received_ms: When.
+        body: The answer, a message of either codec; None if there is none.
+        disconnected: The connection ended before the answer.
+        timed_out: ... because the answer took too long.
+        version_mismatch: It was never sent: no version suits both sides.
+    """
+
+    __slots__ = ("body", "disconnected", "received_ms", "request", "timed_out", "version_mismatch")
+
+    def __init__(
+        self,
+        request: ClientRequest,
+        received_ms: int,
+        body: Any = None,
+        *,
+        disconnected: bool = False,
+        timed_out: bool = False,
+        version_mismatch: UnsupportedVersion | None = None,
+    ) -> None:
+        self.request = request
+        self.received_ms = received_ms
+        self.body = body
+        self.disconnected = disconnected
+        self.timed_out = timed_out
+        self.version_mismatch = version_mismatch
+
+    @property
+    def latency_ms(self) -> int:
+        """From the request's making to now."""
+        return self.received_ms - self.request.created_ms
+
+    def complete(self) -> None:
+        """Call the request's callback."""
+        if self.request.callback is not None:
+            self.request.callback(self)
+
+    def __str__(self) -> str:
+        how = "timed out" if self.timed_out else "disconnected" if self.disconnected else bounded(self.body)
+        return f"{how}: {self.request}"

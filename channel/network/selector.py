@@ -1,0 +1,565 @@
+"""Many connections, one thread: connects, sends, receives, mutes, expires and closes without ever blocking in between.
+
+One ``poll`` gives at most one received frame for each connection; what else has arrived stays in order for the next.
+"""
+
+from __future__ import annotations
+
+import random
+import selectors
+import struct
+from typing import TYPE_CHECKING, Final
+
+from channel.clock import SYSTEM_CLOCK, Clock
+from channel.errors import AuthenticationFailed, IllegalState
+from channel.logs import get_logger
+
+from . import sockets
+from .channel import Channel, ChannelState, Disconnection
+from .frames import UNLIMITED, Receive, Send
+from .idle import IdleExpiry
+from .transport import EVENT_READ, EVENT_WRITE
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from .memory import MemoryPool
+    from .recorder import Direction, Recorder
+    from .selector_metrics import SelectorMetrics
+    from .sockets import ChannelBuilder
+    from .transport import Address, Bytes
+
+__all__ = ["Selector"]
+
+_log = get_logger(__name__)
+
+_LONGEST: Final = 2**31 - 1  # ms that the system's wait can take; anything longer is for ever
+_GRACEFUL, _NOTIFY, _DISCARD = range(3)
+_length = struct.Struct(">i")
+
+
+class Selector:
+    """Not for more than one thread, but for ``wakeup``.
+
+    Args:
+        max_receive_size: Largest payload that is received, ``UNLIMITED`` for none.
+        max_idle_ms: Connections silent for longer are closed; -1 for never.
+        clock: Where time comes from.
+        metrics: What to count, None for nothing.
+        pool: Who gives the buffers of frames, None for the heap.
+        channel_builder: Makes channels of sockets.
+        recorder: Sees every frame that has passed, None for nobody.
+
+    Attributes:
+        completed_sends, completed_receives, connected, disconnected: What the last ``poll`` brought.
+        channels: The open connections.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_receive_size: int = UNLIMITED,
+        max_idle_ms: int = -1,
+        clock: Clock = SYSTEM_CLOCK,
+        metrics: SelectorMetrics | None = None,
+        pool: MemoryPool | None = None,
+        channel_builder: ChannelBuilder = sockets.plaintext_channel,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._max_receive_size = max_receive_size
+        self._clock = clock
+        self._metrics = metrics
+        self._pool = pool
+        self._build = channel_builder
+        self._recorder = recorder
+        self._idle = IdleExpiry(max_idle_ms, clock.nanoseconds()) if max_idle_ms >= 0 else None
+
+        self.channels: dict[str, Channel] = {}
+        self.completed_sends: list[Send] = []
+        self.completed_receives: list[Receive] = []
+        self.connected: list[str] = []
+        self.disconnected: dict[str, Disconnection] = {}
+
+        self._closing: dict[str, Channel] = {}
+        self._immediate: list[Channel] = []
+        self._buffered: dict[Channel, None] = {}
+        self._writes: list[Channel] = []
+        self._changed: list[Channel] = []
+        self._failed_sends: dict[str, None] = {}
+        self._out_of_memory = False
+        self._progressed = True  # so that the first poll looks at buffered bytes
+
+        self._selector = selectors.DefaultSelector()
+        self._waker = sockets.Waker()
+        self._selector.register(self._waker, EVENT_READ, self._waker.drain)
+        if metrics is not None:
+            metrics.count_connections(lambda: len(self.channels))
+
+    # ---- connections -------------------------------------------------------------------------------------------------
+
+    def connect(self, channel_id: str, address: Address, send_buffer: int = -1, receive_buffer: int = -1) -> None:
+        """Begin to connect. ``poll`` tells when the connection stands.
+
+        Args:
+            channel_id: What to call it.
+            address: An IP address as text, and a port.
+            send_buffer, receive_buffer: Sizes of the socket's buffers in bytes, -1 for the system's.
+
+        Raises:
+            IllegalState: There is a connection of that name.
+            OSError: The address is none, or the system refuses at once.
+        """
+        self._ensure_new(channel_id)
+        sock, target = sockets.new_socket(address)
+        channel = None
+        try:
+            sockets.configure(sock, send_buffer, receive_buffer)
+            at_once = sockets.begin_connect(sock, target)
+            channel = self._build(channel_id, sock, self._max_receive_size, self._pool, accepted=False)
+            channel.interest = 0 if at_once else EVENT_WRITE
+            self._register(channel)
+            if at_once:
+                self._immediate.append(channel)  # no event will tell
+        except BaseException:
+            if channel is not None and self.channels.get(channel_id) is channel:
+                del self.channels[channel_id]
+                if channel.registered:
+                    self._selector.unregister(channel.transport)
+            sock.close()
+            raise
+
+    def register(self, channel_id: str, sock: socket.socket) -> Channel:
+        """Take an accepted socket.
+
+        Raises:
+            IllegalState: There is a connection of that name.
+            OSError: It is gone already.
+        """
+        self._ensure_new(channel_id)
+        sockets.configure(sock)
+        channel = self._build(channel_id, sock, self._max_receive_size, self._pool, accepted=True)
+        channel.finish_connect()
+        self._register(channel)
+        if self._metrics is not None:
+            self._metrics.created.value += 1
+            self._metrics.client_changed(channel, ("unknown", "unknown"))
+        if self._recorder is not None:
+            self._recorder.opened(
+                channel.transport.local, channel.transport.remote, self._clock.wall_nanoseconds(), initiator=False
+            )
+        return channel
+
+    def listen(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
+        """Call ``on_ready`` in ``poll`` whenever this listening socket can be accepted from."""
+        self._selector.register(sock, EVENT_READ, on_ready)
+
+    def unlisten(self, sock: socket.socket) -> None:
+        """Watch a listening socket no more; closing it is the caller's."""
+        self._selector.unregister(sock)
+
+    def _ensure_new(self, channel_id: str) -> None:
+        if channel_id in self.channels:
+            raise IllegalState(f"there is a connection {channel_id} already")
+        if channel_id in self._closing:
+            raise IllegalState(f"the last connection {channel_id} is still being closed")
+
+    def _register(self, channel: Channel) -> None:
+        if channel.interest:
+            self._selector.register(channel.transport, channel.interest, channel)
+            channel.registered = channel.interest
+        self.channels[channel.id] = channel
+        if self._idle is not None:
+            self._idle.touch(channel.id, self._clock.nanoseconds())
+
+    def channel(self, channel_id: str) -> Channel | None:
+        """An open connection, None if there is none of that name."""
+        return self.channels.get(channel_id)
+
+    def closing_channel(self, channel_id: str) -> Channel | None:
+        """A connection that has ended but still has frames to give."""
+        return self._closing.get(channel_id)
+
+    def is_channel_ready(self, channel_id: str) -> bool:
+        """Whether requests may pass over it."""
+        channel = self.channels.get(channel_id)
+        return channel is not None and channel.ready
+
+    def lowest_priority_channel(self) -> Channel | None:
+        """Which to close to make room: one that is closing, else the one used least recently, else any."""
+        if self._closing:
+            return next(iter(self._closing.values()))
+        oldest = self._idle.oldest() if self._idle is not None else None
+        if oldest is not None:
+            return self.channels.get(oldest)
+        return next(iter(self.channels.values()), None)
+
+    def client_information(self, channel_id: str, name: str, version: str) -> None:
+        """Note which client software a connection belongs to."""
+        channel = self.channels.get(channel_id)
+        if channel is not None and self._metrics is not None:
+            self._metrics.client_changed(channel, (name, version))
+
+    # ---- sending and muting ------------------------------------------------------------------------------------------
+
+    def send(self, send: Send) -> None:
+        """Take a frame for a connection; ``poll`` writes it.
+
+        Raises:
+            IllegalState: No such connection, or its last frame has not gone out yet. In the second case the
+                connection is closed, and the next ``poll`` reports it with ``FAILED_SEND``.
+        """
+        channel = self.channels.get(send.destination)
+        if channel is None:
+            if send.destination in self._closing:
+                self._failed_sends[send.destination] = None
+                return
+            raise IllegalState(f"there is no connection {send.destination} to send over")
+        try:
+            channel.set_send(send)
+        except IllegalState:
+            channel.state = ChannelState.FAILED_SEND
+            self._failed_sends[channel.id] = None
+            self._close(channel, _DISCARD)
+            raise
+        self._writes.append(channel)
+
+    def mute(self, channel_id: str) -> None:
+        """Read this connection no more until ``unmute``."""
+        channel = self._open_or_closing(channel_id)
+        channel.mute()
+        channel.explicitly_muted = True
+        self._buffered.pop(channel, None)
+        self._changed.append(channel)
+
+    def unmute(self, channel_id: str) -> bool:
+        """Read this connection again if its mute state allows; tells whether it is read now."""
+        channel = self._open_or_closing(channel_id)
+        if not channel.maybe_unmute():
+            return False
+        channel.explicitly_muted = False
+        if channel.transport.has_bytes_buffered:
+            self._buffered[channel] = None
+            self._progressed = True
+        self._changed.append(channel)
+        return True
+
+    def _open_or_closing(self, channel_id: str) -> Channel:
+        channel = self.channels.get(channel_id) or self._closing.get(channel_id)
+        if channel is None:
+            raise IllegalState(f"there is no connection {channel_id}")
+        return channel
+
+    def wakeup(self) -> None:
+        """End the present or next ``poll`` at once. Safe from any thread, also after ``close``."""
+        self._waker.wake()
+
+    # ---- polling -----------------------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Drop the results of the last poll; connections that were closing get on with it."""
+        self.completed_sends.clear()
+        self.connected.clear()
+        self.disconnected.clear()
+        if self.completed_receives:
+            for receive in self.completed_receives:
+                channel = self.channels.get(receive.source) or self._closing.get(receive.source)
+                if channel is not None:
+                    channel.has_completed_receive = False
+            self.completed_receives.clear()
+        for channel_id, channel in list(self._closing.items()):
+            failed = channel_id in self._failed_sends
+            self._failed_sends.pop(channel_id, None)
+            if failed or not self._read_closing(channel):
+                del self._closing[channel_id]
+                self._finish_close(channel, notify=True)
+        for channel_id in self._failed_sends:
+            self.disconnected[channel_id] = Disconnection(ChannelState.FAILED_SEND)
+        self._failed_sends.clear()
+
+    def poll(self, timeout_ms: int, *, for_sends: bool = True) -> None:
+        """Do what can be done now, or else wait for something to do.
+
+        Args:
+            timeout_ms: How long to wait at most.
+            for_sends: Return as soon as a frame has gone out. A caller that only waits for answers saves a round.
+
+        Raises:
+            ValueError: A negative timeout.
+        """
+        if timeout_ms < 0:
+            raise ValueError(f"a poll of {timeout_ms} ms; it must be 0 or more")
+        self.clear()
+        if self._immediate or (self._progressed and self._buffered):
+            timeout_ms = 0
+        if self._out_of_memory and (self._pool is None or not self._pool.out_of_memory):
+            self._out_of_memory = False
+            for channel in self.channels.values():
+                if channel.muted and not channel.explicitly_muted and channel.maybe_unmute():
+                    self._changed.append(channel)
+        began = self._clock.nanoseconds()
+        if self._writes:
+            self._begin_writes()
+            if self.disconnected or (for_sends and self.completed_sends):
+                timeout_ms = 0
+        if self._changed:
+            self._apply_changes()
+        self._progressed = False
+
+        waited = self._clock.nanoseconds()
+        events = self._selector.select(timeout_ms / 1000 if timeout_ms <= _LONGEST else None)
+        now = self._clock.nanoseconds()
+
+        if events or self._immediate or self._buffered:
+            self._process(events, now)
+        else:
+            self._progressed = True
+        if self._changed:
+            self._apply_changes()
+        if self._idle is not None:
+            self._close_oldest(now)
+        metrics = self._metrics
+        if metrics is not None:
+            metrics.selects.value += 1
+            metrics.io_wait_ns += now - waited
+            metrics.io_ns += waited - began + self._clock.nanoseconds() - now
+
+    def _process(self, events: list[tuple[selectors.SelectorKey, int]], now: int) -> None:
+        immediate: list[Channel] = []
+        buffered: list[Channel] = []
+        if self._immediate:
+            immediate, self._immediate = self._immediate, []
+        if self._buffered:
+            ready = {key.data for key, _ in events}
+            buffered = [channel for channel in self._buffered if channel not in ready]
+            self._buffered.clear()
+        if self._pool is not None and self._pool.available < self._pool.size // 10:
+            random.shuffle(events)  # let no connection always be the one that gets no memory
+        for channel in buffered:
+            self._process_channel(channel, EVENT_READ, now)
+        for key, mask in events:
+            data = key.data
+            if data.__class__ is Channel:
+                self._process_channel(data, mask, now)
+            else:
+                data()  # the waker, or a listening socket
+        for channel in immediate:
+            self._process_channel(channel, 0, now)
+
+    def _process_channel(self, channel: Channel, mask: int, now: int) -> None:
+        if channel.closed or self.channels.get(channel.id) is not channel:
+            return
+        if self._idle is not None:
+            self._idle.touch(channel.id, now)
+        try:
+            if not channel.connected and not self._finish_connect(channel):
+                return
+            if not channel.ready and not self._prepare(channel):
+                return
+            if (
+                (mask & EVENT_READ or channel.transport.has_bytes_buffered)
+                and not channel.has_completed_receive
+                and not channel.muted
+            ):
+                self._read(channel)
+            if channel.transport.has_bytes_buffered and not channel.explicitly_muted:
+                self._buffered[channel] = None
+            if mask & EVENT_WRITE and channel.send is not None:
+                self._write(channel)
+        except AuthenticationFailed as e:
+            _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, e)
+            if self._metrics is not None:
+                self._metrics.not_authenticated.value += 1
+            self._close(channel, _GRACEFUL)
+        except (OSError, EOFError) as e:
+            _log.debug("connection %s to %s ended: %s", channel.id, channel.transport.remote, e)
+            self._close(channel, _NOTIFY if channel.state is ChannelState.FAILED_SEND else _GRACEFUL)
+        except Exception:  # noqa: BLE001
+            # A fault in one connection must not end the others; this one is closed and reported.
+            _log.exception("connection %s to %s failed", channel.id, channel.transport.remote)
+            self._close(channel, _GRACEFUL)
+        if channel.interest != channel.registered:
+            self._changed.append(channel)
+
+    def _finish_connect(self, channel: Channel) -> bool:
+        if not channel.finish_connect():
+            return False
+        self.connected.append(channel.id)
+        if self._metrics is not None:
+            self._metrics.created.value += 1
+            channel.node_metrics = self._metrics.node(channel.id)
+        if self._recorder is not None:
+            ends = channel.transport
+            self._recorder.opened(ends.local, ends.remote, self._clock.wall_nanoseconds())
+        return True
+
+    def _prepare(self, channel: Channel) -> bool:
+        if not channel.prepare():
+            return False
+        if self._metrics is not None:
+            self._metrics.authenticated.value += 1
+        if channel.send is not None:
+            self._writes.append(channel)
+        return True
+
+    def _read(self, channel: Channel) -> None:
+        count = channel.read()
+        if count:
+            self._progressed = True
+            if self._metrics is not None:
+                self._metrics.io.value += 1
+                self._metrics.incoming.value += count
+                if channel.node_metrics is not None:
+                    channel.node_metrics.incoming.value += count
+        if channel.muted:
+            self._out_of_memory = True  # it muted itself: the pool had nothing for it
+        receive = channel.maybe_complete_receive()
+        if receive is not None:
+            channel.has_completed_receive = True
+            self.completed_receives.append(receive)
+            if self._metrics is not None:
+                self._metrics.responses.value += 1
+                if channel.node_metrics is not None:
+                    channel.node_metrics.response.value += 1
+            if self._recorder is not None:
+                self._record("received", channel, (_length.pack(receive.requested), receive.payload or b""))
+
+    def _write(self, channel: Channel) -> None:
+        count = channel.write()
+        metrics, node = self._metrics, channel.node_metrics
+        if count and metrics is not None:
+            metrics.io.value += 1
+            metrics.outgoing.value += count
+            if node is not None:
+                node.outgoing.value += count
+        send = channel.maybe_complete_send()
+        if send is None:
+            channel.interest |= EVENT_WRITE
+            return
+        self.completed_sends.append(send)
+        if metrics is not None:
+            metrics.requests.value += 1
+            if send.size > metrics.request_size_max:
+                metrics.request_size_max = send.size
+            if node is not None:
+                node.request.value += 1
+                node.size.record(send.size)
+        if self._recorder is not None:
+            self._record("sent", channel, send.buffers)
+
+    def _begin_writes(self) -> None:
+        """Write new frames at once: there is nearly always room, and no event to wait for."""
+        writes, self._writes = self._writes, []
+        for channel in writes:
+            if channel.send is None or not channel.connected or not channel.ready or channel.closed:
+                continue
+            try:
+                self._write(channel)
+            except OSError as e:
+                _log.debug("connection %s to %s ended: %s", channel.id, channel.transport.remote, e)
+                self._close(channel, _GRACEFUL)
+            if channel.interest != channel.registered:
+                self._changed.append(channel)
+
+    def _record(self, direction: Direction, channel: Channel, buffers: Sequence[Bytes]) -> None:
+        assert self._recorder is not None
+        ends = channel.transport
+        self._recorder.record(direction, ends.local, ends.remote, self._clock.wall_nanoseconds(), buffers)
+
+    def _apply_changes(self) -> None:
+        """Tell the system once what changed since it was told last."""
+        for channel in self._changed:
+            wanted, registered = channel.interest, channel.registered
+            if wanted == registered or channel.closed or self.channels.get(channel.id) is not channel:
+                continue
+            if not registered:
+                self._selector.register(channel.transport, wanted, channel)
+            elif not wanted:
+                self._selector.unregister(channel.transport)
+            else:
+                self._selector.modify(channel.transport, wanted, channel)
+            channel.registered = wanted
+        self._changed.clear()
+
+    # ---- closing -----------------------------------------------------------------------------------------------------
+
+    def close_channel(self, channel_id: str) -> None:
+        """Close a connection from this side: it is not reported as disconnected. Harmless if there is none."""
+        channel = self.channels.get(channel_id)
+        if channel is not None:
+            channel.state = ChannelState.LOCAL_CLOSE
+            self._close(channel, _DISCARD)
+            return
+        channel = self._closing.pop(channel_id, None)
+        if channel is not None:
+            self._finish_close(channel, notify=False)
+
+    def close(self) -> None:
+        """Close every connection and the selector; what fails is raised after all has been closed."""
+        failures: list[BaseException] = []
+        try:
+            for channel_id in [*self.channels, *self._closing]:
+                try:
+                    self.close_channel(channel_id)
+                except Exception as e:  # noqa: BLE001 - raised below, when the others are closed
+                    failures.append(e)
+        finally:
+            self._waker.close()
+            self._selector.close()
+            if self._metrics is not None:
+                self._metrics.close()
+        if failures:
+            raise failures[0]
+
+    def _close(self, channel: Channel, mode: int) -> None:
+        if channel.registered:
+            self._selector.unregister(channel.transport)
+            channel.registered = 0
+        self.channels.pop(channel.id, None)
+        if channel.id in self.connected:
+            self.connected.remove(channel.id)
+        if mode == _GRACEFUL and self._read_closing(channel):
+            self._closing[channel.id] = channel
+        else:
+            self._finish_close(channel, notify=mode != _DISCARD)
+
+    def _read_closing(self, channel: Channel) -> bool:
+        """Read one more frame of a connection that has ended; tells whether there was one, or is one still unseen."""
+        if channel.state is not ChannelState.READY:
+            return False
+        if channel.explicitly_muted or channel.has_completed_receive:
+            return True
+        try:
+            self._read(channel)
+        except (OSError, EOFError):
+            return False
+        return channel.has_completed_receive
+
+    def _finish_close(self, channel: Channel, *, notify: bool) -> None:
+        self._buffered.pop(channel, None)
+        if channel in self._immediate:
+            self._immediate.remove(channel)
+        if self._idle is not None:
+            self._idle.remove(channel.id)
+        try:
+            channel.close()
+        finally:
+            if self._metrics is not None:
+                self._metrics.closed.value += 1
+                self._metrics.forget_node(channel.id)
+                self._metrics.client_changed(channel, None)
+            if self._recorder is not None and channel.connected:
+                ends = channel.transport
+                self._recorder.closed(ends.local, ends.remote, self._clock.wall_nanoseconds())
+            if notify:
+                ended = Disconnection(channel.state, channel.transport.remote, channel.state_error)
+                self.disconnected[channel.id] = ended
+
+    def _close_oldest(self, now: int) -> None:
+        assert self._idle is not None
+        channel_id = self._idle.expired(now)
+        channel = self.channels.get(channel_id) if channel_id is not None else None
+        if channel is not None:
+            _log.debug("connection %s has been silent too long", channel.id)
+            channel.state = ChannelState.EXPIRED
+            self._close(channel, _GRACEFUL)

@@ -1,0 +1,196 @@
+"""What moves bytes below a channel: one interface, and the plain one. TLS is another ``Transport`` below a channel."""
+
+from __future__ import annotations
+
+import os
+import socket
+from selectors import EVENT_READ, EVENT_WRITE
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "EVENT_READ",
+    "EVENT_WRITE",
+    "IOV_MAX",
+    "Address",
+    "Authenticator",
+    "Bytes",
+    "PlaintextTransport",
+    "Transport",
+]
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+"""A buffer of single bytes: ``len`` is its size."""
+
+Address: TypeAlias = tuple[str, int]
+"""An IP address as text, and a port."""
+
+IOV_MAX = os.sysconf("SC_IOV_MAX")
+"""How many buffers the system takes in one call."""
+
+
+class Transport(Protocol):
+    """A non-blocking byte stream over one socket. Calls return at once; ``OSError`` means the connection is gone."""
+
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+
+    @property
+    def local(self) -> Address:
+        """This end."""
+
+    @property
+    def remote(self) -> Address:
+        """The other end."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the handshake is over and payload may pass."""
+
+    def finish_connect(self) -> bool:
+        """Look whether the connection stands now.
+
+        Raises:
+            OSError: It could not be made.
+        """
+
+    def handshake(self) -> int:
+        """Go on with the handshake; tells which of ``EVENT_READ | EVENT_WRITE`` it waits for, 0 when it is over.
+
+        Raises:
+            AuthenticationFailed: One side does not accept the other.
+            OSError: The connection broke.
+        """
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Read what is there; 0 if nothing is.
+
+        Raises:
+            EOFError: The peer will send no more.
+        """
+
+    def write(self, buffers: Sequence[Bytes]) -> int:
+        """Write as much of the buffers, one after the other, as is taken now; they are never joined."""
+
+    @property
+    def has_pending_writes(self) -> bool:
+        """Whether bytes that ``write`` took (and encrypted) have not gone out yet."""
+
+    def flush(self) -> None:
+        """Send on what is pending."""
+
+    @property
+    def has_bytes_buffered(self) -> bool:
+        """Whether bytes that were read (and decrypted) wait here, so that no event will announce them."""
+
+    def close(self) -> None:
+        """Close the socket; harmless if it is closed."""
+
+
+class Authenticator(Protocol):
+    """Proves over a ready transport who the two are, before any request passes (SASL). Plaintext has none."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is over."""
+
+    def authenticate(self) -> int:
+        """Go on; tells which of ``EVENT_READ | EVENT_WRITE`` it waits for, 0 when it is over.
+
+        Raises:
+            AuthenticationFailed: One side does not accept the other.
+            OSError: The connection broke.
+        """
+
+    def close(self) -> None:
+        """Forget secrets."""
+
+
+class PlaintextTransport:
+    """Bytes as they are."""
+
+    __slots__ = ("_connected", "_sock", "local", "read_into_raw", "remote", "sendmsg")
+
+    has_pending_writes = False
+    has_bytes_buffered = False
+
+    def __init__(self, sock: socket.socket, *, connected: bool) -> None:
+        self._sock = sock
+        self._connected = False
+        self.sendmsg = sock.sendmsg
+        self.read_into_raw = sock.recv_into
+        self.local: Address = ("", 0)
+        self.remote: Address = ("", 0)
+        if connected:
+            self._note_ends()
+
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+        return self._sock.fileno()
+
+    @property
+    def ready(self) -> bool:
+        """Whether payload may pass: as soon as the connection stands."""
+        return self._connected
+
+    def _note_ends(self) -> None:
+        self._connected = True
+        self.local = _address(self._sock.getsockname())
+        self.remote = _address(self._sock.getpeername())
+
+    def finish_connect(self) -> bool:
+        """Look whether the connection stands now.
+
+        Raises:
+            OSError: It could not be made.
+        """
+        if not self._connected:
+            error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, os.strerror(error))
+            try:
+                self._note_ends()
+            except OSError:  # no peer yet: a wake-up without cause
+                self._connected = False
+        return self._connected
+
+    def handshake(self) -> int:
+        """Nothing to do."""
+        return 0
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Read what is there; 0 if nothing is.
+
+        Raises:
+            EOFError: The peer will send no more.
+        """
+        try:
+            count = self.read_into_raw(buffer)
+        except BlockingIOError:
+            return 0
+        if not count:
+            raise EOFError("the peer has closed the connection")
+        return count
+
+    def write(self, buffers: Sequence[Bytes]) -> int:
+        """Write as much of the buffers as the socket takes now."""
+        if len(buffers) > IOV_MAX:
+            buffers = buffers[:IOV_MAX]
+        try:
+            return self.sendmsg(buffers)
+        except BlockingIOError:
+            return 0
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+
+def _address(name: object) -> Address:
+    """What the system calls an end, without IPv6's extras; a socket without addresses is ``("", 0)``."""
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else ("", 0)

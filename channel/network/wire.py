@@ -1,0 +1,113 @@
+"""Requests to frames and frames to answers: correlation ids, headers, and the body by the request's version."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from channel.errors import CorrelationIdMismatch
+from kproto.api import ApiKey, api_name, request_header_version, response_header_version
+from kproto.codec import codec_for
+from kproto.errors import Malformed, OutOfRange, Truncated
+
+from .api_versions import parse_api_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .request import ClientRequest
+    from .transport import Bytes
+
+__all__ = ["FIRST_SASL_CORRELATION_ID", "CorrelationIds", "RequestFramer", "parse_response"]
+
+FIRST_SASL_CORRELATION_ID: Final = 2**31 - 8
+"""Correlation ids from here to 2**31 - 1 belong to SASL authenticators; a client's counter jumps over them."""
+
+_MOST_BYTES: Final = 2**31 - 1
+_head = struct.Struct(">ihhi")
+_correlation = struct.Struct(">i")
+
+
+class CorrelationIds:
+    """Counts from 0 to the reserved range, then from the lowest int32 on."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self, first: int = 0) -> None:
+        self._next = first
+
+    def take(self) -> int:
+        """The next one."""
+        taken = self._next if self._next < FIRST_SASL_CORRELATION_ID else -(2**31)
+        self._next = taken + 1
+        return taken
+
+
+class RequestFramer:
+    """Puts size and header before a body. The body's pieces stay as they are.
+
+    Args:
+        client_id: Goes into every header; None for a null one.
+    """
+
+    __slots__ = ("_client_id", "_tails")
+
+    def __init__(self, client_id: str | None) -> None:
+        name = None if client_id is None else client_id.encode()
+        self._client_id = b"\xff\xff" if name is None else len(name).to_bytes(2, "big") + name
+        self._tails: dict[tuple[int, int], bytes] = {}
+
+    def frame(self, api_key: int, version: int, correlation_id: int, body: Sequence[Bytes]) -> list[Bytes]:
+        """The whole frame in pieces.
+
+        Raises:
+            OutOfRange: It is too large for a frame.
+        """
+        tail = self._tails.get((api_key, version))
+        if tail is None:
+            tail = self._tails[api_key, version] = self._tail(api_key, version)
+        size = 8 + len(tail) + sum(map(len, body))
+        if size > _MOST_BYTES:
+            raise OutOfRange(f"a request of {size} bytes; a frame holds {_MOST_BYTES}")
+        return [_head.pack(size, api_key, version, correlation_id) + tail, *body]
+
+    def _tail(self, api_key: int, version: int) -> bytes:
+        """What stands between correlation id and body: the same for all requests of an API and version."""
+        header = request_header_version(api_key, version)
+        return (b"", self._client_id, self._client_id + b"\0")[header]
+
+
+@cache
+def _decoder(api_key: int) -> Callable[[int, int, memoryview], Any]:
+    return _parse_api_versions if api_key == ApiKey.API_VERSIONS else codec_for(api_key).decode_response
+
+
+def _parse_api_versions(api_key: int, version: int, body: memoryview) -> Any:
+    """An ApiVersions answer, whose version may be another than the request's."""
+    return parse_api_versions(version, body)
+
+
+def parse_response(request: ClientRequest, payload: Bytes) -> Any:
+    """Read the answer to a request: it is written in the request's version.
+
+    Raises:
+        CorrelationIdMismatch: It answers another request.
+        DecodeError: It is no answer, or an ordinary one where a SASL authenticator waits for its own.
+    """
+    api_key, version, expected = request.api_key, request.version, request.correlation_id
+    if len(payload) < 4:
+        raise Truncated(f"an answer of {len(payload)} bytes", 0, "correlation_id", api_key, version)
+    (received,) = _correlation.unpack_from(payload)
+    if received != expected:
+        if expected >= FIRST_SASL_CORRELATION_ID > received:
+            reason = f"correlation id {received} is not of the reserved range that {expected} is of"
+            raise Malformed(reason, 0, "correlation_id", api_key, version)
+        raise CorrelationIdMismatch(expected, received, api_name(api_key))
+    at = 4
+    if response_header_version(api_key, version) == 1:
+        if len(payload) > 4 and payload[4] == 0:
+            at = 5  # no tagged fields: nobody has ever put any there
+        else:
+            _, at = codec_for(api_key).decode_response_header_from(payload, 1)
+    return _decoder(api_key)(api_key, version, memoryview(payload)[at:])

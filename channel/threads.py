@@ -1,0 +1,154 @@
+"""A thread that can be told to stop, and waited for.
+
+Its life: created, started, shutdown initiated, shutdown complete. Every long-lived thread of the channel is one, so
+that all end the same way and none is left behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from .errors import IllegalState
+from .logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["FatalExit", "StoppableThread", "end_process"]
+
+
+class FatalExit(Exception):
+    """Raised by ``do_work`` when the process must not go on.
+
+    Attributes:
+        status: The exit status of the process.
+    """
+
+    def __init__(self, status: int = 1) -> None:
+        super().__init__(f"fatal error, exit status {status}")
+        self.status = status
+
+
+def end_process(status: int) -> None:
+    """End the whole process from any thread, without waiting for the others."""
+    logging.shutdown()
+    os._exit(status)
+
+
+class StoppableThread(threading.Thread):
+    """Calls ``do_work`` again and again until it is told to stop.
+
+    A subclass writes ``do_work`` and, if that can block, ``interrupt``, which makes it return early. The thread is no
+    daemon: whoever starts it ends it.
+
+    Args:
+        name: The thread's name, as debuggers and logs show it.
+        interruptible: Whether ``initiate_shutdown`` calls ``interrupt``.
+        log_prefix: Stands before every line logged; ``[<name>]:`` by default.
+        exit_procedure: What ends the process after ``FatalExit``; tests replace it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        interruptible: bool = True,
+        log_prefix: str | None = None,
+        exit_procedure: Callable[[int], None] = end_process,
+    ) -> None:
+        super().__init__(name=name, daemon=False)
+        self.log = get_logger(__name__, log_prefix or f"[{name}]:")
+        self._interruptible = interruptible
+        self._exit_procedure = exit_procedure
+        self._initiate = threading.Lock()
+        self._initiated = threading.Event()
+        self._complete = threading.Event()
+        self._was_started = False
+
+    def do_work(self) -> None:
+        """One round of work. An error ends the thread."""
+        raise NotImplementedError
+
+    def interrupt(self) -> None:
+        """Make a blocked ``do_work`` return; called at most once, from the thread that asks for the shutdown."""
+
+    @property
+    def is_running(self) -> bool:
+        """No shutdown was asked for yet; also true before the start and after a failure."""
+        return not self._initiated.is_set()
+
+    @property
+    def is_shutdown_complete(self) -> bool:
+        """The thread has ended, or will not begin."""
+        return self._complete.is_set()
+
+    @property
+    def is_failed(self) -> bool:
+        """It ended though nobody had asked it to."""
+        return self._complete.is_set() and not self._initiated.is_set()
+
+    def start(self) -> None:
+        """Begin; at most once."""
+        self._was_started = True
+        super().start()
+
+    def initiate_shutdown(self) -> bool:
+        """Ask for the end without waiting for it.
+
+        Returns:
+            True for the first call, False for every later one.
+        """
+        with self._initiate:
+            if self._initiated.is_set():
+                return False
+            self.log.info("shutting down")
+            self._initiated.set()
+            if self._interruptible:
+                self.interrupt()
+            return True
+
+    def await_shutdown(self) -> None:
+        """Wait until the thread has ended; at once if it was never started.
+
+        Raises:
+            IllegalState: Nobody has asked for the shutdown.
+        """
+        if not self._initiated.is_set():
+            raise IllegalState(f"{self.name}: initiate_shutdown() must be called before await_shutdown()")
+        if self._was_started:
+            self._complete.wait()
+        self.log.info("shut down")
+
+    def shutdown(self) -> None:
+        """Ask for the end and wait for it."""
+        self.initiate_shutdown()
+        self.await_shutdown()
+
+    def pause(self, timeout_ms: float) -> bool:
+        """Wait, but no longer than until a shutdown is asked for.
+
+        Returns:
+            Whether one was.
+        """
+        return self._initiated.wait(timeout_ms / 1000)
+
+    def run(self) -> None:
+        """The loop itself; not to be called by hand."""
+        self.log.info("starting")
+        try:
+            while self.is_running:
+                self.do_work()
+        except FatalExit as e:
+            self._initiated.set()
+            self._complete.set()
+            self.log.critical("fatal error, the process ends with status %d", e.status)
+            self._exit_procedure(e.status)
+        except BaseException:
+            if self.is_running:
+                self.log.exception("ended by an error")
+        finally:
+            self._complete.set()
+        self.log.info("stopped")

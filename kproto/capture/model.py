@@ -1,0 +1,274 @@
+"""What recorded traffic is made of: endpoints, connections, frames, exchanges.
+
+A frame is one Kafka message as it stood on the wire, undecoded. An exchange is a request with its response; its bodies
+are decoded when first asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from kproto import codec
+from kproto.api import api_name
+from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from kproto.types import Json
+
+__all__ = ["GAP", "WHOLE", "Connection", "Direction", "Endpoint", "Exchange", "Frame"]
+
+WHOLE: Final = 0
+"""Status of a frame all of whose bytes were captured."""
+
+GAP: Final = 3
+"""Status of a frame that lacks bytes: lost by the capture, cut off by its snaplen, or cut off with its end."""
+
+Direction = Literal["req", "resp"]
+
+
+class Endpoint(NamedTuple):
+    """One end of a connection; the address is text as ``ipaddress`` prints it."""
+
+    ip: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+
+
+class Connection:
+    """One TCP connection. Ports used again after its end make another one.
+
+    Attributes:
+        client: The side that sends requests.
+        server: The side that answers.
+        opened_ns: Capture time of the connection's first packet, in ns since the epoch.
+        capture: The capture point; until captures are joined across files, the name of the file.
+        saw_open: Whether the handshake is in the capture. Where it is, stream offsets count from the first byte that
+            was sent; else from the first one that the capture knows of.
+    """
+
+    __slots__ = ("__dict__", "capture", "client", "opened_ns", "saw_open", "server")
+
+    def __init__(
+        self, client: Endpoint, server: Endpoint, opened_ns: int, capture: str = "", *, saw_open: bool = True
+    ) -> None:
+        self.client = client
+        self.server = server
+        self.opened_ns = opened_ns
+        self.capture = capture
+        self.saw_open = saw_open
+
+    @cached_property
+    def conn_id(self) -> bytes:
+        """16 bytes that name this connection: a hash of the capture point, both endpoints and ``opened_ns``."""
+        ends = sorted((str(self.client), str(self.server)))
+        text = "\0".join((self.capture, *ends, str(self.opened_ns)))
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+    def __repr__(self) -> str:
+        return f"Connection({self.client} -> {self.server})"
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """One Kafka message, header and body, as it stood on the wire.
+
+    Attributes:
+        connection: Where it passed.
+        direction: ``req`` from client to server, ``resp`` back.
+        offset: Stream offset of its first byte, the size field's, in its direction (see ``Connection.saw_open``).
+        time_ns: When the packet with its first byte passed, ns since the epoch.
+        time_last_ns: When the last of its packets passed.
+        status: ``WHOLE`` or ``GAP``.
+        length: Bytes of header and body, as the size field says.
+        payload: Header and body without the size field; of a gapped frame what stands before the gap.
+        api_key: The API; a response has its request's, None where that is not known.
+        api_version: Likewise.
+        correlation_id: What joins a response to its request.
+        client_id: The request's; null stays None, and so does a response without request.
+        body_at: Where in ``payload`` the body begins; ``len(payload)`` if the header is not whole.
+        file: Name of the file it was read from.
+        request: Of a response: the request it answers, None if that is not in the capture.
+        unmatched_reason: Why a request has no response or a response no request, None where it has. For a request it is
+            known when its connection ends, at the latest when the capture does.
+    """
+
+    connection: Connection
+    direction: Direction
+    offset: int
+    time_ns: int
+    time_last_ns: int
+    status: int
+    length: int
+    payload: bytes
+    api_key: int | None
+    api_version: int | None
+    correlation_id: int
+    client_id: str | None
+    body_at: int
+    file: str
+    request: Frame | None = None
+    unmatched_reason: str | None = None
+
+    @property
+    def body(self) -> memoryview:
+        """The bytes after the header."""
+        return memoryview(self.payload)[self.body_at :]
+
+    def __repr__(self) -> str:
+        what = "?" if self.api_key is None else f"{api_name(self.api_key)} v{self.api_version}"
+        gap = "" if self.status == WHOLE else " with a gap"
+        return f"Frame({self.direction} {what} id {self.correlation_id}, {self.length} bytes at {self.offset}{gap})"
+
+
+class Exchange:
+    """A request with its response. One of the two may be missing; ``unmatched_reason`` says why.
+
+    Attributes:
+        request: The request's frame, or None.
+        response: The response's frame, or None.
+    """
+
+    __slots__ = ("__dict__", "request", "response")
+
+    def __init__(self, request: Frame | None, response: Frame | None) -> None:
+        if request is None and response is None:
+            raise ValueError("an exchange has a request or a response")
+        self.request = request
+        self.response = response
+
+    @property
+    def frame(self) -> Frame:
+        """The request's frame, or the response's where there is no request."""
+        frame = self.request or self.response
+        assert frame is not None
+        return frame
+
+    @property
+    def connection(self) -> Connection:
+        """Where it passed."""
+        return self.frame.connection
+
+    @property
+    def server(self) -> Endpoint:
+        """Who was asked."""
+        return self.frame.connection.server
+
+    @property
+    def client(self) -> Endpoint:
+        """Who asked."""
+        return self.frame.connection.client
+
+    @property
+    def api_key(self) -> int | None:
+        """The API, None for a response without request."""
+        return self.frame.api_key
+
+    @property
+    def api_version(self) -> int | None:
+        """Its version, None for a response without request."""
+        return self.frame.api_version
+
+    @property
+    def correlation_id(self) -> int:
+        """The id that joins the two."""
+        return self.frame.correlation_id
+
+    @property
+    def client_id(self) -> str | None:
+        """The client id of the request's header."""
+        return self.frame.client_id
+
+    @property
+    def time_ns(self) -> int:
+        """When the request's first byte passed (the response's, where there is no request), ns since the epoch."""
+        return self.frame.time_ns
+
+    @property
+    def time(self) -> float:
+        """``time_ns`` in seconds, exact to the microsecond."""
+        return self.frame.time_ns / 1_000_000_000
+
+    @property
+    def latency_ms(self) -> float | None:
+        """From the request's last byte to the response's first, in ms; None where one is missing."""
+        if self.request is None or self.response is None:
+            return None
+        return (self.response.time_ns - self.request.time_last_ns) / 1_000_000
+
+    @property
+    def unmatched_reason(self) -> str | None:
+        """Why the other half is missing; None where both are there."""
+        return self.frame.unmatched_reason if self.request is None or self.response is None else None
+
+    @cached_property
+    def _decoded_request(self) -> tuple[Any, str | None]:
+        return _decode(self.request)
+
+    @cached_property
+    def _decoded_response(self) -> tuple[Any, str | None]:
+        return _decode(self.response)
+
+    @property
+    def request_message(self) -> Any:
+        """The decoded request, None if there is none or ``error`` says why it cannot be read."""
+        return self._decoded_request[0]
+
+    @property
+    def response_message(self) -> Any:
+        """The decoded response, None if there is none or ``error`` says why it cannot be read."""
+        return self._decoded_response[0]
+
+    @property
+    def error(self) -> str | None:
+        """Why a body could not be decoded, None if all that is there could."""
+        request, response = self._decoded_request[1], self._decoded_response[1]
+        if request is None:
+            return None if response is None else f"response: {response}"
+        return request
+
+    def to_json(self) -> Json:
+        """One object with everything, ready for ``json.dumps``.
+
+        ``time`` (s), ``server`` and ``client`` ("ip:port", IPv6 in brackets), ``api_key``, ``api_version``,
+        ``correlation_id``, ``client_id``, ``request`` and ``response`` (Kafka's JSON form, null where there is none),
+        ``latency_ms``; ``error`` only where a body did not decode, ``unmatched_reason`` only where a half is missing.
+        """
+        version = self.api_version or 0
+        request, response = self.request_message, self.response_message
+        out: Json = {
+            "time": self.time,
+            "server": str(self.server),
+            "client": str(self.client),
+            "api_key": self.api_key,
+            "api_version": self.api_version,
+            "correlation_id": self.correlation_id,
+            "client_id": self.client_id,
+            "request": None if request is None else request.to_json(version),
+            "response": None if response is None else response.to_json(version),
+            "latency_ms": self.latency_ms,
+        }
+        if self.error is not None:
+            out["error"] = self.error
+        if self.unmatched_reason is not None:
+            out["unmatched_reason"] = self.unmatched_reason
+        return out
+
+    def __repr__(self) -> str:
+        return f"Exchange({self.request!r}, {self.response!r})"
+
+
+def _decode(frame: Frame | None) -> tuple[Any, str | None]:
+    if frame is None or frame.api_key is None or frame.api_version is None:
+        return None, None
+    if frame.status == GAP:
+        return None, f"{frame.length - len(frame.payload)} of {frame.length} bytes are not in the capture"
+    read = codec.decode_request if frame.direction == "req" else codec.decode_response
+    try:
+        return read(frame.api_key, frame.api_version, frame.body), None
+    except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
+        return None, str(e)

@@ -1,0 +1,153 @@
+"""``kproto encode``: one message, header or frame from Kafka's JSON form to bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kproto.api import response_header_version
+from kproto.cli.octets import hexdump
+from kproto.cli.subject import KINDS, Subject, read_input, subject_of, subject_options
+from kproto.codec import get_codec
+from kproto.errors import ConfigurationError
+from kproto.framing import frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["command"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kproto encode --api UpdateMetadata --version 8 --data '{"controllerId":1,"isKRaftController":false,
+      "controllerEpoch":2,"brokerEpoch":-1,"topicStates":[],"liveBrokers":[]}'
+  kproto encode --api 5 --version 4 --kind response --to base64 stop-replica-response.json
+  kproto decode frame.hex --format json | jq '.header.correlationId = 7' | kproto encode --to raw > frame.bin
+  kproto inspect control.pcap --format json | head -1 | kproto encode --kind request-frame --to hexdump"""
+)
+@click.argument("source", default="-", metavar="[FILE]")
+@click.option("--data", metavar="JSON", help="The JSON itself, in place of a file.")
+@subject_options
+@click.option(
+    "--to",
+    type=click.Choice(["hex", "hexdump", "base64", "raw"]),
+    default="hex",
+    show_default=True,
+    help="How the bytes are printed.",
+)
+@click.option("--correlation-id", type=int, metavar="N", help="Of a frame's header; else as the JSON has it, or 0.")
+@click.option("--client-id", metavar="TEXT", help="Of a request frame's header; else as the JSON has it, or empty.")
+def command(
+    source: str,
+    data: str | None,
+    kind: str | None,
+    api: str | None,
+    version: int | None,
+    to: str,
+    correlation_id: int | None,
+    client_id: str | None,
+) -> None:
+    """Write one message, header or frame from Kafka's JSON form.
+
+    FILE holds JSON; - or none reads standard input. For a body or a header it is the form that brokers log and that
+    `kproto decode --format json` prints. For a frame it is a body, or an object with header and body as `kproto decode`
+    prints it, or a line of `kproto inspect --format json`.
+    """
+    form = _parsed(read_input(source, data))
+    subject, header, body = _understood(form, kind, api, version)
+    if correlation_id is not None:
+        header["correlationId"] = correlation_id
+    if client_id is not None:
+        header["clientId"] = client_id
+    _print(_encoded(subject, header, body), to)
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    try:
+        form = json.loads(text)
+    except RecursionError:
+        raise ConfigurationError("this JSON is nested too deep to be a message") from None
+    except ValueError as e:
+        raise ConfigurationError(f"this is not JSON: {e}") from None
+    if not isinstance(form, dict):
+        raise ConfigurationError('a message is a JSON object, e.g. {"errorCode":0}')
+    return form
+
+
+def _understood(
+    form: dict[str, Any], kind: str | None, api: str | None, version: int | None
+) -> tuple[Subject, dict[str, Any], dict[str, Any]]:
+    """Which message the JSON is, the fields of its header, and its body; options go before what the JSON tells."""
+    header: Mapping[str, Any] = {}
+    if "header" in form and "body" in form:
+        kind = kind or form.get("kind")
+        api, version = api or _text(form.get("api")), form.get("version") if version is None else version
+        header, body = _object(form, "header"), _object(form, "body")
+    elif "api_key" in form and "api_version" in form:
+        kind = kind or "request-frame"
+        api, version = api or _text(form["api_key"]), form["api_version"] if version is None else version
+        header = {"correlationId": form.get("correlation_id"), "clientId": form.get("client_id")}
+        body = _object(form, "response" if kind.startswith("response") else "request")
+    else:
+        body = form
+    if kind is not None and kind not in KINDS:
+        raise ConfigurationError(f"kind {kind!r} is none of: {', '.join(KINDS)}")
+    if version is not None and type(version) is not int:
+        raise ConfigurationError(f"version {version!r} is not a number")
+    subject = subject_of(kind, api, version)
+    return subject, dict(header), dict(header) if subject.kind.endswith("-header") and header else body
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _object(form: dict[str, Any], key: str) -> dict[str, Any]:
+    value = form.get(key)
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{key} is {json.dumps(value)[:40]}, where a JSON object is needed")
+    return value
+
+
+def _encoded(subject: Subject, header: dict[str, Any], body: dict[str, Any]) -> bytes:
+    codec: Any = get_codec("construct")
+    if subject.kind == "request-header":
+        head = codec.RequestHeader.from_json(body, subject.header_version() if subject.version is not None else 2)
+        return bytes(codec.encode_request_header(head, subject.header_version()))
+    if subject.kind == "response-header":
+        own = subject.header_version()
+        return bytes(codec.encode_response_header(codec.ResponseHeader.from_json(body, own), own))
+    api_key, version = subject.of_body()
+    what = "response" if subject.kind.startswith("response") else "request"
+    message = codec.message_class(api_key, what).from_json(body, version)
+    data: bytes = codec.encode(message, version)
+    if subject.kind == "request-frame":
+        head = codec.RequestHeader(
+            request_api_key=api_key,
+            request_api_version=version,
+            correlation_id=header.get("correlationId") or 0,
+            client_id=header.get("clientId", ""),
+        )
+        return frame(codec.encode_request_header(head) + data)
+    if subject.kind == "response-frame":
+        head = codec.ResponseHeader(correlation_id=header.get("correlationId") or 0)
+        return frame(codec.encode_response_header(head, response_header_version(api_key, version)) + data)
+    return data
+
+
+def _print(data: bytes, to: str) -> None:
+    if to == "raw":
+        if sys.stdout.isatty():
+            raise ConfigurationError("raw bytes would upset the terminal; send them to a file, or say --to hexdump")
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    elif to == "base64":
+        print(base64.b64encode(data).decode("ascii"))
+    else:
+        print(hexdump(data) if to == "hexdump" else data.hex())

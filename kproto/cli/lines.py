@@ -1,0 +1,230 @@
+"""One exchange as lines of text for the person on call.
+
+On a terminal each day has a heading and each line the time of day, in colour and cut to the terminal's width; in a pipe
+every line stands for itself, with its date, whole and plain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kproto.api import CONTROL_APIS, ApiKey, api_name
+from kproto.cli.states import PartitionLine, partition_errors, partition_lines
+from kproto.cli.text import named_error, printable, ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kproto.capture import Exchange
+    from kproto.cli.brokers import BrokerDirectory
+    from kproto.cli.options import Filters
+
+__all__ = ["LineFormatter"]
+
+_API_COLOURS: Final = {
+    ApiKey.LEADER_AND_ISR: "cyan",
+    ApiKey.STOP_REPLICA: "magenta",
+    ApiKey.UPDATE_METADATA: "blue",
+}
+_UPDATE_TYPES: Final = {0: "", 1: "incremental", 2: "full"}
+_LONGEST: Final = 160
+"""How much of another API's request is told without ``--details``."""
+_SHORTEST: Final = 24
+"""What is left for the last column even on a narrow terminal."""
+
+
+class LineFormatter:
+    """Makes lines of exchanges; remembers the day and how wide the columns have become.
+
+    Args:
+        filters: Which partitions to tell of.
+        brokers: Who is where.
+        terminal: Headings and times of day; else every line has its date.
+        color: ANSI colours.
+        width: Columns of the terminal, None for no limit.
+        details: Each partition state on a line of its own.
+    """
+
+    def __init__(
+        self,
+        filters: Filters,
+        brokers: BrokerDirectory,
+        *,
+        terminal: bool = False,
+        color: bool = False,
+        width: int | None = None,
+        details: bool = False,
+    ) -> None:
+        self._filters = filters
+        self._brokers = brokers
+        self._terminal = terminal
+        self._color = color
+        self._width = width
+        self._details = details
+        self._day = ""
+        self._columns = {"who": 3, "request": 17, "id": 3, "epochs": 6, "ms": 6, "answer": 6}
+
+    def lines(self, exchange: Exchange) -> Iterator[str]:
+        """The lines of one exchange, the day's heading before the first of a day."""
+        states = list(partition_lines(exchange, self._filters))
+        inline = self._filters.by_partition and len(states) == 1 and not self._details
+        what = states[0].inline() if inline else _what(exchange, states)
+        plain = {
+            "who": self._who(exchange),
+            "request": _request(exchange),
+            "id": f"#{exchange.correlation_id}",
+            "epochs": _epochs(exchange.request_message),
+            "ms": "-" if exchange.latency_ms is None else f"{exchange.latency_ms:.1f}",
+            "answer": "",
+        }
+        plain["answer"], answer_colour = _answer(exchange, self._filters)
+        colours = {
+            "who": {"bold": True},
+            "request": {"fg": _API_COLOURS.get(exchange.api_key)},  # type: ignore[call-overload]
+            "epochs": {"dim": True},
+            "id": {"dim": True},
+            "answer": {"fg": answer_colour, "bold": answer_colour == "red"},
+        }
+        for name, text in plain.items():
+            if name != "answer":  # a long error moves its own line, not all that follow
+                self._columns[name] = max(self._columns[name], len(text))
+        day, moment = self._time(exchange.time_ns)
+        if day:
+            yield from self._heading(day, len(moment))
+        cells = [(moment, {"dim": True})]
+        for name, text in plain.items():
+            size = self._columns[name]
+            cells.append((text.rjust(size) if name == "ms" else text.ljust(size), colours.get(name, {})))
+        room = self._room(sum(len(text) + 2 for text, _ in cells))
+        cells.append((_cut(what, room), {}))
+        yield "  ".join(self._paint(text, style) for text, style in cells).rstrip()
+        if self._details or (self._filters.by_partition and not inline):
+            yield from self._state_lines(states)
+        if self._details:
+            yield from self._more(exchange)
+
+    def _paint(self, text: str, style: dict[str, Any]) -> str:
+        return click.style(text, **style) if self._color and style else text
+
+    def _room(self, used: int) -> int | None:
+        return None if self._width is None else max(self._width - used, _SHORTEST)
+
+    def _time(self, time_ns: int) -> tuple[str, str]:
+        """The heading where a new day begins, and the moment as the line shows it."""
+        seconds, ns = divmod(time_ns, 1_000_000_000)
+        moment = datetime.fromtimestamp(seconds, UTC)
+        clock = f"{moment:%H:%M:%S}.{ns // 1_000_000:03d}"
+        day = f"{moment:%Y-%m-%d}"
+        if not self._terminal:
+            return "", f"{day}T{clock}Z"
+        if day == self._day:
+            return "", clock
+        self._day = day
+        return day, clock
+
+    def _heading(self, day: str, moment_width: int) -> Iterator[str]:
+        yield self._paint(f"{day} (UTC)", {"bold": True})
+        names = ["time".ljust(moment_width)]
+        names += [n.rjust(size) if n == "ms" else n.ljust(size) for n, size in self._columns.items()]
+        yield self._paint("  ".join([*names, "what"]), {"dim": True})
+
+    def _who(self, exchange: Exchange) -> str:
+        request = exchange.request_message
+        sender = getattr(request, "controller_id", None)
+        if sender is None:
+            sender = getattr(request, "broker_id", None)
+        if sender is None:
+            sender = printable(exchange.client_id) if exchange.client_id else str(exchange.client)
+        receiver = self._brokers.id_of(exchange.server)
+        return f"{sender} → {exchange.server if receiver is None else receiver}"
+
+    def _state_lines(self, states: list[PartitionLine]) -> Iterator[str]:
+        rows = [state.cells() for state in states]
+        sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for state, row in zip(states, rows, strict=True):
+            text = "  ".join(cell.ljust(size) for cell, size in zip(row, sizes, strict=True) if size).rstrip()
+            error = self._paint(f"  {named_error(state.error)}", {"fg": "red"}) if state.error else ""
+            yield f"    {text}{error}"
+
+    def _more(self, exchange: Exchange) -> Iterator[str]:
+        if exchange.api_key == ApiKey.UPDATE_METADATA and exchange.request_message is not None:
+            for broker, endpoints, rack in exchange.request_message.broker_endpoints:
+                where = ", ".join(f"{printable(e.listener)}://{printable(e.host)}:{e.port}" for e in endpoints)
+                yield f"    broker {broker}  {where}" + (f"  rack {printable(rack)}" if rack else "")
+        if exchange.error is not None:
+            yield self._paint(f"    {printable(exchange.error)}", {"fg": "red"})
+
+
+def _request(exchange: Exchange) -> str:
+    if exchange.api_key is None:
+        return "?"
+    return f"{api_name(exchange.api_key)} v{exchange.api_version}"
+
+
+def _epochs(request: Any) -> str:
+    """Controller epoch / broker epoch, of which old versions have only the first."""
+    controller = getattr(request, "controller_epoch", None)
+    broker = getattr(request, "broker_epoch", None)
+    parts = ["-" if controller is None else str(controller)]
+    if broker is not None and broker != -1:
+        parts.append(str(broker))
+    return "" if parts == ["-"] else "/".join(parts)
+
+
+def _answer(exchange: Exchange, filters: Filters) -> tuple[str, str]:
+    """What was answered, and its colour."""
+    if exchange.error is not None:
+        return "cannot be read", "red"
+    response = exchange.response_message
+    if response is None:
+        return "none", "yellow"
+    code = getattr(response, "error_code", 0)
+    if code:
+        return named_error(code), "red"
+    counts = Counter(
+        error for topic, partition, error in partition_errors(exchange) if filters.wants_partition(topic, partition)
+    )
+    counts.pop(0, None)
+    if counts:
+        return ", ".join(f"{n} x {named_error(c)}" for c, n in sorted(counts.items())), "red"
+    return "ok", "green"
+
+
+def _what(exchange: Exchange, states: list[PartitionLine]) -> str:
+    """The partitions by topic, and what else the request says in a word or two."""
+    if exchange.error is not None:
+        return printable(exchange.error)
+    request = exchange.request_message
+    if request is None:
+        return exchange.unmatched_reason or ""
+    if exchange.api_key not in CONTROL_APIS:
+        return _cut(json.dumps(request.to_json(exchange.api_version), separators=(",", ":")), _LONGEST)
+    words = []
+    if getattr(request, "is_kraft_controller", False):
+        words.append("kraft")
+    if kind := _UPDATE_TYPES.get(getattr(request, "type", 0), ""):
+        words.append(kind)
+    topics: dict[str, list[int]] = {}
+    deleted = 0
+    for state in states:
+        topics.setdefault(state.topic, []).append(state.partition)
+        deleted += state.deletes
+    if deleted:
+        words.append("delete" if deleted == len(states) else f"delete {deleted} of {len(states)}")
+    if len(states) > 1:
+        words.append(f"{len(states)} partitions:")
+    words += [f"{printable(topic)}[{ranges(numbers)}]" for topic, numbers in topics.items()]
+    if not states and exchange.api_key == ApiKey.UPDATE_METADATA:
+        words.append("live brokers " + ",".join(str(broker) for broker, _, _ in request.broker_endpoints))
+    if exchange.response is None and exchange.unmatched_reason:
+        words.append(f"({exchange.unmatched_reason})")
+    return " ".join(words)
+
+
+def _cut(text: str, room: int | None) -> str:
+    return text if room is None or len(text) <= room else text[: room - 1] + "…"

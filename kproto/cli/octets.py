@@ -1,0 +1,134 @@
+"""Bytes as people have them: hex of any dress, dumps of xxd, hexdump, od, tcpdump and Wireshark, base64, or raw."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING, Final, Literal
+
+from kproto.errors import ConfigurationError
+from kproto.framing import DEFAULT_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FORMS", "Form", "hexdump", "parse_octets"]
+
+Form = Literal["auto", "hex", "hexdump", "base64", "raw"]
+FORMS: Final = ("auto", "hex", "hexdump", "base64", "raw")
+
+_TEXT: Final = re.compile(rb"[\t\n\r\x20-\x7e]*")
+_HEX_DRESS: Final = re.compile(r"^b(?=['\"])|\\x|0x|[\s:,;'\"]|(?<=[0-9a-fA-F])-(?=[0-9a-fA-F])")
+_DUMP_LINE: Final = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(:|\s|$)(.*)")
+_PAIRS: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
+
+
+def parse_octets(data: bytes, form: Form = "auto") -> bytes:
+    """The bytes that this input stands for.
+
+    Args:
+        data: A file's content, or what was pasted.
+        form: ``auto`` tells them apart: what is not text is raw; a dump begins with an offset; text of hex digits alone
+            is hex; other text is base64.
+
+    Raises:
+        ConfigurationError: It is none of these, or not the one it was said to be.
+    """
+    if form == "raw" or (form == "auto" and not _TEXT.fullmatch(data)):
+        return data
+    text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
+    if form == "hexdump" or (form == "auto" and _is_dump(text)):
+        return _from_dump(text)
+    bare = _HEX_DRESS.sub("", text)
+    if form == "hex" or (form == "auto" and re.fullmatch(r"[0-9a-fA-F]*", bare)):
+        try:
+            return binascii.unhexlify(bare)
+        except ValueError as e:
+            raise ConfigurationError(f"this is not hex: {e}; try --input hexdump, base64 or raw") from None
+    bare = "".join(text.split()).translate({ord("-"): "+", ord("_"): "/"})
+    try:
+        return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+    except ValueError:
+        raise ConfigurationError(
+            "this is neither hex, a hex dump nor base64; check what was pasted, or say --input raw for a binary file"
+        ) from None
+
+
+def hexdump(data: bytes) -> str:
+    """16 bytes a line as ``hexdump -C`` has them; ``parse_octets`` reads it back."""
+    lines = []
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        left, right = row[:8].hex(" "), row[8:].hex(" ")
+        shown = "".join(chr(b) if 0x20 <= b < 0x7F else "." for b in row)
+        lines.append(f"{at:08x}  {left:23}  {right:23}  |{shown}|")
+    return "\n".join([*lines, f"{len(data):08x}"])
+
+
+def _is_dump(text: str) -> bool:
+    """Whether the first line that begins like one of a dump is at offset 0 and has bytes behind it."""
+    for line in text.splitlines():
+        if match := _DUMP_LINE.match(line):
+            first = match[3].split(maxsplit=1)[:1]
+            return int(match[1], 16) == 0 and bool(first) and (match[2] == ":" or len(first[0]) == 2)
+    return False
+
+
+def _from_dump(text: str) -> bytes:
+    out = bytearray()
+    squeezed = False
+    for number, offset, row in _rows(text):
+        if row is None:
+            squeezed = True
+            continue
+        if squeezed and offset <= DEFAULT_LIMIT:  # an asterisk: lines equal to the one before it were left out
+            last = bytes(out[-16:])
+            while last and len(out) + len(last) <= offset:
+                out += last
+            squeezed = False
+        if offset != len(out):
+            raise ConfigurationError(
+                f"line {number} of the dump is at offset {offset:#x} where {len(out):#x} was expected; "
+                "give one whole dump (of od: -A x -t x1)"
+            )
+        out += row
+    if not out:
+        raise ConfigurationError("there is no line of a hex dump in this; try --input hex, base64 or raw")
+    return _without_ip(bytes(out)) if "0x0000:" in text else bytes(out)
+
+
+def _rows(text: str) -> Iterator[tuple[int, int, bytes | None]]:
+    """Line number, offset and bytes of each line of a dump; None for an asterisk. Other lines are passed over."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() == "*":
+            yield number, -1, None
+        elif match := _DUMP_LINE.match(line):
+            part = match[3].strip(" ")
+            if match[2] == ":":  # xxd, tcpdump: groups parted by one space, two before the text beside them
+                digits = "".join(part.partition("  ")[0].split())
+            else:  # hexdump -C and od put the text between marks, Wireshark three spaces before it
+                pairs = re.split(r"[|>]|   ", part, maxsplit=1)[0].split()
+                if any(len(pair) != 2 for pair in pairs):
+                    raise ConfigurationError(
+                        f"line {number} of the dump is not in single bytes, so their order is not sure; "
+                        "make it with xxd, hexdump -C or od -A x -t x1"
+                    )
+                digits = "".join(pairs)
+            if not _PAIRS.fullmatch(digits):
+                raise ConfigurationError(f"line {number} of the dump does not hold pairs of hex digits: {part[:40]!r}")
+            yield number, int(match[1], 16), bytes.fromhex(digits)
+
+
+def _without_ip(packet: bytes) -> bytes:
+    """What TCP carries, where a dump of tcpdump is a whole IP packet; else the bytes as they are."""
+    version = packet[0] >> 4
+    if version == 4 and len(packet) >= 40 and packet[9] == 6:
+        start, end = (packet[0] & 15) * 4, int.from_bytes(packet[2:4])
+    elif version == 6 and len(packet) >= 60 and packet[6] == 6:
+        start, end = 40, 40 + int.from_bytes(packet[4:6])
+    else:
+        return packet
+    if end > len(packet) or start + 20 > end:
+        return packet
+    return packet[start + (packet[start + 12] >> 4) * 4 : end]

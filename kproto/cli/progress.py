@@ -1,0 +1,69 @@
+"""How far reading has come, on standard error, where a person looks at it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.progress import Progress
+
+__all__ = ["ReadingProgress", "reading"]
+
+_QUIET_SECONDS: Final = 1.0
+"""Nothing is shown for work that is done sooner, nor while lines come out."""
+
+
+class ReadingProgress:
+    """A bar that comes up when nothing else has been printed for a while, and gives way to what is."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._bar: Progress | None = None
+        self._quiet_since = time.monotonic()
+
+    def of(self, name: str) -> Callable[[int, int | None], None] | None:
+        """What to call with the bytes read so far and their total; None where nobody looks."""
+        if not self._enabled:
+            return None
+
+        def update(done: int, total: int | None) -> None:
+            if self._bar is None and time.monotonic() - self._quiet_since > _QUIET_SECONDS:
+                self._bar = self._started()
+            if self._bar is not None:
+                self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=name)
+
+        return update
+
+    def hide(self) -> None:
+        """Something is about to be printed."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if self._enabled:
+            self._quiet_since = time.monotonic()
+
+    @staticmethod
+    def _started() -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+        bar.add_task("", total=None)
+        bar.start()
+        return bar
+
+
+@contextmanager
+def reading() -> Iterator[ReadingProgress]:
+    """Progress for as long as a command reads; shows nothing unless standard error is a terminal."""
+    progress = ReadingProgress(enabled=sys.stderr.isatty())
+    try:
+        yield progress
+    finally:
+        progress.hide()

@@ -1,0 +1,146 @@
+"""Which message ``decode`` and ``encode`` are about: the options that say it, and whole frames cut into their parts."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+import click
+
+from kproto.api import ApiKey, check_version, request_header_version, response_header_version
+from kproto.cli.options import parse_api
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kproto.types import Kind
+
+__all__ = ["KINDS", "Part", "Subject", "read_input", "split_request_frame", "subject_of", "subject_options"]
+
+KINDS: Final = ("request-frame", "response-frame", "request", "response", "request-header", "response-header")
+KindName = Literal["request-frame", "response-frame", "request", "response", "request-header", "response-header"]
+
+_SIZE: Final = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is to be read or written.
+
+    Attributes:
+        kind: One of ``KINDS``.
+        api_key, version: Whose; None where the bytes themselves tell (a request frame, a request header).
+    """
+
+    kind: KindName
+    api_key: int | None
+    version: int | None
+
+    def of_body(self) -> tuple[int, int]:
+        """API key and version of a body.
+
+        Raises:
+            ConfigurationError: They were not told.
+            UnsupportedApi, UnsupportedVersion: Kafka 3.9.1 does not have it.
+        """
+        if self.api_key is None or self.version is None:
+            raise ConfigurationError(
+                f"a {self.kind} does not tell whose it is; add --api and --version, e.g. --api 6 --version 8"
+            )
+        check_version(self.api_key, self.version)
+        return self.api_key, self.version
+
+    def header_version(self) -> int | None:
+        """A header's version: from API and version, or its own if there is no API; None where it tells itself."""
+        if self.version is None:
+            if self.kind == "request-header":
+                return None
+            raise ConfigurationError(
+                "a response header does not tell its version; add --api and --version of the request"
+            )
+        if self.api_key is None:
+            return self.version
+        derive = request_header_version if self.kind == "request-header" else response_header_version
+        return derive(self.api_key, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of the input: one header or body.
+
+    Attributes:
+        kind: As the codecs call it.
+        api_key, version: Whose; for a header ``version`` is the header's own.
+        start: Where it begins in the input, in bytes.
+    """
+
+    kind: Kind
+    api_key: int
+    version: int
+    start: int
+
+
+def subject_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options ``--kind --api --version``."""
+    for option in (
+        click.option(
+            "--version", type=int, metavar="N", help="Its version; of a header without --api the header's own."
+        ),
+        click.option("--api", metavar="API", help="Whose message, by name or key: 6, UpdateMetadata, update-metadata."),
+        click.option(
+            "--kind",
+            type=click.Choice(KINDS),
+            help="What the bytes are. A frame is size, header and body (the size may be missing); request and response "
+            "are bodies alone. Without it: request if --api is given, else request-frame.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def subject_of(kind: str | None, api: str | None, version: int | None) -> Subject:
+    """The options, understood.
+
+    Raises:
+        ConfigurationError: There is no such API.
+    """
+    if kind is None:
+        kind = "request-frame" if api is None else "request"
+    return Subject(cast("KindName", kind), None if api is None else parse_api(api), version)
+
+
+def read_input(source: str, text: str | None) -> bytes:
+    """What ``SOURCE`` or ``--data`` gives.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    if text is not None:
+        return text.encode("utf-8", "surrogateescape")
+    if source == "-":
+        return sys.stdin.buffer.read()
+    return Path(source).read_bytes()
+
+
+def size_field(data: bytes) -> int:
+    """4 if the first four bytes are the size of what follows, else 0."""
+    return 4 if len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 else 0
+
+
+def split_request_frame(data: bytes) -> int:
+    """Where the header of a request frame begins: behind the size field, or at once where there is none."""
+    if size_field(data) or len(data) < 8:
+        return size_field(data)
+    return 0 if _plausible(data, 0) or not _plausible(data, 4) else 4
+
+
+def _plausible(data: bytes, at: int) -> bool:
+    """Whether a request header of an API and version that Kafka 3.9.1 has may stand here."""
+    if len(data) < at + 4:
+        return False
+    key, version = struct.unpack_from(">hh", data, at)
+    return key in ApiKey._value2member_map_ and 0 <= version <= ApiKey(key).info.max_version

@@ -1,0 +1,43 @@
+"""Words for people: what every command prints in the same way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kproto.error_codes import error_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["named_error", "printable", "ranges"]
+
+
+def printable(text: str | None) -> str:
+    """Text from the wire, harmless on a terminal: control characters are written as escapes.
+
+    >>> printable("orders"), printable("\\x1b[2J"), printable(None)
+    ('orders', '\\\\x1b[2J', 'null')
+    """
+    if text is None:
+        return "null"
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def named_error(code: int) -> str:
+    """An error code as ``STALE_BROKER_EPOCH (77)``."""
+    return f"{error_name(code)} ({code})"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in order and short.
+
+    >>> ranges([4, 1, 2, 0, 7])
+    '0-2,4,7'
+    """
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

@@ -1,0 +1,125 @@
+"""What one node says it speaks: the version ranges of its ApiVersions response, and which version to use with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .api import ApiKey, api_name
+from .errors import DecodeError, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+    from .types import Buffer
+
+__all__ = ["NodeApiVersions", "VersionRange", "decode_api_versions_response"]
+
+
+class VersionRange(NamedTuple):
+    """The versions of one API that a node takes, both ends included."""
+
+    lowest: int
+    highest: int
+
+    def __str__(self) -> str:
+        return str(self.lowest) if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
+
+
+@dataclass(frozen=True)
+class NodeApiVersions:
+    """The version ranges that a node announced, by API key; keys that Kafka 3.9.1 does not know are kept too.
+
+    >>> node = NodeApiVersions.of([(0, 1, 3), (337, 0, 1)])
+    >>> node.latest_usable(ApiKey.PRODUCE, 0, 2)
+    2
+    >>> node[ApiKey.PRODUCE], 18 in node
+    (VersionRange(lowest=1, highest=3), False)
+    """
+
+    ranges: Mapping[int, VersionRange]
+
+    @classmethod
+    def of(cls, ranges: Iterable[tuple[int, int, int]]) -> Self:
+        """From (API key, lowest, highest)."""
+        return cls({key: VersionRange(lowest, highest) for key, lowest, highest in ranges})
+
+    @classmethod
+    def from_response(cls, response: Any) -> Self:
+        """From a decoded ApiVersions response: its ``api_keys``, each with api_key, min_version and max_version."""
+        return cls.of((each.api_key, each.min_version, each.max_version) for each in response.api_keys)
+
+    def __contains__(self, api_key: object) -> bool:
+        return api_key in self.ranges
+
+    def __getitem__(self, api_key: int) -> VersionRange:
+        return self.ranges[api_key]
+
+    def latest_usable(self, api_key: int, lowest: int | None = None, highest: int | None = None) -> int:
+        """The highest version that the node and the caller both speak.
+
+        Args:
+            api_key: Whose version.
+            lowest, highest: The caller's own range; Kafka 3.9.1's if left out.
+
+        Raises:
+            UnsupportedVersion: The node did not announce this API, or the two ranges do not meet.
+        """
+        key = ApiKey(api_key)
+        low = key.info.min_version if lowest is None else lowest
+        high = key.info.max_version if highest is None else highest
+        node = self.ranges.get(api_key)
+        if node is None:
+            raise UnsupportedVersion(api_key, high, f"on this node {key.info.name}")
+        latest = min(high, node.highest)
+        if latest < max(low, node.lowest):
+            raise UnsupportedVersion(api_key, high, f"on this node {key.info.name}", node.lowest, node.highest)
+        return latest
+
+    def __str__(self) -> str:
+        """One line in the order of the keys, as Kafka's tools print it; what is not announced reads UNSUPPORTED."""
+        return f"({', '.join(self._texts())})"
+
+    def _texts(self) -> Iterable[str]:
+        for key in sorted(self.ranges.keys() | {int(key) for key in ApiKey}):
+            node, known = self.ranges.get(key), key in ApiKey._value2member_map_
+            if node is None:
+                yield f"{api_name(key)}({key}): UNSUPPORTED"
+            elif known:
+                yield f"{api_name(key)}({key}): {node} [{self._usable(key)}]"
+            else:
+                yield f"{api_name(key)}: {node}"
+
+    def _usable(self, key: int) -> str:
+        try:
+            return f"usable: {self.latest_usable(key)}"
+        except UnsupportedVersion:
+            return (
+                "unusable: node too new"
+                if self.ranges[key].lowest > ApiKey(key).info.max_version
+                else "unusable: node too old"
+            )
+
+
+def decode_api_versions_response(version: int, body: Buffer) -> Any:
+    """Read the answer to an ApiVersions request of this version.
+
+    A broker that does not know the version answers in the form of version 0, with error 35 and, since Kafka 2.4, its
+    own range of ApiVersions alone. So what cannot be read as the version asked for is read as version 0.
+
+    Raises:
+        DecodeError: It is neither.
+    """
+    from .codec import decode_response
+
+    try:
+        return decode_response(ApiKey.API_VERSIONS, version, body)
+    except DecodeError:
+        if version == 0:
+            raise
+        try:
+            return decode_response(ApiKey.API_VERSIONS, 0, body)
+        except DecodeError:
+            pass  # the first error tells more
+        raise

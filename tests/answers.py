@@ -1,0 +1,108 @@
+"""One question to one codec, answered in the oracle's own terms, so that answers can be held against each other.
+
+An answer is what a line of the golden data or a line of ``tools/oracle`` holds: whether the bytes are taken, how many
+of them, the JSON form, and what writing the message again gives.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from kproto.errors import DecodeError, EncodeError
+
+if TYPE_CHECKING:
+    from kproto.codec import Codec
+    from kproto.types import Buffer
+
+__all__ = [
+    "Answer",
+    "answer",
+    "decode",
+    "difference",
+    "encode",
+    "from_json",
+    "json_equal",
+    "message_type",
+    "recorded",
+    "short",
+]
+
+Answer = dict[str, Any]
+
+
+def decode(codec: Codec, api: int, version: int, kind: str, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
+    """The message or header (``version`` is then the header's own) and how many bytes it took."""
+    match kind:
+        case "request":
+            return codec.decode_request_from(api, version, data, strict=strict)
+        case "response":
+            return codec.decode_response_from(api, version, data, strict=strict)
+        case "request_header":
+            return codec.decode_request_header_from(data, version, strict=strict)
+        case "response_header":
+            return codec.decode_response_header_from(data, version, strict=strict)
+    raise ValueError(kind)
+
+
+def encode(codec: Codec, kind: str, message: Any, version: int) -> bytes:
+    match kind:
+        case "request_header":
+            return codec.encode_request_header(message, version)
+        case "response_header":
+            return codec.encode_response_header(message, version)
+    return codec.encode(message, version)
+
+
+def message_type(codec: Codec, api: int, kind: str) -> Any:
+    """The class behind a kind: a message's or a header's."""
+    if kind in ("request", "response"):
+        return codec.message_class(api, kind)
+    return codec.RequestHeader if kind == "request_header" else codec.ResponseHeader
+
+
+def from_json(codec: Codec, api: int, kind: str, form: Any, version: int) -> Any:
+    return message_type(codec, api, kind).from_json(form, version)
+
+
+def answer(codec: Codec, api: int, version: int, kind: str, data: Buffer, *, strict: bool = False) -> Answer:
+    """What the codec says of these bytes. ``DecodeError`` and ``EncodeError`` are answers; the rest is a failure."""
+    try:
+        message, consumed = decode(codec, api, version, kind, data, strict=strict)
+    except DecodeError:
+        return {"accept": False}
+    out: Answer = {"accept": True, "consumed": consumed, "json": message.to_json(version)}
+    try:
+        out["reencoded"] = encode(codec, kind, message, version).hex()
+    except EncodeError:
+        out["reencoded"] = None
+    return out
+
+
+def recorded(line: Answer) -> Answer:
+    """The same four facts out of a line of golden data or of the oracle."""
+    if not line.get("accept", True):
+        return {"accept": False}
+    again = line["reencoded"] if "reencoded" in line else line["hex"]
+    consumed = line.get("consumed", len(line["hex"]) // 2)
+    return {"accept": True, "consumed": consumed, "json": line["json"], "reencoded": again}
+
+
+def json_equal(a: Any, b: Any) -> bool:
+    """Equal as JSON is: 1 is not true, and every character counts. (Python's own ``==`` holds True equal to 1.)"""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def difference(got: Answer, expected: Answer) -> str:
+    """Which facts differ, in a line that can be read; empty where none does."""
+    wrong = []
+    for key in expected.keys() | got.keys():
+        a, b = got.get(key, "(none)"), expected.get(key, "(none)")
+        if not (json_equal(a, b) if key == "json" else a == b):
+            wrong.append(f"{key}: got {short(a)}, expected {short(b)}")
+    return "; ".join(sorted(wrong))
+
+
+def short(value: Any, limit: int = 400) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"

@@ -1,0 +1,172 @@
+"""The controller's knowledge: what counts as live, which epoch a deletion gets, how imbalance is counted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channel.controller.context import ControllerContext
+from channel.controller.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from kproto.types import TopicPartition
+
+FOO = [TopicPartition("foo", p) for p in range(3)]
+
+
+def leads(leader: int, epoch: int = 0) -> LeaderIsrAndControllerEpoch:
+    return LeaderIsrAndControllerEpoch(LeaderAndIsr(leader, (leader,), epoch), 1)
+
+
+@pytest.fixture
+def context() -> ControllerContext:
+    context = ControllerContext()
+    context.set_live_brokers({Broker(i, (EndPoint("localhost", 9900 + i),)): 10 + i for i in (3, 1, 2)})
+    context.set_all_topics(["foo", "bar"])
+    for tp in FOO:
+        context.update_partition_full_replica_assignment(tp, ReplicaAssignment((1, 2, 3)))
+    return context
+
+
+def test_a_broker_that_shuts_down_is_known_but_not_live(context: ControllerContext) -> None:
+    context.shutting_down_broker_ids.add(2)
+    assert context.live_broker_ids == {1, 3}
+    assert set(context.live_or_shutting_down_broker_ids) == {1, 2, 3}
+    assert [b.id for b in context.live_or_shutting_down_brokers] == [1, 2, 3]
+    assert not context.is_replica_online(2, FOO[0])
+
+
+def test_removed_brokers_are_gone_with_their_epochs(context: ControllerContext) -> None:
+    context.remove_live_brokers([2, 7])
+    assert dict(context.live_broker_id_and_epochs) == {1: 11, 3: 13}
+    assert context.live_or_shutting_down_broker(2) is None
+
+
+def test_an_endpoint_change_keeps_the_epoch(context: ControllerContext) -> None:
+    context.update_broker_metadata(Broker(2, (EndPoint("elsewhere", 1),)))
+    context.update_broker_metadata(Broker(9, ()))
+    broker = context.live_or_shutting_down_broker(2)
+    assert broker is not None
+    assert broker.endpoint("PLAINTEXT") == EndPoint("elsewhere", 1)
+    assert dict(context.live_broker_id_and_epochs) == {1: 11, 2: 12, 3: 13}
+
+
+@pytest.mark.parametrize(
+    ("known", "queued", "epoch"), [(False, False, -1), (True, False, 5), (True, True, -2), (False, True, -2)]
+)
+def test_the_leader_epoch_for_stop_replica(context: ControllerContext, known: bool, queued: bool, epoch: int) -> None:
+    if known:
+        context.put_partition_leadership_info(FOO[0], leads(1, 5))
+    if queued:
+        context.queue_topic_deletion(["foo"])
+    assert context.leader_epoch(FOO[0]) == epoch
+
+
+def test_queued_topics_have_no_partitions_with_leaders(context: ControllerContext) -> None:
+    context.put_partition_leadership_info(FOO[0], leads(1))
+    assert list(context.partitions_with_leaders) == [FOO[0]]
+    context.queue_topic_deletion(["foo"])
+    assert list(context.partitions_with_leaders) == []
+    assert not context.is_topic_deletion_in_progress("foo")
+    context.begin_topic_deletion(["foo"])
+    assert context.is_topic_deletion_in_progress("foo")
+
+
+def test_only_leaders_that_somebody_could_replace_are_listed(context: ControllerContext) -> None:
+    alone = TopicPartition("bar", 0)
+    context.update_partition_full_replica_assignment(alone, ReplicaAssignment((1,)))
+    for tp in (FOO[0], alone):
+        context.put_partition_leadership_info(tp, leads(1))
+    assert context.partition_leaders_on_broker(1) == [FOO[0]]
+
+
+def test_topic_ids_are_one_to_one(context: ControllerContext) -> None:
+    a, b = b"a" * 16, b"b" * 16
+    context.add_topic_id("foo", a)
+    context.add_topic_id("foo", a)
+    for topic, topic_id in (("foo", b), ("bar", a), ("unknown", b)):
+        with pytest.raises(ValueError):
+            context.add_topic_id(topic, topic_id)
+    assert (context.topic_name(a), context.topic_name(b)) == ("foo", None)
+
+
+def test_a_removed_topic_leaves_nothing(context: ControllerContext) -> None:
+    context.add_topic_id("foo", b"a" * 16)
+    context.put_partition_leadership_info(FOO[0], leads(2))
+    context.queue_topic_deletion(["foo"])
+    context.remove_topic("foo")
+    assert context.partition_count == 0
+    assert list(context.partitions_with_leaders) == []
+    assert context.topic_ids == {}
+    assert context.all_topics == {"bar"}
+    assert not context.topics_to_be_deleted
+
+
+def test_offline_replicas_are_on_dead_or_leaving_brokers_or_failed_directories(context: ControllerContext) -> None:
+    def offline() -> dict[TopicPartition, tuple[int, ...]]:
+        return {tp: off for tp, _, _, off in context.partition_states(FOO[:2])}
+
+    assert offline() == {FOO[0]: (), FOO[1]: ()}
+    context.set_replicas_on_offline_dirs(1, [FOO[0]])
+    assert offline() == {FOO[0]: (1,), FOO[1]: ()}
+    context.shutting_down_broker_ids.add(2)
+    context.remove_live_brokers([3])
+    assert offline() == {FOO[0]: (1, 2, 3), FOO[1]: (2, 3)}
+    context.set_replicas_on_offline_dirs(1, [])
+    assert offline() == {FOO[0]: (2, 3), FOO[1]: (2, 3)}
+
+
+def test_reset_forgets_all(context: ControllerContext) -> None:
+    context.epoch = 5
+    context.reset()
+    assert (context.epoch, context.partition_count, context.live_or_shutting_down_brokers) == (0, 0, [])
+
+
+_ACTION = st.one_of(
+    st.tuples(st.just("lead"), st.sampled_from(FOO), st.integers(-1, 3)),
+    st.tuples(
+        st.just("assign"),
+        st.sampled_from(FOO),
+        st.builds(
+            lambda target, origin: ReplicaAssignment(tuple(origin)).reassign_to(tuple(target)),
+            st.permutations([1, 2, 3]),
+            st.permutations([1, 2]),
+        ),
+    ),
+    st.tuples(st.just("queue"), st.just(FOO[0]), st.none()),
+    st.tuples(st.just("remove"), st.just(FOO[0]), st.none()),
+)
+
+
+@given(st.lists(_ACTION, max_size=20))
+def test_imbalance_counted_step_by_step_is_imbalance_counted_at_the_end(actions: list) -> None:
+    context = ControllerContext()
+    context.set_all_topics(["foo"])
+    for kind, tp, value in actions:
+        match kind:
+            case "lead":
+                context.put_partition_leadership_info(tp, leads(value))
+            case "assign":
+                context.update_partition_full_replica_assignment(tp, value)
+            case "queue":
+                context.queue_topic_deletion([tp.topic])
+            case "remove":
+                context.remove_topic(tp.topic)
+    expected = 0
+    for tp in context.partitions_with_leaders:
+        assignment, info = context.partition_full_replica_assignment(tp), context.partition_leadership_info(tp)
+        assert info is not None
+        if assignment.replicas and assignment.replicas[0] not in assignment.adding:
+            expected += info.leader_and_isr.leader != assignment.replicas[0]
+    assert context.preferred_replica_imbalance_count == expected
+
+
+@given(st.permutations(range(6)), st.permutations(range(6)), st.integers(1, 5), st.integers(1, 5))
+def test_a_reassignment_knows_where_it_comes_from_and_goes(a: list, b: list, n: int, m: int) -> None:
+    origin, target = tuple(a[:n]), tuple(b[:m])
+    moving = ReplicaAssignment(origin).reassign_to(target)
+    assert set(moving.replicas) == set(origin) | set(target)
+    assert set(moving.adding) == set(target) - set(origin)
+    assert set(moving.removing) == set(origin) - set(target)
+    assert moving.target == target
+    assert set(moving.origin) == set(origin)
+    assert moving.is_being_reassigned == (set(origin) != set(target))

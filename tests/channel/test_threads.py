@@ -1,0 +1,134 @@
+"""The stoppable thread contract."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from channel.errors import IllegalState
+from channel.threads import FatalExit, StoppableThread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Worker(StoppableThread):
+    """Does what it is given; ``interrupted`` tells whether the shutdown reached it."""
+
+    def __init__(self, work, **options) -> None:
+        super().__init__("worker", **options)
+        self.work = work
+        self.interrupted = threading.Event()
+
+    def do_work(self) -> None:
+        self.work()
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Opened at the end, so that a test that fails leaves no thread."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def fatal() -> None:
+    raise FatalExit(1)
+
+
+@pytest.mark.conformance("SHT-01")
+def test_a_fatal_error_ends_the_process_and_shutdown_still_returns() -> None:
+    statuses: list[int] = []
+    thread = Worker(fatal, exit_procedure=statuses.append)
+    thread.start()
+    thread.shutdown()
+    thread.join()
+    assert statuses == [1]
+    assert thread.is_shutdown_complete
+
+
+def test_a_thread_that_was_shut_down_before_its_start_is_not_waited_for() -> None:
+    thread = Worker(fatal)
+    assert thread.initiate_shutdown()
+    thread.await_shutdown()
+    assert not thread.is_shutdown_complete
+    assert not thread.is_failed
+
+
+@pytest.mark.conformance("SHT-03")
+@pytest.mark.parametrize("interruptible", [True, False])
+def test_the_wait_for_a_thread_that_never_ends_can_be_interrupted(gate: threading.Event, interruptible: bool) -> None:
+    thread = Worker(gate.wait, interruptible=interruptible)
+    thread.start()
+    caller = threading.main_thread().ident
+    assert caller is not None
+    timer = threading.Timer(0.05, signal.pthread_kill, (caller, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        thread.shutdown()
+    timer.join()
+    assert thread.interrupted.is_set() == interruptible
+    assert not thread.is_shutdown_complete
+    gate.set()
+    thread.shutdown()
+    assert thread.is_shutdown_complete
+
+
+def test_waiting_before_asking_is_refused() -> None:
+    with pytest.raises(IllegalState, match="initiate_shutdown"):
+        Worker(fatal).await_shutdown()
+
+
+def test_only_the_first_request_to_stop_counts(gate: threading.Event) -> None:
+    thread = Worker(gate.wait)
+    thread.start()
+    assert [thread.initiate_shutdown() for _ in range(3)] == [True, False, False]
+    gate.set()
+    thread.await_shutdown()
+
+
+def test_an_error_ends_the_thread_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    thread = Worker(lambda: 1 / 0)
+    thread.start()
+    thread.join()
+    assert thread.is_failed
+    assert [r.levelno for r in caplog.records if r.exc_info] == [logging.ERROR]
+
+
+def test_an_error_during_shutdown_is_silent(gate: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+    def work() -> None:
+        gate.wait()
+        raise OSError("the socket went away")
+
+    thread = Worker(work)
+    thread.start()
+    thread.initiate_shutdown()
+    gate.set()
+    thread.await_shutdown()
+    assert not thread.is_failed
+    assert not [r for r in caplog.records if r.exc_info]
+
+
+def test_a_pause_ends_with_the_shutdown() -> None:
+    paused: list[bool] = []
+    began = threading.Event()
+
+    def work() -> None:
+        began.set()
+        paused.append(thread.pause(60_000))
+
+    thread = Worker(work)
+    thread.start()
+    began.wait()
+    start = time.monotonic()
+    thread.shutdown()
+    assert paused == [True]
+    assert time.monotonic() - start < 30

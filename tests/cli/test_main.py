@@ -1,0 +1,163 @@
+"""What holds for every command: help with examples, one-line errors, quiet ends, nothing imported too early."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import pytest
+from click.testing import CliRunner
+from conftest import DATA
+
+import kproto
+from kproto.cli import COMMANDS, main, reason_of
+from kproto.errors import CaptureError, ConfigurationError, Malformed, UnsupportedVersion
+
+KPROTO = [sys.executable, "-m", "kproto"]
+CAPTURE = str(DATA / "captures/ibp-3.9-a.pcap.gz")
+
+
+def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*KPROTO, *arguments], capture_output=True, text=True, timeout=60, check=False, **more)
+
+
+def test_help_lists_every_command_and_shows_examples() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    for name in COMMANDS:
+        assert name in result.stdout
+    assert "kproto inspect control.pcap --broker 7 --partition orders-3" in result.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help_with_an_example(name: str) -> None:
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0
+    assert "Example" in result.stdout
+    assert f"kproto {name}" in result.stdout
+
+
+def test_the_version_is_the_packages() -> None:
+    result = CliRunner().invoke(main, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"kproto {kproto.__version__}\n")
+
+
+def test_without_a_command_there_is_help_and_exit_code_2() -> None:
+    result = CliRunner().invoke(main, [])
+    assert result.exit_code == 2
+    assert "Commands:" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["inspekt"], "kproto: No such command 'inspekt'"),
+        (["--verbos"], "kproto: No such option '--verbos'"),
+        (["inspect"], "kproto inspect: Missing argument 'CAPTURE...'; try 'kproto inspect --help'"),
+        (["inspect", "--format", "xml", "x"], "kproto inspect: Invalid value for '--format'"),
+        (["inspect", "--api", "Lead", "x"], "kproto: no api 'Lead'; try"),
+        (["inspect", "--partition", "orders", "x"], "kproto: 'orders' is not TOPIC-PARTITION; try"),
+        (["inspect", "--since", "noon", "x"], "kproto: 'noon' is not a time; try"),
+        (["inspect", "--ports", "http", "x"], "kproto: 'http' in 'http' is not a TCP port"),
+        (["inspect", "--brokers", "7", "x"], "kproto: '7' is not ID=HOST:PORT; try"),
+        (["inspect", "/no/such/file"], "kproto: /no/such/file: no such file"),
+        (["decode", "/no/such/file"], "kproto: /no/such/file: no such file or directory; check"),
+        (["encode", "/"], "kproto: /: is a directory; name the files in it"),
+        (["codec", "--implementation", "java"], "kproto codec: Invalid value for '--implementation'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], told: str) -> None:
+    result = CliRunner().invoke(main, arguments, prog_name="kproto")
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith(told)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (CaptureError("two\nlines"), "two lines"),
+        (ConfigurationError("this; try that"), "this; try that"),
+        (Malformed("a boolean of 0x02", 7, "is_new", 4, 7), "a boolean of 0x02 (is_new, offset 7, api 4 version 7)"),
+        (UnsupportedVersion(6, 9, "UpdateMetadata", 0, 8), "UpdateMetadata (6) has no version 9; it has 0 to 8"),
+        (PermissionError(13, "Permission denied", "a.pcap"), "a.pcap: permission denied; tcpdump run as root"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (
+            ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql"),
+            "this needs pyspark, which is not installed; try: pip install 'kproto[pipeline]'",
+        ),
+    ],
+)
+def test_every_foreseen_failure_is_one_line(error: Exception, told: str) -> None:
+    assert reason_of(error).startswith(told)
+    assert "\n" not in reason_of(error)
+
+
+def test_python_dash_m_is_the_same_command() -> None:
+    result = run("--version")
+    assert (result.returncode, result.stdout) == (0, f"kproto {kproto.__version__}\n")
+    result = run("inspect", "/no/such/file")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "kproto: /no/such/file: no such file\n"
+
+
+def test_no_optional_package_and_no_command_is_imported_before_it_is_chosen() -> None:
+    script = (
+        "import json, sys, kproto.cli; kproto.cli.main(['--help'], standalone_mode=False);"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(json.loads(result.stdout.splitlines()[-1]))
+    assert not loaded & {"pyspark", "pyarrow", "construct", "numpy", "rich", "zstandard", "prometheus_client", "kazoo"}
+    assert not {m for m in loaded if m.startswith(("kproto._codec", "kproto.reference", "kproto.capture", "channel"))}
+    assert not {f"kproto.cli.{name}" for name in COMMANDS} & loaded
+
+
+def test_inspecting_needs_no_optional_package() -> None:
+    script = (
+        f"import sys, kproto.cli; kproto.cli.main(['inspect', {CAPTURE!r}], standalone_mode=False);"
+        "print(sorted({'pyspark', 'pyarrow', 'construct', 'numpy', 'channel'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
+    with subprocess.Popen(
+        [*KPROTO, "inspect", CAPTURE, "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        assert json.loads(process.stdout.readline())
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=60) == 141
+
+
+def test_ctrl_c_ends_without_a_traceback() -> None:
+    with subprocess.Popen(
+        [*KPROTO, "codec", "--implementation", "construct"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write("{}\n")
+        process.stdin.flush()
+        assert "BadQuestion" in process.stdout.readline()  # it is in its loop now
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert process.stderr.read() == ""
+
+
+def test_a_narrow_locale_costs_characters_not_the_command() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    result = run("inspect", CAPTURE, env=environment)
+    assert result.returncode == 0
+    assert "UpdateMetadata" in result.stdout

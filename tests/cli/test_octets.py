@@ -1,0 +1,172 @@
+"""Bytes in every dress in which people paste them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kproto.cli.octets import hexdump, parse_octets
+from kproto.errors import ConfigurationError
+
+HEADER = bytes.fromhex("d4c3b2a10200040000000000000000000000040001000000d5a0006ba60d0a004a0000004a000000")
+
+XXD = """\
+00000000: d4c3 b2a1 0200 0400 0000 0000 0000 0000  ................
+00000010: 0000 0400 0100 0000 d5a0 006b a60d 0a00  ...........k....
+00000020: 4a00 0000 4a00 0000                      J...J...
+"""
+HEXDUMP_C = """\
+00000000  d4 c3 b2 a1 02 00 04 00  00 00 00 00 00 00 00 00  |................|
+00000010  00 00 04 00 01 00 00 00  d5 a0 00 6b a6 0d 0a 00  |...........k....|
+00000020  4a 00 00 00 4a 00 00 00                           |J...J...|
+00000028
+"""
+OD = """\
+000000 d4 c3 b2 a1 02 00 04 00 00 00 00 00 00 00 00 00
+000010 00 00 04 00 01 00 00 00 d5 a0 00 6b a6 0d 0a 00
+000020 4a 00 00 00 4a 00 00 00
+000028
+"""
+OD_Z = """\
+000000 d4 c3 b2 a1 02 00 04 00 00 00 00 00 00 00 00 00  >................<
+000010 00 00 04 00 01 00 00 00 d5 a0 00 6b a6 0d 0a 00  >...........k....<
+000020 4a 00 00 00 4a 00 00 00                          >J...J...<
+000028
+"""
+WIRESHARK = """\
+0000   d4 c3 b2 a1 02 00 04 00 00 00 00 00 00 00 00 00   ................
+0010   00 00 04 00 01 00 00 00 d5 a0 00 6b a6 0d 0a 00   ...........k....
+0020   4a 00 00 00 4a 00 00 00                           J...J...
+"""
+TCPDUMP = """\
+05:58:27.000001 IP 127.0.0.1.1 > 127.0.0.1.2: Flags [P.], length 40
+\t0x0000:  d4c3 b2a1 0200 0400 0000 0000 0000 0000  ................
+\t0x0010:  0000 0400 0100 0000 d5a0 006b a60d 0a00  ...........k....
+\t0x0020:  4a00 0000 4a00 0000                      J...J...
+"""
+SQUEEZED = """\
+00000000  61 62 63 64 00 00 00 00  00 00 00 00 00 00 00 00  |abcd............|
+00000010  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  |................|
+*
+00000040  00 00 00 00 00 00 00 00  00 00 c3 a9 7c 20 20 31  |............|  1|
+00000050  32 20 33 34                                       |2 34|
+00000054
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [XXD, HEXDUMP_C, OD, OD_Z, WIRESHARK, TCPDUMP, HEXDUMP_C.replace("\n", "\r\n"), XXD.upper().replace("X", "x")],
+    ids=["xxd", "hexdump -C", "od", "od z", "wireshark", "tcpdump -X", "crlf", "capitals"],
+)
+def test_dumps_of_every_tool_are_told_by_their_looks(text: str) -> None:
+    assert parse_octets(text.encode()) == HEADER
+
+
+def test_lines_that_hexdump_leaves_out_are_filled_in() -> None:
+    assert parse_octets(SQUEEZED.encode()) == b"abcd" + bytes(70) + "é|  12 34".encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "000b0100",
+        "00 0B 01 00",
+        "0x00 0x0b 0x01 0x00",
+        "0x000b0100",
+        "00:0b:01:00",
+        "00-0b-01-00",
+        "00,0b,\n01,00",
+        r"\x00\x0b\x01\x00",
+        r"b'\x00\x0b\x01\x00'",
+        '"000b0100"\n',
+        "AAsBAA==",
+        "AAsBAA",
+        "AAsB\nAA==\n",
+    ],
+)
+def test_hex_and_base64_in_any_dress(text: str) -> None:
+    assert parse_octets(text.encode()) == bytes.fromhex("000b0100")
+
+
+def test_hex_that_begins_with_zeros_or_a_b_is_no_dump() -> None:
+    assert parse_octets(b"0000 005a 0006 0008") == bytes.fromhex("0000005a00060008")
+    assert parse_octets(b"00000000") == bytes(4)
+    assert parse_octets(b"b00b") == b"\xb0\x0b"
+
+
+def test_url_safe_base64_is_base64() -> None:
+    data = bytes(range(240, 256))
+    assert parse_octets(base64.urlsafe_b64encode(data)) == data
+
+
+def test_what_is_not_text_is_raw_and_text_can_be_called_raw() -> None:
+    assert parse_octets(b"\x00\x06\x00\x08") == b"\x00\x06\x00\x08"
+    assert parse_octets(b"000b", "raw") == b"000b"
+    assert parse_octets(b"") == b""
+
+
+def ipv4(payload: bytes, options: int = 0) -> bytes:
+    tcp = bytes(12) + bytes([(5 + options) << 4]) + bytes(7 + 4 * options)
+    return (
+        bytes([0x45, 0]) + (20 + len(tcp) + len(payload)).to_bytes(2) + bytes(5) + b"\x06" + bytes(10) + tcp + payload
+    )
+
+
+def ipv6(payload: bytes) -> bytes:
+    tcp = bytes(12) + b"\x50" + bytes(7)
+    return b"\x60\0\0\0" + (len(tcp) + len(payload)).to_bytes(2) + b"\x06\x40" + bytes(32) + tcp + payload
+
+
+@pytest.mark.parametrize("packet", [ipv4(HEADER), ipv4(HEADER, 3), ipv6(HEADER)], ids=["v4", "v4 options", "v6"])
+def test_of_a_packet_that_tcpdump_printed_the_payload_is_taken(packet: bytes) -> None:
+    lines = (f"\t{at:#06x}:  {packet[at : at + 16].hex(' ', 2)}  text" for at in range(0, len(packet), 16))
+    assert parse_octets("\n".join(lines).encode()) == HEADER
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("000", "hex"),
+        ("00 0g", "hex"),
+        ("no dump at all", "hexdump"),
+        ("", "hexdump"),
+        ("hello world!", "auto"),
+        ("*", "hexdump"),
+        (XXD.replace("00000010", "00000020"), "auto"),
+        (XXD + XXD, "auto"),
+        (XXD.replace("d4c3", "d4c"), "auto"),
+        ("0000000 c3d4 a1b2 0002 0004\n0000008\n", "hexdump"),
+        (SQUEEZED.replace("00000040", "ffffffffffffff40"), "auto"),
+    ],
+)
+def test_what_is_none_of_these_is_refused_with_what_to_try(text: str, form: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"try|check|give|make|pairs"):
+        parse_octets(text.encode(), form)  # type: ignore[arg-type]
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+def test_what_is_printed_as_a_dump_is_read_again(data: bytes) -> None:
+    assert parse_octets(hexdump(data).encode(), "hexdump") == data if data else hexdump(data) == "00000000"
+
+
+def outcome(data: bytes, form: Any = "auto") -> bytes | str:
+    try:
+        return parse_octets(data, form)
+    except ConfigurationError as e:
+        return str(e)
+
+
+@given(st.binary(max_size=80), st.sampled_from(["auto", "hex", "hexdump", "base64", "raw"]))
+def test_any_input_gives_bytes_or_one_clear_error(data: bytes, form: str) -> None:
+    assert outcome(data, form) is not None
+
+
+@given(st.text(alphabet="0123456789abcdef:|*> x\n\t", max_size=120))
+def test_any_text_that_looks_like_a_dump_gives_bytes_or_one_clear_error(text: str) -> None:
+    assert len(outcome(text.encode())) <= 100 << 20

@@ -1,0 +1,64 @@
+"""Conformance rows HDR: request headers."""
+
+from __future__ import annotations
+
+from wire import i16, i32, string, tags
+
+from kproto.api import ApiKey, request_header_version
+from kproto.codec import Codec
+
+
+def test_hdr_01_controlled_shutdown_v0(codec: Codec) -> None:
+    """HDR-01: eight bytes, header version 0, no client id on the wire."""
+    data = i16(7) + i16(0) + i32(2342)
+    header = codec.decode_request_header(data)
+    assert header.request_api_key == ApiKey.CONTROLLED_SHUTDOWN
+    assert (header.request_api_version, header.correlation_id, header.client_id_or_empty) == (0, 2342, "")
+    assert request_header_version(7, 0) == 0
+    assert codec.encode_request_header(header) == data
+
+
+def test_hdr_02_header_v1(codec: Codec) -> None:
+    """HDR-02: FindCoordinator v1 takes header 1, ten bytes with an empty client id."""
+    header = codec.RequestHeader(request_api_key=10, request_api_version=1, correlation_id=10, client_id="")
+    data = codec.encode_request_header(header)
+    assert request_header_version(10, 1) == 1
+    assert len(data) == 10
+    assert codec.decode_request_header(data) == header
+
+
+def test_hdr_03_header_v2(codec: Codec) -> None:
+    """HDR-03: CreateDelegationToken v2 takes header 2, eleven bytes."""
+    header = codec.RequestHeader(request_api_key=38, request_api_version=2, correlation_id=10, client_id="")
+    data = codec.encode_request_header(header)
+    assert request_header_version(38, 2) == 2
+    assert len(data) == 11
+    assert codec.decode_request_header(data) == header
+
+
+def test_hdr_04_a_header_inside_a_buffer(codec: Codec) -> None:
+    """HDR-04: parsed at offset 10 of 64 bytes; nothing before it is read."""
+    header = codec.RequestHeader(request_api_key=10, request_api_version=1, correlation_id=10, client_id="")
+    data = codec.encode_request_header(header)
+    for noise in (b"\x00", b"\xff"):
+        buffer = bytearray(noise * 64)
+        buffer[10 : 10 + len(data)] = data
+        read, used = codec.decode_request_header_from(memoryview(buffer)[10:])
+        assert read == header
+        assert used == len(data)
+
+
+def test_hdr_05_a_null_client_id_is_presented_as_empty(codec: Codec) -> None:
+    """HDR-05: version 10 of FindCoordinator is beyond 3.9, its header is read all the same."""
+    data = i16(10) + i16(10) + i32(123) + string(None, flexible=False) + tags()
+    header = codec.decode_request_header(data)
+    assert header.client_id_or_empty == ""
+    assert (header.request_api_key, header.request_api_version, header.correlation_id) == (10, 10, 123)
+
+
+def test_hdr_06_the_size_is_known_from_parsing(codec: Codec) -> None:
+    """HDR-06: what parsing says it used is what writing takes."""
+    data = i16(10) + i16(10) + i32(123) + string("hakuna-matata", flexible=False) + tags()
+    header, used = codec.decode_request_header_from(data + b"the body")
+    assert used == len(data) == len(codec.encode_request_header(header))
+    assert header.client_id == "hakuna-matata"

@@ -1,0 +1,118 @@
+"""Kafka's JSON form, read: what is asked of it and what it may not be. How it is written stands in test_vectors."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from strategies import MESSAGES, VERSIONS, Struct, plain_json
+
+from kproto.codec import Codec
+from kproto.errors import EncodeError
+
+EACH = pytest.mark.parametrize(("api", "version", "kind"), VERSIONS)
+WRONG = {
+    "bool": (0, 1, "true", None, []),
+    "int8": ("1", 1.0, None, True, 1 << 10, -129),
+    "int16": ("1", 1.0, None, False, 1 << 15, -(1 << 15) - 1),
+    "int32": ("1", 1.5, None, True, 1 << 31, -(1 << 31) - 1, []),
+    "int64": ("1", 1.0, None, True, 1 << 63, -(1 << 63) - 1, {}),
+    "uuid": ("", "AAAA", 1, None, "A" * 21, "A" * 23, "+" * 22, "/" * 22, "é" * 22),
+    "string": (1, [], {}, True),
+    "[]int32": (None, 1, "1,2", {}, [None], ["1"], [1.0], [1 << 31], [True]),
+}
+
+
+def structs(struct: Struct, form: Any, version: int, at: str = "") -> list[tuple[str, Struct, dict[str, Any]]]:
+    """Every object in the form with its struct; the objects themselves, so that a test can spoil them."""
+    found = [(at, struct, form)]
+    for field in struct.of(version):
+        if isinstance(field.type, Struct):
+            found += structs(field.type, form[field.name][0], version, f"{at}.{field.name}")
+    return found
+
+
+def refused(cls: Any, form: Any, version: int) -> bool:
+    try:
+        cls.from_json(form, version)
+    except EncodeError:
+        return True
+    return False
+
+
+@EACH
+def test_every_field_must_be_there(codec: Codec, api: int, version: int, kind: str) -> None:
+    """With or without a default, nullable or not; only a tagged field may be missing."""
+    cls = codec.message_class(api, kind)
+    whole = plain_json(MESSAGES[api, kind], version)
+    assert cls.from_json(whole, version).to_json(version) == whole
+    for i, (_, struct, _) in enumerate(structs(MESSAGES[api, kind], whole, version)):
+        for field in struct.of(version):
+            if field.tag is None:
+                spoilt = copy.deepcopy(whole)
+                del structs(MESSAGES[api, kind], spoilt, version)[i][2][field.name]
+                with pytest.raises(EncodeError, match=field.name):
+                    cls.from_json(spoilt, version)
+
+
+@EACH
+def test_a_value_of_the_wrong_kind_is_refused(codec: Codec, api: int, version: int, kind: str) -> None:
+    cls = codec.message_class(api, kind)
+    whole = plain_json(MESSAGES[api, kind], version)
+    for i, (at, struct, _) in enumerate(structs(MESSAGES[api, kind], whole, version)):
+        for field in struct.of(version):
+            wrong = (None, 1, "x", {}, [1], [None]) if isinstance(field.type, Struct) else WRONG[field.type]
+            for value in (*wrong, *(() if field.nullable else (None,))):
+                spoilt = copy.deepcopy(whole)
+                structs(MESSAGES[api, kind], spoilt, version)[i][2][field.name] = value
+                assert refused(cls, spoilt, version), f"{at}.{field.name} took {value!r}"
+
+
+@EACH
+def test_what_is_not_known_is_ignored(codec: Codec, api: int, version: int, kind: str) -> None:
+    """A key of another version, or of none."""
+    cls = codec.message_class(api, kind)
+    whole = plain_json(MESSAGES[api, kind], version)
+    more = copy.deepcopy(whole)
+    for _, struct, form in structs(MESSAGES[api, kind], more, version):
+        form["nobodyKnowsThis"] = {"at": "all"}
+        for field in struct.fields:
+            if not field.in_version(version):
+                form[field.name] = "another version's"
+    assert cls.from_json(more, version) == cls.from_json(whole, version)
+
+
+@pytest.mark.parametrize("form", [None, 1, "text", [], [{}]])
+def test_only_an_object_is_a_message(codec: Codec, form: Any) -> None:
+    with pytest.raises(EncodeError):
+        codec.UpdateMetadataRequest.from_json(form, 8)
+
+
+@pytest.mark.parametrize("text", ["AAECAwQFBgcICQoLDA0ODw", "AAECAwQFBgcICQoLDA0ODw=="])
+def test_padding_of_a_uuid_is_optional(codec: Codec, text: str) -> None:
+    form = plain_json(MESSAGES[6, "request"], 8)
+    form["topicStates"][0]["topicId"] = text
+    assert bytes(codec.UpdateMetadataRequest.from_json(form, 8).topic_states[0].topic_id) == bytes(range(16))
+
+
+def test_a_tagged_field_at_its_default_is_left_out(codec: Codec) -> None:
+    assert "type" not in codec.UpdateMetadataRequest(type=0).to_json(8)
+    assert codec.UpdateMetadataRequest(type=1).to_json(8)["type"] == 1
+
+
+def test_unknown_tags_have_no_place_in_it(codec: Codec) -> None:
+    tagged = codec.UpdateMetadataRequest(unknown_tagged_fields=((5, b"x"),))
+    assert tagged.to_json(8) == codec.UpdateMetadataRequest().to_json(8)
+
+
+@pytest.mark.parametrize(("kind", "version"), [("RequestHeader", v) for v in (0, 1, 2)] + [("ResponseHeader", 1)])
+def test_headers(codec: Codec, kind: str, version: int) -> None:
+    cls = getattr(codec, kind)
+    form: dict[str, Any] = {"correlationId": -7}
+    if kind == "RequestHeader":
+        form = {"requestApiKey": 6, "requestApiVersion": 8, **form} | ({"clientId": None} if version else {})
+    assert cls.from_json(form, version).to_json(version) == form
+    for key in form:
+        with pytest.raises(EncodeError, match=key):
+            cls.from_json({k: v for k, v in form.items() if k != key}, version)

@@ -1,0 +1,96 @@
+"""Lengths that lie cost nothing: no allocation beyond a small multiple of the input, whatever it claims.
+
+Each codec runs in a process of its own with a hard limit on its address space, so that even memory that is asked for
+and never touched would show.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import IMPLEMENTATIONS, CodecImplementation
+from strategies import MESSAGES, VERSIONS, Struct, by_hand, fields_with_paths, plain_json
+from wire import i16, i32, varint
+
+PROGRAM = textwrap.dedent(
+    """
+    import json, resource, sys
+    from kproto.codec import get_codec
+    from kproto.errors import DecodeError
+
+    codec = get_codec(sys.argv[1])
+    for api in (4, 5, 6):  # what a codec builds on first use is none of the input's doing
+        for version in range(9):
+            for read in (codec.decode_request, codec.decode_response):
+                try:
+                    read(api, version, bytes(64))
+                except Exception:
+                    pass
+    page = resource.getpagesize()
+    used = int(open("/proc/self/statm").read().split()[0]) * page
+    resource.setrlimit(resource.RLIMIT_AS, (used + (96 << 20), -1))
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for line in sys.stdin:
+        api, version, kind, head, filler, size = json.loads(line)
+        data = bytes.fromhex(head) + bytes.fromhex(filler) * size
+        try:
+            (codec.decode_request if kind == "request" else codec.decode_response)(api, version, data)
+        except DecodeError:
+            pass
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start)
+    """
+)
+
+
+def hostile_lengths() -> list[list[object]]:
+    """Every array and string of every version, its length replaced by the largest ones there are."""
+    asked: list[list[object]] = []
+    for api, version, kind in VERSIONS:
+        struct = MESSAGES[api, kind]
+        form = plain_json(struct, version)
+        for path, field in fields_with_paths(struct):
+            text = field.type == "string"
+            if not (text or isinstance(field.type, Struct) or str(field.type).startswith("[]")):
+                continue
+            for wire in ([i16(32767)] if text else [i32(2**31 - 1), i32(1 << 20)]) + [
+                varint(2**31 - 1),
+                varint(2**31),
+                varint((1 << 20) + 1),
+            ]:
+                data = by_hand(api, version, kind, form, {path: wire})
+                asked += [[api, version, kind, data.hex(), "00", n] for n in (0, 4096)]
+    return asked
+
+
+def test_hostile_lengths(request: pytest.FixtureRequest) -> None:
+    for implementation in IMPLEMENTATIONS:
+        assert grown(implementation, hostile_lengths()) < 24 << 10, implementation
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS, ids=str)
+def test_a_count_that_the_bytes_could_just_hold(implementation: CodecImplementation) -> None:
+    """A megabyte that claims as many topics, partitions, ids or tags as it has bytes; zeros and ones behind it."""
+    size = 1 << 20
+    heads = {
+        "topics": i32(0) + b"\0" + i32(0) * 3 + varint(size),
+        "partitions": i32(0) + b"\0" + i32(0) * 3 + varint(2) + varint(1) + bytes(16) + varint(size),
+        "brokers": i32(0) + b"\0" + i32(0) * 3 + varint(1) + varint(size),
+        "tags": i32(0) + b"\0" + i32(0) * 3 + varint(1) + varint(1) + varint(size),
+    }
+    asked = [[6, 8, "request", head.hex(), filler, size] for head in heads.values() for filler in ("00", "01", "7f")]
+    assert grown(implementation, asked) < 80 << 10
+
+
+def grown(implementation: CodecImplementation, asked: list[list[object]]) -> int:
+    """KiB by which the process grew while it was asked."""
+    import json
+
+    lines = "\n".join(json.dumps(question) for question in asked)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, implementation.tag], input=lines, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return int(done.stdout)

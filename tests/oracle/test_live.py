@@ -1,0 +1,120 @@
+"""Thousands of fresh questions to Kafka's own classes: random messages, bent ones, one version's JSON as another's.
+
+``KPROTO_ORACLE_QUESTIONS`` says how many (the default is for a quick look; CI asks 200,000), ``KPROTO_ORACLE_SEED``
+brings a run back. Work goes to two processes, as the reference is slow.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import live
+import pytest
+from answers import short
+
+from kproto.api import ApiKey
+
+# Parts of all questions: the three control APIs, which both codecs answer, take half.
+SHARES = {
+    "4": 17,
+    "5": 12,
+    "6": 17,
+    "headers": 4,
+    "3": 12,
+    "7": 3,
+    "17": 2,
+    "18": 6,
+    "19": 6,
+    "20": 5,
+    "36": 3,
+    "37": 4,
+}
+SHARES |= {"56": 4, "58": 1, "62": 4, "63": 1, "67": 1}
+HEADER_KINDS = 5
+
+
+def groups(api: str) -> int:
+    """How many (version, kind) an API has: the generator counts for each."""
+    return HEADER_KINDS if api == "headers" else 2 * (ApiKey(int(api)).info.max_version + 1)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def ask(program: Path, mode: str, api: str, count: int, folder: Path) -> list[str]:
+    out = folder / f"{mode}-{api}.jsonl"
+    command = [program, mode, "--apis", api, "--seed", str(live.SEED), "--count", str(count), "--out", out]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    lines = out.read_text("utf-8").splitlines()
+    out.unlink()
+    return lines
+
+
+def hold(workers: ProcessPoolExecutor, lines: list[str]) -> list[str]:
+    """Every line to every codec that speaks its API; what differs, in words."""
+    wrong: list[str] = []
+    for tally, differences in workers.map(live.compare, [lines[i : i + 250] for i in range(0, len(lines), 250)]):
+        live.REPORT.add(tally)
+        wrong += differences
+    return wrong
+
+
+def told(wrong: list[str]) -> str:
+    more = f"\n... and {len(wrong) - 20} more" if len(wrong) > 20 else ""
+    return f"seed {live.SEED}:\n" + "\n".join(wrong[:20]) + more
+
+
+@pytest.mark.parametrize("api", SHARES, ids=lambda api: api if api == "headers" else ApiKey(int(api)).info.name)
+def test_random_and_bent_messages(api: str, workers: ProcessPoolExecutor, oracle_program: Path, tmp_path: Path) -> None:
+    """Verdict, bytes used, value and bytes written again; for whole messages also what their JSON form is written as."""
+    each = live.questions() * SHARES[api] // 100 // groups(api) + 1
+    lines = ask(oracle_program, "malform", api, each, tmp_path)
+    lines += ask(oracle_program, "generate", api, max(12, each // 8), tmp_path)
+    wrong = hold(workers, lines)
+    assert not wrong, told(wrong)
+
+
+@pytest.mark.parametrize("api", [4, 5, 6])
+@pytest.mark.parametrize("kind", ["request", "response"])
+def test_one_version_written_as_another(api: int, kind: str, oracle: Any, oracle_program: Path, tmp_path: Path) -> None:
+    """What a version lacks is dropped or refused exactly as Java does: every pair of versions."""
+    each = max(4, live.questions() // 4000)
+    made = [json.loads(line) for line in ask(oracle_program, "generate", str(api), each, tmp_path)]
+    asked = [
+        {"op": "encode", "api": api, "kind": kind, "json": m["json"], "json_version": m["version"], "version": version}
+        for m in made
+        if m["kind"] == kind and len(m["hex"]) < 4000
+        for version in range(ApiKey(api).info.max_version + 1)
+        if version != m["version"]
+    ]
+    wrong = []
+    for question, answer in zip(asked, oracle.ask(asked), strict=True):
+        expected = answer["hex"] if answer["ok"] else None
+        live.REPORT.asked[api, question["version"], kind] += 1
+        live.REPORT.other["versions written as another"] += 1
+        for name, got in live.written_as(api, kind, question["json"], question["json_version"], question["version"]):
+            live.REPORT.answered[name] += 1
+            if got != expected:
+                live.REPORT.different += 1
+                what = f"{name} {api} {kind} v{question['json_version']} as v{question['version']}"
+                found = f"got {short(got or 'refused')}, expected {short(expected or answer['error'])}"
+                wrong.append(f"{what} {short(question['json'])}: {found}")
+    assert not wrong, told(wrong)
+
+
+def test_enough_was_asked() -> None:
+    """The number that was ordered, and enough mutants among them that Java takes."""
+    if {api for api, _, _ in live.REPORT.asked} != {-1 if api == "headers" else int(api) for api in SHARES}:
+        pytest.skip("only some of the APIs were chosen for this run")
+    assert live.REPORT.asked.total() >= live.questions()
+    assert live.REPORT.accepted.total() >= 0.3 * live.REPORT.mutants.total()
+    assert live.REPORT.different == 0

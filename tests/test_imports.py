@@ -1,0 +1,127 @@
+"""What an import costs and pulls in, and that a missing extension is loud. Each in an interpreter of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kproto
+
+OPTIONAL = {
+    "pyspark",
+    "pyarrow",
+    "numpy",
+    "pandas",
+    "duckdb",
+    "polars",
+    "prometheus_client",
+    "zstandard",
+    "click",
+    "rich",
+}
+BLOCK_THE_EXTENSION = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name == "kproto._codec":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def run(program: str) -> str:
+    root = Path(kproto.__file__).parent.parent  # installed or not, the kproto that this run tests
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=root)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def loaded_by(program: str) -> set[str]:
+    return set(json.loads(run(f"{program}\nimport sys, json; print(json.dumps(sorted(sys.modules)))")))
+
+
+@pytest.mark.parametrize(
+    "statement", ["import kproto", "import kproto.api, kproto.framing", "import kproto.codec, kproto.headers"]
+)
+def test_the_core_pulls_in_no_optional_package(statement: str) -> None:
+    loaded = loaded_by(statement)
+    assert not {name.partition(".")[0] for name in loaded} & (OPTIONAL | {"construct"})
+    assert "kproto._codec" not in loaded
+    assert "kproto.reference" not in loaded
+
+
+def test_the_reference_never_loads_the_extension() -> None:
+    loaded = loaded_by(
+        "import kproto.reference as r; r.decode_response(6, 0, bytes(2)); r.encode(r.UpdateMetadataRequest(), 8)"
+    )
+    assert "kproto._codec" not in loaded
+    assert not {name.partition(".")[0] for name in loaded} & OPTIONAL
+
+
+def test_the_extension_never_loads_the_reference() -> None:
+    loaded = loaded_by(
+        "import kproto; kproto.decode_response(6, 0, bytes(2)); kproto.encode(kproto.UpdateMetadataRequest(), 8)"
+    )
+    assert "kproto._codec" in loaded
+    assert "kproto.reference" not in loaded
+    assert "construct" not in loaded
+
+
+def test_without_the_extension_the_reference_works_and_the_rest_is_loud() -> None:
+    told = run(
+        BLOCK_THE_EXTENSION
+        + """
+import kproto
+from kproto.codec import get_codec
+assert get_codec("construct").decode_response(6, 0, bytes(2)).error_code == 0
+assert kproto.ApiKey(6).info.name == "UpdateMetadata"
+decode = lambda: kproto.decode_response(6, 0, bytes(2))
+for ask in (lambda: get_codec("cython"), decode, lambda: kproto.UpdateMetadataRequest):
+    try:
+        ask()
+    except ImportError as e:
+        print(e)
+    else:
+        raise SystemExit("no error")
+"""
+    ).splitlines()
+    assert len(told) == 3
+    assert all("extension is not built" in line and 'get_codec("construct")' in line for line in told)
+
+
+def test_every_public_name_is_there() -> None:
+    for name in kproto.__all__:
+        assert getattr(kproto, name) is not None
+    assert set(kproto.__all__) <= set(dir(kproto))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        kproto.no_such_name  # noqa: B018
+
+
+MODULES = sorted(
+    ".".join(path.relative_to(Path(kproto.__file__).parent.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in Path(kproto.__file__).parent.rglob("*.py")
+    if path.name != "__main__.py"
+)
+
+
+def test_every_module_can_be_imported_alone() -> None:
+    """No cycle is hidden by the order of other imports. One process for all: each starts from an empty kproto."""
+    run(
+        f"""
+import importlib, sys
+for name in {MODULES!r}:
+    for loaded in [m for m in sys.modules if m.partition(".")[0] in ("kproto", "channel")]:
+        if "_codec" not in loaded:
+            del sys.modules[loaded]
+    importlib.import_module(name)
+"""
+    )
+
+
+def test_an_unknown_codec_is_refused_by_name() -> None:
+    with pytest.raises(kproto.ConfigurationError, match="cython, construct"):
+        kproto.codec.get_codec("rust")
