@@ -7,9 +7,9 @@ cdef extern from "_cython/wire.h" nogil:
     ctypedef const uint8_t *kp_ptr
     enum kp_code:
         KP_OK, KP_SHORT, KP_SHORT_STRING, KP_SHORT_ARRAY, KP_SHORT_TAG, KP_VARINT_LONG, KP_NULL, KP_STRING_LONG
-        KP_TAG_NOT_VALID, KP_TAG_NEGATIVE, KP_ROWS
+        KP_TAG_NOT_VALID, KP_TAG_NEGATIVE, KP_FULL, KP_NO_MEMORY
         KP_STRICT_TRAILING, KP_STRICT_UTF8, KP_STRICT_VARINT, KP_STRICT_BOOL, KP_STRICT_TAG_ORDER, KP_STRICT_TAG_SIZE
-        KP_STRICT_NULL, KP_STRICT_TAG_COUNT, KP_STRICT_TAG_DEFAULT
+        KP_STRICT_NULL, KP_STRICT_TAG_COUNT
     int KP_MAX_STRING
     ctypedef struct kp_reader:
         kp_ptr base
@@ -41,12 +41,99 @@ cdef extern from "_cython/wire.h" nogil:
     kp_ptr kp_bool(kp_reader *, kp_ptr, uint8_t *, const char *) noexcept
     int64_t kp_count(kp_reader *, kp_ptr *, kp_ptr, bint, int64_t, int64_t, const char *, const char *) noexcept
     bint kp_is_ascii(kp_ptr, int64_t) noexcept
+    int64_t kp_replace_utf8(uint8_t *, kp_ptr, int64_t) noexcept
     kp_ptr kp_string(kp_reader *, kp_ptr, kp_ptr, bint, bint, int64_t *, const char *) noexcept
     kp_ptr kp_tag(kp_reader *, kp_ptr, uint32_t *, uint32_t *, kp_ptr *) noexcept
     kp_ptr kp_tags(kp_reader *, kp_ptr, kp_ptr, kp_ptr *, kp_ptr *) noexcept
     kp_ptr kp_own_varint(kp_ptr, uint32_t *) noexcept
     int64_t kp_own_tags_size(kp_ptr, int64_t, uint32_t *, int32_t *) noexcept
     uint8_t *kp_put_own_tags(uint8_t *, kp_ptr, int64_t) noexcept
+
+
+cdef extern from "_cython/columns_write.h" nogil:
+    enum:
+        KP_ERRORS, KP_LISR, KP_SR, KP_UMR
+        KP_FRAME, KP_TOPIC, KP_PARTITION, KP_CONTROLLER_EPOCH, KP_LEADER, KP_LEADER_EPOCH, KP_PARTITION_EPOCH
+        KP_FINE, KP_BAD_OFFSETS, KP_BAD_CODE, KP_LONG_NAME, KP_RECOVERING, KP_MANY, KP_FLAGS_DIFFER
+        KP_TOPIC_ID, KP_FLAG, KP_RECOVERY, KP_ERROR, KP_LIST
+    ctypedef struct kp_batch:
+        int layout
+        int lists
+        int64_t rows
+        int32_t **ints
+        uint8_t *flag
+        int8_t *recovery
+        int32_t **offsets
+        int32_t **ids
+        int64_t *used
+        int64_t topics
+    ctypedef struct kp_mark:
+        int64_t rows
+    ctypedef struct kp_field:
+        const char *name
+        const char *format
+        int column
+    struct ArrowSchema:
+        const char *format
+        const char *name
+        int64_t n_children
+        ArrowSchema **children
+        ArrowSchema *dictionary
+        void (*release)(ArrowSchema *) noexcept
+    struct ArrowArray:
+        int64_t length
+        int64_t null_count
+        int64_t offset
+        int64_t n_buffers
+        int64_t n_children
+        const void **buffers
+        ArrowArray **children
+        ArrowArray *dictionary
+        void (*release)(ArrowArray *) noexcept
+    struct ArrowArrayStream:
+        void (*release)(ArrowArrayStream *) noexcept
+    ctypedef struct kp_view:
+        int64_t rows
+        const int32_t **ints
+        const int32_t **offsets
+        const int32_t **ids
+        const uint8_t *flag
+        int64_t flag_at
+        const int8_t *recovery
+        const int32_t *codes
+        const int32_t *id_codes
+        const int32_t *name_ends
+        const int64_t *long_name_ends
+        const uint8_t *names
+        const uint8_t *topic_ids
+        int64_t names_count
+        int64_t ids_count
+    ctypedef struct kp_problem:
+        int what
+        int64_t row
+        int64_t value
+    kp_batch *kp_batch_new(int) noexcept
+    void kp_batch_drop(kp_batch *) noexcept
+    int kp_resize_rows(kp_batch *, int64_t) noexcept
+    int kp_room(kp_reader *, kp_batch *, kp_ptr, int64_t) noexcept
+    int64_t kp_topic(kp_reader *, kp_batch *, kp_ptr, int64_t, kp_ptr, int64_t) noexcept
+    int kp_seal(kp_batch *) noexcept
+    void kp_mark_set(kp_batch *, kp_mark *) noexcept
+    void kp_mark_back(kp_batch *, kp_mark *) noexcept
+    kp_ptr kp_umr_states(kp_reader *, kp_batch *, kp_ptr, int) noexcept
+    kp_ptr kp_lisr_states(kp_reader *, kp_batch *, kp_ptr, int) noexcept
+    kp_ptr kp_sr_states(kp_reader *, kp_batch *, kp_ptr, int, uint8_t) noexcept
+    kp_ptr kp_errors(kp_reader *, kp_batch *, kp_ptr, bint, bint) noexcept
+    const kp_field *kp_fields(int) noexcept
+    int64_t kp_field_count(int) noexcept
+    int kp_schema_of(int, ArrowSchema *) noexcept
+    int kp_array_of(kp_batch *, ArrowArray *) noexcept
+    int kp_stream_of(kp_batch *, ArrowArrayStream *) noexcept
+    int64_t kp_states_size(const kp_view *, bint, int, int64_t *, kp_problem *) noexcept
+    int64_t kp_stops_size(const kp_view *, int, bint, int64_t *, kp_problem *) noexcept
+    uint8_t *kp_put_umr_states(uint8_t *, const kp_view *, int, int64_t) noexcept
+    uint8_t *kp_put_lisr_states(uint8_t *, const kp_view *, int, int64_t) noexcept
+    uint8_t *kp_put_stops(uint8_t *, const kp_view *, int, int64_t) noexcept
 
 
 cdef class Struct:

@@ -12,6 +12,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_S
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
 from cpython.number cimport PyNumber_Index
 from cpython.object cimport PyObject_GenericSetAttr
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_INCREF
 from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
@@ -20,10 +21,9 @@ from libc.stdint cimport (
     INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN,
     int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t,
 )
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -50,8 +50,11 @@ include "_cython/stop_replica_write.pxi"
 include "_cython/update_metadata.pxi"
 include "_cython/update_metadata_read.pxi"
 include "_cython/update_metadata_write.pxi"
+include "_cython/columns.pxi"
 
 __all__ = [
+    "Columns",
+    "ColumnsBuilder",
     "LeaderAndIsrLiveLeader",
     "LeaderAndIsrPartitionError",
     "LeaderAndIsrPartitionState",
@@ -75,6 +78,7 @@ __all__ = [
     "UpdateMetadataRequest",
     "UpdateMetadataResponse",
     "UpdateMetadataTopicState",
+    "decode_columns",
     "decode_request",
     "decode_request_from",
     "decode_request_header",

@@ -91,8 +91,8 @@ cdef int lacking(int version, str field) except -1:
 cdef object _shown(object value):
     """A value in a repr: long lists cut, so that a message of 200,000 partitions still fits a screen."""
     if isinstance(value, (list, tuple)) and len(value) > 6:
-        inner = ", ".join([_shown(x) for x in value[:3]])
-        return f"{'[' if isinstance(value, list) else '('}{inner}, ... {len(value)} in all{']' if isinstance(value, list) else ')'}"
+        inner = f"{', '.join([_shown(x) for x in value[:3]])}, ... {len(value)} in all"
+        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
     if isinstance(value, list):
         return f"[{', '.join([_shown(x) for x in value])}]"
     return repr(value)

@@ -168,36 +168,58 @@ cdef rp lisr_read_leaders(kp_reader *r, rp p, list leaders, int version) except?
     return p
 
 
-cdef LeaderAndIsrRequest lisr_read(kp_reader *r, int version):
-    """The whole request, or None after a fault; ``r.at`` tells where it ends."""
-    cdef bint flexible = version >= 4
-    cdef LeaderAndIsrRequest m = LeaderAndIsrRequest.__new__(LeaderAndIsrRequest)
-    cdef Room room = Room.__new__(Room)
-    cdef rp p = r.base, e = r.end, begin = NULL, end = NULL
-    cdef int64_t n
+cdef rp lisr_read_head(kp_reader *r, LeaderAndIsrRequest m, int version) except? NULL:
+    """What stands before the partition states."""
+    cdef rp p = r.base
     cdef uint8_t kraft = 0
-    m.version = version
     m.broker_epoch = -1
-    if e - p < 8 + (8 if version >= 2 else 0) + (1 if version >= 5 else 0) + (1 if version >= 7 else 0):
-        kp_fault_group(r, p,
-                       "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8,type:1" if version >= 7
-                       else "controller_id:4,controller_epoch:4,broker_epoch:8,type:1")
-        return None
+    if r.end - p < 8 + (8 if version >= 2 else 0) + (1 if version >= 5 else 0) + (1 if version >= 7 else 0):
+        return kp_fault_group(
+            r, p, "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8,type:1" if version >= 7
+            else "controller_id:4,controller_epoch:4,broker_epoch:8,type:1")
     m.controller_id = kp_i32(p)
     p += 4
     if version >= 7:
         p = kp_bool(r, p, &kraft, "is_kraft_controller")
         if p == NULL:
-            return None
+            return NULL
         m.is_kraft_controller = kraft
     m.controller_epoch = kp_i32(p)
     p += 4
     if version >= 2:
         m.broker_epoch = kp_i64(p)
         p += 8
-        if version >= 5:
-            m.type = <int8_t>p[0]
-            p += 1
+    if version >= 5:
+        m.type = <int8_t>p[0]
+        p += 1
+    return p
+
+
+cdef rp lisr_read_tail(kp_reader *r, rp p, LeaderAndIsrRequest m, int version) except? NULL:
+    """Live leaders and the request's tagged section: what stands behind the partition states."""
+    cdef bint flexible = version >= 4
+    cdef int64_t n = kp_count(r, &p, r.end, flexible, 10, flexible, "live_leaders", "unknown_tagged_fields:1")
+    if n < 0:
+        return NULL
+    if n > 0:
+        m.live_leaders_ = PyList_New(n)
+        p = lisr_read_leaders(r, p, m.live_leaders_, version)
+        if p == NULL:
+            return NULL
+    return read_kept(r, p, m) if flexible else p
+
+
+cdef LeaderAndIsrRequest lisr_read(kp_reader *r, int version):
+    """The whole request, or None after a fault; ``r.at`` tells where it ends."""
+    cdef bint flexible = version >= 4
+    cdef LeaderAndIsrRequest m = LeaderAndIsrRequest.__new__(LeaderAndIsrRequest)
+    cdef Room room = Room.__new__(Room)
+    cdef rp p = lisr_read_head(r, m, version), e = r.end
+    cdef int64_t n
+    m.version = version
+    if p == NULL:
+        return None
+    if version >= 2:
         n = kp_count(r, &p, e, flexible, 19 if version >= 5 else 3 if flexible else 6, 0, "topic_states", "")
         if n < 0:
             return None
@@ -209,20 +231,10 @@ cdef LeaderAndIsrRequest lisr_read(kp_reader *r, int version):
             return None
         m.ungrouped_partition_states_ = PyList_New(n)
         p = lisr_read_rows(r, p, m.ungrouped_partition_states_, version, room, "ungrouped_partition_states")
+    if p != NULL:
+        p = lisr_read_tail(r, p, m, version)
     if p == NULL:
         return None
-    n = kp_count(r, &p, e, flexible, 10, flexible, "live_leaders", "unknown_tagged_fields:1")
-    if n < 0:
-        return None
-    m.live_leaders_ = PyList_New(n)
-    p = lisr_read_leaders(r, p, m.live_leaders_, version)
-    if p == NULL:
-        return None
-    if flexible:
-        p = kp_tags(r, p, e, &begin, &end)
-        if p == NULL:
-            return None
-        m.tags = kept(begin, end)
     r.at = p
     return m
 
@@ -293,14 +305,12 @@ cdef rp lisr_read_topic_errors(kp_reader *r, rp p, list topics, int version) exc
 cdef LeaderAndIsrResponse lisr_read_response(kp_reader *r, int version):
     cdef bint flexible = version >= 4
     cdef LeaderAndIsrResponse m = LeaderAndIsrResponse.__new__(LeaderAndIsrResponse)
-    cdef rp p = r.base, e = r.end, begin = NULL, end = NULL
+    cdef rp p, e = r.end
     cdef int64_t n
     m.version = version
-    if e - p < 2:
-        kp_fault_group(r, p, "error_code:2")
+    p = read_error_code(r, &m.error_code)
+    if p == NULL:
         return None
-    m.error_code = kp_i16(p)
-    p += 2
     if version >= 5:
         n = kp_count(r, &p, e, True, 18, 1, "topics", "unknown_tagged_fields:1")
         if n < 0:
@@ -313,12 +323,9 @@ cdef LeaderAndIsrResponse lisr_read_response(kp_reader *r, int version):
             return None
         m.partition_errors_ = PyList_New(n)
         p = lisr_read_errors(r, p, m.partition_errors_, version)
+    if p != NULL and flexible:
+        p = read_kept(r, p, m)
     if p == NULL:
         return None
-    if flexible:
-        p = kp_tags(r, p, e, &begin, &end)
-        if p == NULL:
-            return None
-        m.tags = kept(begin, end)
     r.at = p
     return m

@@ -9,12 +9,15 @@ cdef extern from "Python.h":
 
 ctypedef kp_ptr rp
 
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-
-
-cdef object replaced_text(rp p, int64_t n):
-    """Ill-formed UTF-8 as Java reads it: Python's "replace", but a surrogate's bytes are one sign and not several."""
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}".encode(), p[:n]).decode("utf-8", "replace")
+cdef str replaced_text(rp p, int64_t n):
+    """Ill-formed UTF-8 as Java reads it."""
+    cdef uint8_t *q = <uint8_t *>malloc(3 * n)
+    if q == NULL:
+        raise MemoryError
+    try:
+        return PyUnicode_DecodeUTF8(<const char *>q, kp_replace_utf8(q, p, n), NULL)
+    finally:
+        free(q)
 
 
 cdef inline str text(rp p, int64_t n):
@@ -37,6 +40,23 @@ cdef inline str text(rp p, int64_t n):
 cdef inline bytes kept(rp begin, rp end):
     """The unknown tagged fields of a struct, kept as they stood on the wire; None where there are none."""
     return None if begin == NULL else <bytes>begin[:end - begin]
+
+
+cdef rp read_kept(kp_reader *r, rp p, Tagged m) except? NULL:
+    """A struct's tagged section, where no tag is known."""
+    cdef rp begin = NULL, end = NULL
+    p = kp_tags(r, p, r.end, &begin, &end)
+    if p != NULL and begin != NULL:
+        m.tags = kept(begin, end)
+    return p
+
+
+cdef rp read_error_code(kp_reader *r, int16_t *code) noexcept:
+    """What every response begins with."""
+    if r.end - r.base < 2:
+        return kp_fault_group(r, r.base, "error_code:2")
+    code[0] = kp_i16(r.base)
+    return r.base + 2
 
 
 cdef str fault_path(kp_reader *r):
@@ -72,8 +92,6 @@ cdef object fault_error(kp_reader *r, object api_key, object version):
         reason = f"tag {r.value} is not valid in version {version}"
     elif code == KP_TAG_NEGATIVE:
         reason = f"a tagged field of size {r.value}"
-    elif code == KP_ROWS:
-        reason = f"more than {r.value} elements in one batch"
     elif code == KP_STRICT_TRAILING:
         reason = f"{r.value} bytes after the end of the message"
     elif code == KP_STRICT_UTF8:
@@ -89,7 +107,9 @@ cdef object fault_error(kp_reader *r, object api_key, object version):
     elif code == KP_STRICT_NULL:
         reason = f"null written as length {r.value}, not -1"
     elif code == KP_STRICT_TAG_COUNT:
-        reason = f"{r.value} tagged fields"
+        reason = f"a tagged section of {r.value} fields"
+    elif code == KP_FULL:
+        return ValueError("the batch has reached its limit of 2**31 rows or ids: finish it first")
     else:
-        reason = f"a tagged field that spells out its default {r.value}"
+        return MemoryError()
     return kind(reason, r.at - r.base, fault_path(r), api_key, version)

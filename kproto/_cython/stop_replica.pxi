@@ -138,7 +138,7 @@ cdef class StopReplicaRequest(Message):
 
     @property
     def partition_states(self):
-        """All partitions as one list of ``StopReplicaState``; of one named twice in version 3 or later the last holds."""
+        """All partitions as ``StopReplicaState``; of one named twice in version 3 or later the last holds."""
         cdef StopReplicaTopicState topic
         cdef StopReplicaPartitionState row
         cdef bint delete = self.delete_partitions

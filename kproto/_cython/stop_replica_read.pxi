@@ -111,28 +111,22 @@ cdef rp sr_read_topic_states(kp_reader *r, rp p, list topics) except? NULL:
     return p
 
 
-cdef StopReplicaRequest sr_read(kp_reader *r, int version):
-    """The whole request, or None after a fault; ``r.at`` tells where it ends."""
-    cdef bint flexible = version >= 2
-    cdef StopReplicaRequest m = StopReplicaRequest.__new__(StopReplicaRequest)
-    cdef Room room
-    cdef rp p = r.base, e = r.end, begin = NULL, end = NULL
-    cdef int64_t n
+cdef rp sr_read_head(kp_reader *r, StopReplicaRequest m, int version) except? NULL:
+    """What stands before the partitions."""
+    cdef rp p = r.base
     cdef uint8_t flag = 0
-    m.version = version
     m.broker_epoch = -1
-    if e - p < 8 + (8 if version >= 1 else 0) + (1 if version <= 2 or version >= 4 else 0):
-        kp_fault_group(r, p,
-                       "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8" if version >= 4
-                       else "controller_id:4,controller_epoch:4,broker_epoch:8,delete_partitions:1" if version >= 1
-                       else "controller_id:4,controller_epoch:4,delete_partitions:1")
-        return None
+    if r.end - p < 8 + (8 if version >= 1 else 0) + (1 if version <= 2 or version >= 4 else 0):
+        return kp_fault_group(
+            r, p, "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8" if version >= 4
+            else "controller_id:4,controller_epoch:4,broker_epoch:8,delete_partitions:1" if version >= 1
+            else "controller_id:4,controller_epoch:4,delete_partitions:1")
     m.controller_id = kp_i32(p)
     p += 4
     if version >= 4:
         p = kp_bool(r, p, &flag, "is_kraft_controller")
         if p == NULL:
-            return None
+            return NULL
         m.is_kraft_controller = flag
     m.controller_epoch = kp_i32(p)
     p += 4
@@ -142,8 +136,21 @@ cdef StopReplicaRequest sr_read(kp_reader *r, int version):
     if version <= 2:
         p = kp_bool(r, p, &flag, "delete_partitions")
         if p == NULL:
-            return None
+            return NULL
         m.delete_partitions = flag
+    return p
+
+
+cdef StopReplicaRequest sr_read(kp_reader *r, int version):
+    """The whole request, or None after a fault; ``r.at`` tells where it ends."""
+    cdef bint flexible = version >= 2
+    cdef StopReplicaRequest m = StopReplicaRequest.__new__(StopReplicaRequest)
+    cdef Room room
+    cdef rp p = sr_read_head(r, m, version), e = r.end
+    cdef int64_t n
+    m.version = version
+    if p == NULL:
+        return None
     if version >= 3:
         n = kp_count(r, &p, e, True, 3, 1, "topic_states", "unknown_tagged_fields:1")
         if n < 0:
@@ -163,13 +170,10 @@ cdef StopReplicaRequest sr_read(kp_reader *r, int version):
             return None
         m.ungrouped_partitions_ = PyList_New(n)
         p = sr_read_ungrouped(r, p, m.ungrouped_partitions_)
+    if p != NULL and flexible:
+        p = read_kept(r, p, m)
     if p == NULL:
         return None
-    if flexible:
-        p = kp_tags(r, p, e, &begin, &end)
-        if p == NULL:
-            return None
-        m.tags = kept(begin, end)
     r.at = p
     return m
 
@@ -182,11 +186,9 @@ cdef StopReplicaResponse sr_read_response(kp_reader *r, int version):
     cdef str topic_name = ""
     cdef StopReplicaPartitionError v
     m.version = version
-    if e - p < 2:
-        kp_fault_group(r, p, "error_code:2")
+    p = read_error_code(r, &m.error_code)
+    if p == NULL:
         return None
-    m.error_code = kp_i16(p)
-    p += 2
     n = kp_count(r, &p, e, flexible, 8, flexible, "partition_errors", "unknown_tagged_fields:1")
     if n < 0:
         return None
@@ -216,9 +218,8 @@ cdef StopReplicaResponse sr_read_response(kp_reader *r, int version):
                 return None
             v.tags = kept(begin, end)
     if flexible:
-        p = kp_tags(r, p, e, &begin, &end)
+        p = read_kept(r, p, m)
         if p == NULL:
             return None
-        m.tags = kept(begin, end)
     r.at = p
     return m

@@ -77,6 +77,7 @@ cdef rp umr_read_topics(kp_reader *r, rp p, list topics, int version, Room room)
     cdef rp name, begin = NULL, end = NULL
     cdef int64_t i, n, length = 0
     cdef int64_t after = (16 if version >= 7 else 0) + (1 if flexible else 4)
+    cdef int64_t least = 24 if flexible else 32
     cdef UpdateMetadataTopicState topic
     for i in range(PyList_GET_SIZE(topics)):
         name = kp_string(r, p, e, flexible, False, &length, "topic_name")
@@ -93,7 +94,7 @@ cdef rp umr_read_topics(kp_reader *r, rp p, list topics, int version, Room room)
         if version >= 7:
             memcpy(topic.id, p, 16)
             p += 16
-        n = kp_count(r, &p, e, flexible, 24 if flexible else 32, flexible, "partition_states", "unknown_tagged_fields:1")
+        n = kp_count(r, &p, e, flexible, least, flexible, "partition_states", "unknown_tagged_fields:1")
         if n < 0:
             return kp_inside(r, "topic_states", i)
         if n > 0:
@@ -200,11 +201,13 @@ cdef rp umr_read_brokers(kp_reader *r, rp p, list brokers, int version) except? 
 
 
 cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) except? NULL:
-    """The request's own tagged section. Tag 0 is ``type`` in version 8 and refused in 6 and 7; its size is not looked at."""
+    """The request's own tagged section. Tag 0 is ``type`` in version 8, whatever size it names, and refused before."""
     cdef uint32_t count = 0, tag = 0, size = 0
     cdef rp at, data = NULL, begin = NULL
     cdef int64_t last = -1
-    cdef bytearray others = bytearray()
+    cdef bytearray others
+    if p < r.end and p[0] == 0:
+        return p + 1
     at = p
     p = kp_varint(r, p, r.end, &count, "unknown_tagged_fields")
     if p == NULL:
@@ -213,6 +216,7 @@ cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) 
         if r.strict:
             return kp_fault(r, KP_STRICT_TAG_COUNT, at, <int32_t>count, "unknown_tagged_fields")
         return p
+    others = bytearray()
     while count > 0:
         count -= 1
         at = p
@@ -249,32 +253,55 @@ cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) 
     return p
 
 
-cdef UpdateMetadataRequest umr_read(kp_reader *r, int version):
-    """The whole request, or None after a fault; ``r.at`` tells where it ends."""
-    cdef bint flexible = version >= 6
-    cdef UpdateMetadataRequest m = UpdateMetadataRequest.__new__(UpdateMetadataRequest)
-    cdef Room room = Room.__new__(Room)
-    cdef rp p = r.base, e = r.end
-    cdef int64_t n
+cdef rp umr_read_head(kp_reader *r, UpdateMetadataRequest m, int version) except? NULL:
+    """What stands before the partition states."""
+    cdef rp p = r.base
     cdef uint8_t kraft = 0
-    m.version = version
     m.broker_epoch = -1
-    if e - p < 8 + (8 if version >= 5 else 0) + (1 if version >= 8 else 0):
-        kp_fault_group(r, p, "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8" if version >= 8
-                       else "controller_id:4,controller_epoch:4,broker_epoch:8")
-        return None
+    if r.end - p < 8 + (8 if version >= 5 else 0) + (1 if version >= 8 else 0):
+        return kp_fault_group(
+            r, p, "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8" if version >= 8
+            else "controller_id:4,controller_epoch:4,broker_epoch:8")
     m.controller_id = kp_i32(p)
     p += 4
     if version >= 8:
         p = kp_bool(r, p, &kraft, "is_kraft_controller")
         if p == NULL:
-            return None
+            return NULL
         m.is_kraft_controller = kraft
     m.controller_epoch = kp_i32(p)
     p += 4
     if version >= 5:
         m.broker_epoch = kp_i64(p)
         p += 8
+    return p
+
+
+cdef rp umr_read_tail(kp_reader *r, rp p, UpdateMetadataRequest m, int version) except? NULL:
+    """Live brokers and the request's tagged section: what stands behind the partition states."""
+    cdef bint flexible = version >= 6
+    cdef int64_t n = kp_count(r, &p, r.end, flexible, 7 if flexible else 8, 0, "live_brokers", "")
+    if n < 0:
+        return NULL
+    if n > 0:
+        m.live_brokers_ = PyList_New(n)
+        p = umr_read_brokers(r, p, m.live_brokers_, version)
+        if p == NULL:
+            return NULL
+    return umr_read_tags(r, p, m, version) if flexible else p
+
+
+cdef UpdateMetadataRequest umr_read(kp_reader *r, int version):
+    """The whole request, or None after a fault; ``r.at`` tells where it ends."""
+    cdef bint flexible = version >= 6
+    cdef UpdateMetadataRequest m = UpdateMetadataRequest.__new__(UpdateMetadataRequest)
+    cdef Room room = Room.__new__(Room)
+    cdef rp p = umr_read_head(r, m, version), e = r.end
+    cdef int64_t n
+    m.version = version
+    if p == NULL:
+        return None
+    if version >= 5:
         n = kp_count(r, &p, e, flexible, 19 if version >= 7 else 3 if flexible else 6, 0, "topic_states", "")
         if n < 0:
             return None
@@ -286,19 +313,10 @@ cdef UpdateMetadataRequest umr_read(kp_reader *r, int version):
             return None
         m.ungrouped_partition_states_ = PyList_New(n)
         p = umr_read_rows(r, p, m.ungrouped_partition_states_, version, room, "ungrouped_partition_states")
+    if p != NULL:
+        p = umr_read_tail(r, p, m, version)
     if p == NULL:
         return None
-    n = kp_count(r, &p, e, flexible, 7 if flexible else 8, 0, "live_brokers", "")
-    if n < 0:
-        return None
-    m.live_brokers_ = PyList_New(n)
-    p = umr_read_brokers(r, p, m.live_brokers_, version)
-    if p == NULL:
-        return None
-    if flexible:
-        p = umr_read_tags(r, p, m, version)
-        if p == NULL:
-            return None
     r.at = p
     return m
 

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define KP_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -18,9 +19,9 @@ typedef const uint8_t *kp_ptr;
 
 enum kp_code {
     KP_OK, KP_SHORT, KP_SHORT_STRING, KP_SHORT_ARRAY, KP_SHORT_TAG, KP_VARINT_LONG, KP_NULL, KP_STRING_LONG,
-    KP_TAG_NOT_VALID, KP_TAG_NEGATIVE, KP_ROWS,
+    KP_TAG_NOT_VALID, KP_TAG_NEGATIVE, KP_FULL, KP_NO_MEMORY,
     KP_STRICT_TRAILING, KP_STRICT_UTF8, KP_STRICT_VARINT, KP_STRICT_BOOL, KP_STRICT_TAG_ORDER, KP_STRICT_TAG_SIZE,
-    KP_STRICT_NULL, KP_STRICT_TAG_COUNT, KP_STRICT_TAG_DEFAULT
+    KP_STRICT_NULL, KP_STRICT_TAG_COUNT
 };
 
 #define KP_DEPTH 4
@@ -107,13 +108,16 @@ static inline int64_t kp_varint_size(uint32_t v) {
     return n;
 }
 
+/* A byte that decides on a bound is read once, whatever another thread does to the buffer meanwhile. */
+static inline uint8_t kp_once(kp_ptr p) { return *(const volatile uint8_t *)p; }
+
 /* Kafka's reading: at most five bytes, of the fifth only the low four bits count, its top bit is refused. */
 static KP_COLD kp_ptr kp_varint_slow(kp_reader *r, kp_ptr p, uint32_t *out, const char *field) {
     kp_ptr start = p;
     uint32_t v = 0;
     for (int shift = 0; shift < 35; shift += 7) {
         if (p >= r->end) return kp_fault(r, KP_SHORT, start, r->end - start, field);
-        uint8_t b = *p++;
+        uint8_t b = kp_once(p++);
         v |= (uint32_t)(b & 0x7f) << shift;
         if (b < 0x80) {
             if (r->strict && ((shift && b == 0) || (shift == 28 && b > 0x0f)))
@@ -126,7 +130,10 @@ static KP_COLD kp_ptr kp_varint_slow(kp_reader *r, kp_ptr p, uint32_t *out, cons
 }
 
 static inline kp_ptr kp_varint(kp_reader *r, kp_ptr p, kp_ptr e, uint32_t *out, const char *field) {
-    if (KP_LIKELY(p < e && *p < 0x80)) { *out = *p; return p + 1; }
+    if (KP_LIKELY(p < e)) {
+        uint8_t b = kp_once(p);
+        if (KP_LIKELY(b < 0x80)) { *out = b; return p + 1; }
+    }
     return kp_varint_slow(r, p, out, field);
 }
 
@@ -167,9 +174,9 @@ static inline int64_t kp_count(kp_reader *r, kp_ptr *pp, kp_ptr e, int flexible,
     kp_ptr p = *pp;
     int64_t n, left = e - p;
     if (flexible) {
-        if (KP_LIKELY(left > 0 && (int8_t)*p > 0)) {
-            n = (int64_t)*p - 1;
-            if (KP_LIKELY(n * least + after < left)) { *pp = p + 1; return n; }
+        if (KP_LIKELY(left > 0)) {
+            n = (int64_t)kp_once(p) - 1;
+            if (KP_LIKELY((uint64_t)n < 0x7f && n * least + after < left)) { *pp = p + 1; return n; }
         }
     } else if (KP_LIKELY(left >= 4)) {
         n = kp_i32(p);
@@ -205,6 +212,33 @@ static KP_COLD kp_ptr kp_bad_utf8(kp_ptr p, int64_t n) {
         p += more + 1;
     }
     return NULL;
+}
+
+/* Ill-formed UTF-8 as Java reads it, into at most three times the bytes: U+FFFD for each longest beginning of a sequence,
+ * else for each byte; of a surrogate's bytes (ED A0..BF and one more) for the whole. Gives the length. */
+static KP_COLD int64_t kp_replace_utf8(uint8_t *to, kp_ptr p, int64_t n) {
+    kp_ptr e = p + n;
+    uint8_t *q = to;
+    while (p < e) {
+        uint8_t b = *p, low = 0x80, high = 0xbf;
+        int more = b >= 0xc2 && b <= 0xdf ? 1 : b >= 0xe0 && b <= 0xef ? 2 : b >= 0xf0 && b <= 0xf4 ? 3 : 0;
+        int got = 1;
+        if (b < 0x80) { *q++ = b; p++; continue; }
+        if (b == 0xe0) low = 0xa0;
+        if (b == 0xf0) low = 0x90;
+        if (b == 0xf4) high = 0x8f;
+        if (more && e - p > 1 && p[1] >= low && p[1] <= high)
+            for (got = 2; got <= more && e - p > got && (p[got] & 0xc0) == 0x80;) got++;
+        if (more && got == more + 1 && !(b == 0xed && p[1] >= 0xa0)) {
+            memcpy(q, p, (size_t)got);
+            q += got;
+        } else {
+            q[0] = 0xef; q[1] = 0xbf; q[2] = 0xbd;
+            q += 3;
+        }
+        p += got;
+    }
+    return q - to;
 }
 
 #define KP_MAX_STRING 32767
@@ -243,7 +277,10 @@ static inline kp_ptr kp_string(kp_reader *r, kp_ptr p, kp_ptr e, int flexible, i
                                const char *field) {
     if (KP_LIKELY(!r->strict)) {
         if (flexible) {
-            if (KP_LIKELY(e > p && (int8_t)*p > 0 && *p <= e - p)) { *n = (int64_t)*p - 1; return p + 1; }
+            if (KP_LIKELY(e > p)) {
+                int64_t length = (int64_t)kp_once(p) - 1;
+                if (KP_LIKELY((uint64_t)length < 0x7f && length < e - p)) { *n = length; return p + 1; }
+            }
         } else if (KP_LIKELY(e - p >= 2)) {
             int16_t length = kp_i16(p);
             if (KP_LIKELY(length >= 0 && length <= e - p - 2)) { *n = length; return p + 2; }

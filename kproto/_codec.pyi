@@ -1,0 +1,741 @@
+"""The C-accelerated codec of LeaderAndIsr 0-7, StopReplica 0-4, UpdateMetadata 0-8 and the headers around them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+
+from typing_extensions import disjoint_base
+
+from .types import Buffer, Json, RawTag, Uuid
+
+__all__ = [
+    "Columns",
+    "ColumnsBuilder",
+    "LeaderAndIsrLiveLeader",
+    "LeaderAndIsrPartitionError",
+    "LeaderAndIsrPartitionState",
+    "LeaderAndIsrRequest",
+    "LeaderAndIsrResponse",
+    "LeaderAndIsrTopicError",
+    "LeaderAndIsrTopicState",
+    "RequestHeader",
+    "ResponseHeader",
+    "StopReplicaPartitionError",
+    "StopReplicaPartitionState",
+    "StopReplicaPartitionV0",
+    "StopReplicaRequest",
+    "StopReplicaResponse",
+    "StopReplicaState",
+    "StopReplicaTopicState",
+    "StopReplicaTopicV1",
+    "UpdateMetadataBroker",
+    "UpdateMetadataEndpoint",
+    "UpdateMetadataPartitionState",
+    "UpdateMetadataRequest",
+    "UpdateMetadataResponse",
+    "UpdateMetadataTopicState",
+    "decode_columns",
+    "decode_request",
+    "decode_request_from",
+    "decode_request_header",
+    "decode_request_header_from",
+    "decode_response",
+    "decode_response_from",
+    "decode_response_header",
+    "decode_response_header_from",
+    "encode",
+    "encode_request_header",
+    "encode_response_header",
+    "message_class",
+]
+
+class Struct:
+    """A part of a message. Fields may be set; what does not fit raises ``OutOfRange`` or ``TypeError`` at once."""
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __eq__(self, other: object, /) -> bool: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@disjoint_base
+class Tagged(Struct):
+    """A struct that keeps the tagged fields it does not know."""
+
+    @property
+    def unknown_tagged_fields(self) -> tuple[RawTag, ...]: ...
+    @unknown_tagged_fields.setter
+    def unknown_tagged_fields(self, value: Iterable[RawTag], /) -> None: ...
+
+@disjoint_base
+class Message(Tagged):
+    """A whole request or response. ``version`` is the one it was read with; encoding names its own."""
+
+    version: int
+
+@final
+class LeaderAndIsrPartitionState(Struct):
+    """One partition's state. Ids are tuples; ``topic_name`` is on the wire in versions 0-1 only."""
+
+    topic_name: str
+    partition_index: int
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    is_new: bool
+    leader_recovery_state: int
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partition_index: int = 0,
+        controller_epoch: int = 0,
+        leader: int = 0,
+        leader_epoch: int = 0,
+        isr: Iterable[int] = (),
+        partition_epoch: int = 0,
+        replicas: Iterable[int] = (),
+        adding_replicas: Iterable[int] = (),
+        removing_replicas: Iterable[int] = (),
+        is_new: bool = False,
+        leader_recovery_state: int = 0,
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+    @property
+    def isr(self) -> tuple[int, ...]: ...
+    @isr.setter
+    def isr(self, value: Iterable[int], /) -> None: ...
+    @property
+    def replicas(self) -> tuple[int, ...]: ...
+    @replicas.setter
+    def replicas(self, value: Iterable[int], /) -> None: ...
+    @property
+    def adding_replicas(self) -> tuple[int, ...]: ...
+    @adding_replicas.setter
+    def adding_replicas(self, value: Iterable[int], /) -> None: ...
+    @property
+    def removing_replicas(self) -> tuple[int, ...]: ...
+    @removing_replicas.setter
+    def removing_replicas(self, value: Iterable[int], /) -> None: ...
+    @property
+    def unknown_tagged_fields(self) -> tuple[RawTag, ...]: ...
+    @unknown_tagged_fields.setter
+    def unknown_tagged_fields(self, value: Iterable[RawTag], /) -> None: ...
+
+@final
+class LeaderAndIsrTopicState(Tagged):
+    """A topic's partitions (versions 2 and later); ``topic_id`` is on the wire from version 5."""
+
+    topic_name: str
+    topic_id: Uuid
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        topic_id: Uuid = ...,
+        partition_states: Iterable[LeaderAndIsrPartitionState] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+    @property
+    def partition_states(self) -> list[LeaderAndIsrPartitionState]: ...
+    @partition_states.setter
+    def partition_states(self, value: Iterable[LeaderAndIsrPartitionState], /) -> None: ...
+
+@final
+class LeaderAndIsrLiveLeader(Tagged):
+    """Where a leader named in the request listens."""
+
+    broker_id: int
+    host_name: str
+    port: int
+    def __init__(
+        self,
+        *,
+        broker_id: int = 0,
+        host_name: str = "",
+        port: int = 0,
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+
+@final
+class LeaderAndIsrRequest(Message):
+    """Which partitions the broker is to lead or follow; ``type`` 1 means some of them, 2 all (versions 5 and later)."""
+
+    api_key: ClassVar[Literal[4]]
+    kind: ClassVar[Literal["request"]]
+    controller_id: int
+    is_kraft_controller: bool
+    controller_epoch: int
+    broker_epoch: int
+    type: int
+    def __init__(
+        self,
+        *,
+        controller_id: int = 0,
+        is_kraft_controller: bool = False,
+        controller_epoch: int = 0,
+        broker_epoch: int = -1,
+        type: int = 0,  # noqa: A002  (Kafka's name for it)
+        ungrouped_partition_states: Iterable[LeaderAndIsrPartitionState] = (),
+        topic_states: Iterable[LeaderAndIsrTopicState] = (),
+        live_leaders: Iterable[LeaderAndIsrLiveLeader] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+        version: int = 7,
+    ) -> None: ...
+    @property
+    def ungrouped_partition_states(self) -> list[LeaderAndIsrPartitionState]: ...
+    @ungrouped_partition_states.setter
+    def ungrouped_partition_states(self, value: Iterable[LeaderAndIsrPartitionState], /) -> None: ...
+    @property
+    def topic_states(self) -> list[LeaderAndIsrTopicState]: ...
+    @topic_states.setter
+    def topic_states(self, value: Iterable[LeaderAndIsrTopicState], /) -> None: ...
+    @property
+    def live_leaders(self) -> list[LeaderAndIsrLiveLeader]: ...
+    @live_leaders.setter
+    def live_leaders(self, value: Iterable[LeaderAndIsrLiveLeader], /) -> None: ...
+    @property
+    def partition_states(self) -> list[LeaderAndIsrPartitionState]:
+        """All partition states as one list whose rows carry their topic's name, whatever the version."""
+
+    @property
+    def topic_ids(self) -> dict[str, Uuid]:
+        """Topic ids by name: empty where the version has no groups, zero where it has no ids."""
+
+    def error_response(self, error_code: int) -> LeaderAndIsrResponse:
+        """The answer that reports an error for the request and each of its partitions."""
+
+    def to_json(self, version: int) -> Json: ...
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+
+@final
+class LeaderAndIsrPartitionError(Tagged):
+    """One partition's result; ``topic_name`` is on the wire in versions 0-4 only."""
+
+    topic_name: str
+    partition_index: int
+    error_code: int
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partition_index: int = 0,
+        error_code: int = 0,
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+
+@final
+class LeaderAndIsrTopicError(Tagged):
+    """A topic's results, by its id (versions 5 and later)."""
+
+    topic_id: Uuid
+    def __init__(
+        self,
+        *,
+        topic_id: Uuid = ...,
+        partition_errors: Iterable[LeaderAndIsrPartitionError] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+    @property
+    def partition_errors(self) -> list[LeaderAndIsrPartitionError]: ...
+    @partition_errors.setter
+    def partition_errors(self, value: Iterable[LeaderAndIsrPartitionError], /) -> None: ...
+
+@final
+class LeaderAndIsrResponse(Message):
+    """The broker's answer: a code for the request, one for each partition (below version 5 by topic name)."""
+
+    api_key: ClassVar[Literal[4]]
+    kind: ClassVar[Literal["response"]]
+    error_code: int
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        partition_errors: Iterable[LeaderAndIsrPartitionError] = (),
+        topics: Iterable[LeaderAndIsrTopicError] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+        version: int = 7,
+    ) -> None: ...
+    @property
+    def partition_errors(self) -> list[LeaderAndIsrPartitionError]: ...
+    @partition_errors.setter
+    def partition_errors(self, value: Iterable[LeaderAndIsrPartitionError], /) -> None: ...
+    @property
+    def topics(self) -> list[LeaderAndIsrTopicError]: ...
+    @topics.setter
+    def topics(self, value: Iterable[LeaderAndIsrTopicError], /) -> None: ...
+    def error_counts(self) -> dict[int, int]:
+        """How often each code stands in the response; an error for the request counts for every partition too."""
+
+    def to_json(self, version: int) -> Json: ...
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+
+class StopReplicaState(NamedTuple):
+    """One partition to stop, whatever the version: below 3 the leader epoch is -1 and the flag the request's."""
+
+    topic_name: str
+    partition_index: int
+    leader_epoch: int
+    delete_partition: bool
+
+@final
+class StopReplicaPartitionV0(Struct):
+    """A partition to stop, version 0."""
+
+    topic_name: str
+    partition_index: int
+    def __init__(self, *, topic_name: str = "", partition_index: int = 0) -> None: ...
+
+@final
+class StopReplicaTopicV1(Tagged):
+    """A topic's partitions to stop, versions 1 and 2."""
+
+    name: str
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partition_indexes: Iterable[int] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+    @property
+    def partition_indexes(self) -> tuple[int, ...]: ...
+    @partition_indexes.setter
+    def partition_indexes(self, value: Iterable[int], /) -> None: ...
+
+@final
+class StopReplicaPartitionState(Tagged):
+    """A partition to stop, versions 3 and later. Leader epoch -1: unknown, -2: the topic is being deleted."""
+
+    partition_index: int
+    leader_epoch: int
+    delete_partition: bool
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        leader_epoch: int = -1,
+        delete_partition: bool = False,
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+
+@final
+class StopReplicaTopicState(Tagged):
+    """A topic's partitions to stop, versions 3 and later."""
+
+    topic_name: str
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partition_states: Iterable[StopReplicaPartitionState] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+    @property
+    def partition_states(self) -> list[StopReplicaPartitionState]: ...
+    @partition_states.setter
+    def partition_states(self, value: Iterable[StopReplicaPartitionState], /) -> None: ...
+
+@final
+class StopReplicaRequest(Message):
+    """Which partitions the broker is to stop replicating, and of which to delete the log."""
+
+    api_key: ClassVar[Literal[5]]
+    kind: ClassVar[Literal["request"]]
+    controller_id: int
+    is_kraft_controller: bool
+    controller_epoch: int
+    broker_epoch: int
+    delete_partitions: bool
+    def __init__(
+        self,
+        *,
+        controller_id: int = 0,
+        is_kraft_controller: bool = False,
+        controller_epoch: int = 0,
+        broker_epoch: int = -1,
+        delete_partitions: bool = False,
+        ungrouped_partitions: Iterable[StopReplicaPartitionV0] = (),
+        topics: Iterable[StopReplicaTopicV1] = (),
+        topic_states: Iterable[StopReplicaTopicState] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+        version: int = 4,
+    ) -> None: ...
+    @property
+    def ungrouped_partitions(self) -> list[StopReplicaPartitionV0]: ...
+    @ungrouped_partitions.setter
+    def ungrouped_partitions(self, value: Iterable[StopReplicaPartitionV0], /) -> None: ...
+    @property
+    def topics(self) -> list[StopReplicaTopicV1]: ...
+    @topics.setter
+    def topics(self, value: Iterable[StopReplicaTopicV1], /) -> None: ...
+    @property
+    def topic_states(self) -> list[StopReplicaTopicState]: ...
+    @topic_states.setter
+    def topic_states(self, value: Iterable[StopReplicaTopicState], /) -> None: ...
+    @property
+    def partition_states(self) -> list[StopReplicaState]:
+        """All partitions as one list; of one named twice in version 3 or later the last holds."""
+
+    def error_response(self, error_code: int) -> StopReplicaResponse:
+        """The answer that reports an error for the request and each of its partitions, in the request's order."""
+
+    def to_json(self, version: int) -> Json: ...
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+
+@final
+class StopReplicaPartitionError(Tagged):
+    """One partition's result."""
+
+    topic_name: str
+    partition_index: int
+    error_code: int
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partition_index: int = 0,
+        error_code: int = 0,
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+
+@final
+class StopReplicaResponse(Message):
+    """The broker's answer: a code for the request, one for each partition."""
+
+    api_key: ClassVar[Literal[5]]
+    kind: ClassVar[Literal["response"]]
+    error_code: int
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        partition_errors: Iterable[StopReplicaPartitionError] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+        version: int = 4,
+    ) -> None: ...
+    @property
+    def partition_errors(self) -> list[StopReplicaPartitionError]: ...
+    @partition_errors.setter
+    def partition_errors(self, value: Iterable[StopReplicaPartitionError], /) -> None: ...
+    def error_counts(self) -> dict[int, int]:
+        """How often each code stands in the response; an error for the request counts for every partition too."""
+
+    def to_json(self, version: int) -> Json: ...
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+
+@final
+class UpdateMetadataPartitionState(Struct):
+    """One partition's state. Ids are tuples; ``topic_name`` is on the wire in versions 0-4 only."""
+
+    topic_name: str
+    partition_index: int
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    zk_version: int
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partition_index: int = 0,
+        controller_epoch: int = 0,
+        leader: int = 0,
+        leader_epoch: int = 0,
+        isr: Iterable[int] = (),
+        zk_version: int = 0,
+        replicas: Iterable[int] = (),
+        offline_replicas: Iterable[int] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+    @property
+    def isr(self) -> tuple[int, ...]: ...
+    @isr.setter
+    def isr(self, value: Iterable[int], /) -> None: ...
+    @property
+    def replicas(self) -> tuple[int, ...]: ...
+    @replicas.setter
+    def replicas(self, value: Iterable[int], /) -> None: ...
+    @property
+    def offline_replicas(self) -> tuple[int, ...]: ...
+    @offline_replicas.setter
+    def offline_replicas(self, value: Iterable[int], /) -> None: ...
+    @property
+    def unknown_tagged_fields(self) -> tuple[RawTag, ...]: ...
+    @unknown_tagged_fields.setter
+    def unknown_tagged_fields(self, value: Iterable[RawTag], /) -> None: ...
+
+@final
+class UpdateMetadataTopicState(Tagged):
+    """A topic's partitions; ``topic_id`` is on the wire from version 7."""
+
+    topic_name: str
+    topic_id: Uuid
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        topic_id: Uuid = ...,
+        partition_states: Iterable[UpdateMetadataPartitionState] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+    @property
+    def partition_states(self) -> list[UpdateMetadataPartitionState]: ...
+    @partition_states.setter
+    def partition_states(self, value: Iterable[UpdateMetadataPartitionState], /) -> None: ...
+
+@final
+class UpdateMetadataEndpoint(Tagged):
+    """Where a broker listens (versions 1 and later); ``listener`` is on the wire from version 3."""
+
+    port: int
+    host: str
+    listener: str
+    security_protocol: int
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        host: str = "",
+        listener: str = "",
+        security_protocol: int = 0,
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+
+@final
+class UpdateMetadataBroker(Tagged):
+    """A live broker: one address in version 0, endpoints from version 1, a rack (or None) from version 2."""
+
+    id: int
+    v0_host: str
+    v0_port: int
+    rack: str | None
+    def __init__(
+        self,
+        *,
+        id: int = 0,  # noqa: A002  (Kafka's name for it)
+        v0_host: str = "",
+        v0_port: int = 0,
+        endpoints: Iterable[UpdateMetadataEndpoint] = (),
+        rack: str | None = "",
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+    @property
+    def endpoints(self) -> list[UpdateMetadataEndpoint]: ...
+    @endpoints.setter
+    def endpoints(self, value: Iterable[UpdateMetadataEndpoint], /) -> None: ...
+
+@final
+class UpdateMetadataRequest(Message):
+    """The cluster as brokers are to know it: partition states by topic (ungrouped below version 5), live brokers."""
+
+    api_key: ClassVar[Literal[6]]
+    kind: ClassVar[Literal["request"]]
+    controller_id: int
+    is_kraft_controller: bool
+    type: int
+    controller_epoch: int
+    broker_epoch: int
+    def __init__(
+        self,
+        *,
+        controller_id: int = 0,
+        is_kraft_controller: bool = False,
+        type: int = 0,  # noqa: A002  (Kafka's name for it)
+        controller_epoch: int = 0,
+        broker_epoch: int = -1,
+        ungrouped_partition_states: Iterable[UpdateMetadataPartitionState] = (),
+        topic_states: Iterable[UpdateMetadataTopicState] = (),
+        live_brokers: Iterable[UpdateMetadataBroker] = (),
+        unknown_tagged_fields: Iterable[RawTag] = (),
+        version: int = 8,
+    ) -> None: ...
+    @property
+    def ungrouped_partition_states(self) -> list[UpdateMetadataPartitionState]: ...
+    @ungrouped_partition_states.setter
+    def ungrouped_partition_states(self, value: Iterable[UpdateMetadataPartitionState], /) -> None: ...
+    @property
+    def topic_states(self) -> list[UpdateMetadataTopicState]: ...
+    @topic_states.setter
+    def topic_states(self, value: Iterable[UpdateMetadataTopicState], /) -> None: ...
+    @property
+    def live_brokers(self) -> list[UpdateMetadataBroker]: ...
+    @live_brokers.setter
+    def live_brokers(self, value: Iterable[UpdateMetadataBroker], /) -> None: ...
+    @property
+    def partition_states(self) -> list[UpdateMetadataPartitionState]:
+        """All partition states as one list whose rows carry their topic's name, whatever the version."""
+
+    @property
+    def topic_ids(self) -> dict[str, Uuid]:
+        """Topic ids by name: empty where the version has no groups, zero where it has no ids."""
+
+    @property
+    def broker_endpoints(self) -> list[tuple[int, list[UpdateMetadataEndpoint], str | None]]:
+        """``(broker id, endpoints, rack)`` of each live broker, whatever the version."""
+
+    def error_response(self, error_code: int) -> UpdateMetadataResponse:
+        """The answer that reports an error: its code alone."""
+
+    def to_json(self, version: int) -> Json: ...
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+
+@final
+class UpdateMetadataResponse(Message):
+    """The broker's answer: one error code for the whole request."""
+
+    api_key: ClassVar[Literal[6]]
+    kind: ClassVar[Literal["response"]]
+    error_code: int
+    def __init__(
+        self, *, error_code: int = 0, unknown_tagged_fields: Iterable[RawTag] = (), version: int = 8
+    ) -> None: ...
+    def error_counts(self) -> dict[int, int]:
+        """How often each code stands in the response: here once."""
+
+    def to_json(self, version: int) -> Json: ...
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+
+@final
+class RequestHeader(Tagged):
+    """What stands before a request's body. ``client_id`` (versions 1 and later) may be None, as on the wire."""
+
+    kind: ClassVar[Literal["request_header"]]
+    request_api_key: int
+    request_api_version: int
+    correlation_id: int
+    client_id: str | None
+    def __init__(
+        self,
+        *,
+        request_api_key: int = 0,
+        request_api_version: int = 0,
+        correlation_id: int = 0,
+        client_id: str | None = "",
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+    @property
+    def client_id_or_empty(self) -> str:
+        """The client id as Kafka's own parser presents it: null becomes the empty string."""
+
+    def to_json(self, version: int) -> Json: ...
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+
+@final
+class ResponseHeader(Tagged):
+    """What stands before a response's body."""
+
+    kind: ClassVar[Literal["response_header"]]
+    correlation_id: int
+    def __init__(self, *, correlation_id: int = 0, unknown_tagged_fields: Iterable[RawTag] = ()) -> None: ...
+    def to_json(self, version: int) -> Json: ...
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+
+@final
+class Columns:
+    """Partition rows of one or many frames as Arrow columns; what takes Arrow's PyCapsules takes this without a copy.
+
+    Requests: ``frame`` (int32, counted from 0), ``topic`` and ``topic_id`` (dictionaries with shared int32 codes),
+    ``partition``, ``controller_epoch``, ``leader``, ``leader_epoch``, ``partition_epoch`` (int32; UpdateMetadata's
+    ``zk_version``), ``isr``, ``replicas`` and ``offline_replicas`` or ``adding_replicas`` and ``removing_replicas``
+    (lists of int32), ``is_new`` (bool), ``leader_recovery_state`` (int8). StopReplica: ``frame``, ``topic``,
+    ``partition``, ``leader_epoch``, ``delete_partition``. Responses: ``frame``, ``topic`` or ``topic_id`` (the other
+    is null), ``partition``, ``error_code`` (int16). Fields that a version lacks hold Kafka's defaults.
+    """
+
+    @property
+    def message(self) -> Any:
+        """Of ``decode_columns``: the message that the rows were taken out of; else None."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+@final
+class ColumnsBuilder:
+    """Frames of one API and direction, appended one after the other into one batch of rows.
+
+    A frame that cannot be read raises and leaves the batch as it was before it. Frames of a builder may be of
+    different versions. Large frames are read with the GIL released; a builder serves one thread at a time.
+    """
+
+    def __init__(
+        self, api_key: int, kind: Literal["request", "response"] = "request", *, strict: bool = False
+    ) -> None: ...
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def kind(self) -> Literal["request", "response"]: ...
+    @property
+    def strict(self) -> bool: ...
+    @property
+    def message(self) -> Any:
+        """Of the frame appended last: its message, without the rows; None before the first."""
+
+    @property
+    def frames(self) -> int:
+        """How many were appended."""
+
+    def __len__(self) -> int: ...
+    def append(self, version: int, data: Buffer) -> int:
+        """Read a message's rows; how many it had."""
+
+    def finish(self) -> Columns:
+        """The columns of all frames appended; the builder is empty again."""
+
+def decode_columns(
+    api_key: int, version: int, data: Buffer, *, kind: Literal["request", "response"] = "request", strict: bool = False
+) -> Columns:
+    """Read one message's rows as columns; their ``message`` holds all that stands around the rows."""
+
+def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
+    """Read a request's body. See ``kproto.codec.decode_request``."""
+
+def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
+    """``decode_request``, and how many bytes the message took; what follows is never looked at."""
+
+def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
+    """Read a response's body. See ``kproto.codec.decode_response``."""
+
+def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
+    """``decode_response``, and how many bytes the message took; what follows is never looked at."""
+
+def encode(message: Any, version: int) -> bytes:
+    """Write a message of this codec. See ``kproto.codec.encode``."""
+
+def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]:
+    """The class of an API's requests or responses."""
+
+def decode_request_header(data: Buffer, header_version: int | None = None, *, strict: bool = False) -> RequestHeader:
+    """Read a request header; without a version, that of the api key and version in it."""
+
+def decode_request_header_from(
+    data: Buffer, header_version: int | None = None, *, strict: bool = False
+) -> tuple[RequestHeader, int]:
+    """``decode_request_header``, and how many bytes it took: where the body begins."""
+
+def encode_request_header(header: RequestHeader, header_version: int | None = None) -> bytes:
+    """Write a request header; without a version, that of its api key and version."""
+
+def decode_response_header(data: Buffer, header_version: int, *, strict: bool = False) -> ResponseHeader:
+    """Read a response header."""
+
+def decode_response_header_from(
+    data: Buffer, header_version: int, *, strict: bool = False
+) -> tuple[ResponseHeader, int]:
+    """``decode_response_header``, and how many bytes it took: where the body begins."""
+
+def encode_response_header(header: ResponseHeader, header_version: int) -> bytes:
+    """Write a response header."""

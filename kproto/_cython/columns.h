@@ -1,0 +1,524 @@
+/* Partition rows in Arrow's own layout, filled without the interpreter.
+ *
+ * A batch grows frame by frame. Topics stand once each in a dictionary of (name, id) pairs, which the columns topic and
+ * topic_id share as their codes; all other columns are plain int32, bytes, and int32 lists with offsets.
+ */
+#ifndef KPROTO_COLUMNS_H
+#define KPROTO_COLUMNS_H
+
+#include "wire.h"
+
+enum kp_layout { KP_ERRORS = 0, KP_LISR = 4, KP_SR = 5, KP_UMR = 6 };
+enum kp_column { KP_FRAME, KP_TOPIC, KP_PARTITION, KP_CONTROLLER_EPOCH, KP_LEADER, KP_LEADER_EPOCH, KP_PARTITION_EPOCH, KP_INTS };
+enum { KP_LISTS = 4, KP_HAS_NAME = 1, KP_HAS_ID = 2 };
+
+typedef struct {
+    int64_t references;
+    int layout, lists;
+    int64_t rows, room;
+    int32_t *ints[KP_INTS];          /* NULL where the layout has no such column */
+    uint8_t *flag;                   /* is_new or delete_partition: a byte each, bits once sealed */
+    int8_t *recovery;
+    int16_t *error;
+    int32_t *offsets[KP_LISTS];      /* isr, replicas, then offline | adding and removing */
+    int32_t *ids[KP_LISTS];
+    int64_t used[KP_LISTS], ids_room[KP_LISTS];
+    /* the topics */
+    int64_t topics, topics_room, names_used, names_room;
+    int32_t *name_ends;              /* one more than topics, the first 0 */
+    uint8_t *names, *topic_ids, *has;
+    uint32_t *slots, mask;           /* topic + 1 by hash, 0 free; a power of two of them, at most half full */
+    uint8_t *valid[2];               /* sealed, layout KP_ERRORS: which rows have a name, an id */
+} kp_batch;
+
+typedef struct { int64_t rows, used[KP_LISTS], topics; } kp_mark;
+
+static void kp_batch_drop(kp_batch *b) {
+    if (b == NULL || __atomic_sub_fetch(&b->references, 1, __ATOMIC_ACQ_REL)) return;
+    for (int i = 0; i < KP_INTS; i++) free(b->ints[i]);
+    for (int i = 0; i < KP_LISTS; i++) { free(b->offsets[i]); free(b->ids[i]); }
+    free(b->flag); free(b->recovery); free(b->error);
+    free(b->name_ends); free(b->names); free(b->topic_ids); free(b->has); free(b->slots);
+    free(b->valid[0]); free(b->valid[1]);
+    free(b);
+}
+
+/* ---- room ------------------------------------------------------------------------------------------------------ */
+
+static int kp_resize(void *at, int64_t count, size_t each) {
+    void **p = (void **)at, *grown = realloc(*p, (size_t)(count ? count : 1) * each);
+    if (grown == NULL) return -1;
+    *p = grown;
+    return 0;
+}
+
+static int kp_resize_rows(kp_batch *b, int64_t room) {
+    for (int i = 0; i < KP_INTS; i++)
+        if (b->ints[i] && kp_resize(&b->ints[i], room, 4)) return -1;
+    for (int i = 0; i < b->lists; i++)
+        if (kp_resize(&b->offsets[i], room + 1, 4)) return -1;
+    if (b->flag && kp_resize(&b->flag, room, 1)) return -1;
+    if (b->recovery && kp_resize(&b->recovery, room, 1)) return -1;
+    if (b->error && kp_resize(&b->error, room, 2)) return -1;
+    b->room = room;
+    return 0;
+}
+
+static kp_batch *kp_batch_new(int layout) {
+    kp_batch *b = (kp_batch *)calloc(1, sizeof(kp_batch));
+    if (b == NULL) return NULL;
+    b->references = 1;
+    b->layout = layout;
+    b->lists = layout == KP_UMR ? 3 : layout == KP_LISR ? 4 : 0;
+    int ok = 1;
+    for (int i = 0; i < KP_INTS; i++) {
+        int has = i <= KP_PARTITION || layout == KP_UMR || layout == KP_LISR || (layout == KP_SR && i == KP_LEADER_EPOCH);
+        if (has) ok = ok && (b->ints[i] = (int32_t *)malloc(4)) != NULL;
+    }
+    for (int i = 0; i < b->lists; i++) {
+        ok = ok && (b->offsets[i] = (int32_t *)calloc(1, 8)) != NULL;
+        ok = ok && (b->ids[i] = (int32_t *)malloc(4)) != NULL;
+    }
+    if (layout == KP_LISR || layout == KP_SR) ok = ok && (b->flag = (uint8_t *)malloc(1)) != NULL;
+    if (layout == KP_LISR) ok = ok && (b->recovery = (int8_t *)malloc(1)) != NULL;
+    if (layout == KP_ERRORS) ok = ok && (b->error = (int16_t *)malloc(2)) != NULL;
+    ok = ok && (b->name_ends = (int32_t *)calloc(1, 4)) != NULL && (b->names = (uint8_t *)malloc(1)) != NULL
+        && (b->topic_ids = (uint8_t *)malloc(16)) != NULL && (b->has = (uint8_t *)malloc(1)) != NULL
+        && (b->slots = (uint32_t *)calloc(64, 4)) != NULL;
+    b->mask = 63;
+    if (ok) return b;
+    kp_batch_drop(b);
+    return NULL;
+}
+
+/* Room for what a frame can hold: so many rows more, and in each list so many ids more. Asked once a frame; what the
+ * frame then does not use was never touched. */
+static int kp_room(kp_reader *r, kp_batch *b, kp_ptr p, int64_t least) {
+    int64_t rows = b->rows + (r->end - p) / least, ids = (r->end - p) / 4;
+    if (rows >= INT32_MAX) { kp_fault(r, KP_FULL, p, 0, ""); return -1; }
+    if (rows > b->room && kp_resize_rows(b, rows > b->room + b->room / 2 ? rows : b->room + b->room / 2)) goto none;
+    for (int i = 0; i < b->lists; i++) {
+        int64_t need = b->used[i] + ids, more = b->ids_room[i] + b->ids_room[i] / 2;
+        if (need >= INT32_MAX) { kp_fault(r, KP_FULL, p, 0, ""); return -1; }
+        if (need <= b->ids_room[i]) continue;
+        if (kp_resize(&b->ids[i], need > more ? need : more, 4)) goto none;
+        b->ids_room[i] = need > more ? need : more;
+    }
+    return 0;
+none:
+    kp_fault(r, KP_NO_MEMORY, p, 0, "");
+    return -1;
+}
+
+/* ---- topics ---------------------------------------------------------------------------------------------------- */
+
+static inline uint32_t kp_topic_hash(kp_ptr name, int64_t n, kp_ptr id) {
+    uint64_t h = (uint64_t)n * 0x9E3779B97F4A7C15u, w;
+    if (id) { memcpy(&w, id, 8); h ^= w; memcpy(&w, id + 8, 8); h = (h ^ (h >> 32)) * 0xD6E8FEB86659FD93u ^ w; }
+    for (; n >= 8; name += 8, n -= 8) { memcpy(&w, name, 8); h = (h ^ w) * 0xD6E8FEB86659FD93u; h ^= h >> 32; }
+    if (n > 0) { w = 0; memcpy(&w, name, (size_t)n); h = (h ^ w) * 0xD6E8FEB86659FD93u; }
+    h ^= h >> 29;
+    h *= 0x9E3779B97F4A7C15u;
+    return (uint32_t)(h >> 32);
+}
+
+static inline kp_ptr kp_topic_name(const kp_batch *b, int64_t t, int64_t *n) {
+    *n = b->name_ends[t + 1] - b->name_ends[t];
+    return b->names + b->name_ends[t];
+}
+
+static inline kp_ptr kp_topic_id(const kp_batch *b, int64_t t) { return b->has[t] & KP_HAS_ID ? b->topic_ids + 16 * t : NULL; }
+
+static inline int kp_topic_is(const kp_batch *b, int64_t t, kp_ptr name, int64_t n, kp_ptr id) {
+    int64_t length;
+    kp_ptr own = kp_topic_name(b, t, &length);
+    return length == n && b->has[t] == ((name ? KP_HAS_NAME : 0) | (id ? KP_HAS_ID : 0)) && memcmp(own, name ? name : own, (size_t)n) == 0
+        && (id == NULL || memcmp(b->topic_ids + 16 * t, id, 16) == 0);
+}
+
+static void kp_topic_place(kp_batch *b, int64_t t) {
+    int64_t n;
+    kp_ptr name = kp_topic_name(b, t, &n);
+    uint32_t at = kp_topic_hash(name, n, kp_topic_id(b, t)) & b->mask;
+    while (b->slots[at]) at = (at + 1) & b->mask;
+    b->slots[at] = (uint32_t)t + 1;
+}
+
+/* Forget the topics from `topics` on. The last placed leaves first, so no search path of an earlier one breaks. */
+static KP_COLD void kp_topics_forget(kp_batch *b, int64_t topics) {
+    while (b->topics > topics) {
+        int64_t n, t = --b->topics;
+        kp_ptr name = kp_topic_name(b, t, &n);
+        uint32_t at = kp_topic_hash(name, n, kp_topic_id(b, t)) & b->mask;
+        while (b->slots[at] != (uint32_t)t + 1) at = (at + 1) & b->mask;
+        b->slots[at] = 0;
+    }
+    b->names_used = b->name_ends[topics];
+}
+
+/* The code of a topic, with ill-formed names replaced; -1 after a fault. `name` NULL: it has none, `id` likewise. */
+static KP_COLD int64_t kp_topic_add(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, kp_ptr id) {
+    int64_t t = b->topics;
+    if (b->topics >= b->topics_room) {
+        int64_t room = b->topics_room ? 2 * b->topics_room : 16;
+        if (kp_resize(&b->name_ends, room + 1, 4) || kp_resize(&b->topic_ids, room, 16) || kp_resize(&b->has, room, 1)) goto none;
+        b->topics_room = room;
+    }
+    if (b->names_used + 3 * n > b->names_room) {
+        int64_t room = 2 * b->names_room + 3 * n + 64;
+        if (b->names_used + 3 * n > INT32_MAX) { kp_fault(r, KP_FULL, r->base, 0, ""); return -1; }
+        if (kp_resize(&b->names, room, 1)) goto none;
+        b->names_room = room;
+    }
+    if (2 * (uint64_t)b->topics >= b->mask) {
+        uint32_t mask = 2 * b->mask + 1, *slots = (uint32_t *)calloc((size_t)mask + 1, 4);
+        if (slots == NULL) goto none;
+        free(b->slots);
+        b->slots = slots;
+        b->mask = mask;
+        for (int64_t i = 0; i < b->topics; i++) kp_topic_place(b, i);
+    }
+    if (n) memcpy(b->names + b->names_used, name, (size_t)n);
+    if (kp_bad_utf8(b->names + b->names_used, n))           /* only if another thread has changed the name just now */
+        memset(b->names + b->names_used, '?', (size_t)n);
+    b->names_used += n;
+    b->name_ends[t + 1] = (int32_t)b->names_used;
+    b->has[t] = (name ? KP_HAS_NAME : 0) | (id ? KP_HAS_ID : 0);
+    if (id) memcpy(b->topic_ids + 16 * t, id, 16); else memset(b->topic_ids + 16 * t, 0, 16);
+    b->topics++;
+    kp_topic_place(b, t);
+    return t;
+none:
+    kp_fault(r, KP_NO_MEMORY, r->base, 0, "");
+    return -1;
+}
+
+static inline int64_t kp_topic_find(const kp_batch *b, kp_ptr name, int64_t n, kp_ptr id) {
+    uint32_t at = kp_topic_hash(name, n, id) & b->mask;
+    for (; b->slots[at]; at = (at + 1) & b->mask)
+        if (kp_topic_is(b, b->slots[at] - 1, name, n, id)) return b->slots[at] - 1;
+    return -1;
+}
+
+static KP_COLD int64_t kp_topic_odd(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, kp_ptr id) {
+    uint8_t *copy = (uint8_t *)malloc((size_t)(4 * n) + 1);   /* the name as it is now, then as it reads */
+    if (copy == NULL) { kp_fault(r, KP_NO_MEMORY, name, 0, ""); return -1; }
+    memcpy(copy, name, (size_t)n);
+    int64_t length = kp_replace_utf8(copy + n, copy, n), t = kp_topic_find(b, copy + n, length, id);
+    if (t < 0) t = kp_topic_add(r, b, copy + n, length, id);
+    free(copy);
+    return t;
+}
+
+static inline int64_t kp_topic(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, kp_ptr id, int64_t before) {
+    if (before + 1 < b->topics && kp_topic_is(b, before + 1, name, n, id)) return before + 1;   /* as in the last frame */
+    if (name && !kp_is_ascii(name, n)) return kp_topic_odd(r, b, name, n, id);
+    int64_t t = kp_topic_find(b, name, n, id);
+    return t >= 0 ? t : kp_topic_add(r, b, name, n, id);
+}
+
+/* ---- marks ----------------------------------------------------------------------------------------------------- */
+
+static void kp_mark_set(const kp_batch *b, kp_mark *m) {
+    m->rows = b->rows;
+    m->topics = b->topics;
+    memcpy(m->used, b->used, sizeof m->used);
+}
+
+static void kp_mark_back(kp_batch *b, const kp_mark *m) {
+    b->rows = m->rows;
+    memcpy(b->used, m->used, sizeof m->used);
+    kp_topics_forget(b, m->topics);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------ */
+
+static inline void kp_fill(int32_t *to, int64_t n, int32_t value) { for (int64_t i = 0; i < n; i++) to[i] = value; }
+
+/* n partition states of UpdateMetadata or LeaderAndIsr, of topic `code`, or (ungrouped) each with its own name. */
+static inline __attribute__((always_inline)) kp_ptr kp_rows(kp_reader *r, kp_batch *b, kp_ptr p, int64_t n, const int umr, int version, int64_t code, const char *field) {
+    kp_ptr e = r->end, from, to, q;
+    const int flexible = version >= (umr ? 6 : 4), ungrouped = version < (umr ? 5 : 2);
+    const int more = umr ? version >= 4 : version >= 3;
+    const int64_t least = flexible ? 1 : 4;
+    const int64_t last = umr ? flexible : (version >= 1) + (version >= 6) + flexible;
+    int64_t j = 0, row = b->rows, count, length;
+    int64_t u0 = b->used[0], u1 = b->used[1], u2 = b->used[2], u3 = b->used[3];
+    int32_t *partition = b->ints[KP_PARTITION], *controller_epoch = b->ints[KP_CONTROLLER_EPOCH], *leader = b->ints[KP_LEADER];
+    int32_t *leader_epoch = b->ints[KP_LEADER_EPOCH], *partition_epoch = b->ints[KP_PARTITION_EPOCH], *topic = b->ints[KP_TOPIC];
+    int32_t *i0 = b->ids[0], *i1 = b->ids[1], *i2 = b->ids[2], *i3 = b->ids[3];
+    for (; j < n; j++, row++) {
+        if (ungrouped) {
+            q = kp_string(r, p, e, 0, 0, &length, "topic_name");
+            if (q == NULL) goto fault;
+            code = kp_topic(r, b, q, length, NULL, code);
+            if (code < 0) goto fault;
+            topic[row] = (int32_t)code;
+            p = q + length;
+        }
+        if (e - p < 16 + least) {
+            kp_fault_group(r, p, "partition_index:4,controller_epoch:4,leader:4,leader_epoch:4,isr:1");
+            goto fault;
+        }
+        partition[row] = kp_i32(p);
+        controller_epoch[row] = kp_i32(p + 4);
+        leader[row] = kp_i32(p + 8);
+        leader_epoch[row] = kp_i32(p + 12);
+        p += 16;
+        count = kp_count(r, &p, e, flexible, 4, 4 + least, "isr", umr ? "zk_version:4,replicas:1" : "partition_epoch:4,replicas:1");
+        if (count < 0) goto fault;
+        kp_ids(i0 + u0, p, count);
+        u0 += count;
+        b->offsets[0][row + 1] = (int32_t)u0;
+        p += 4 * count;
+        partition_epoch[row] = kp_i32(p);
+        p += 4;
+        count = kp_count(r, &p, e, flexible, 4, more ? least : last, "replicas", umr ? "offline_replicas:1" : more ? "adding_replicas:1" : "is_new:1");
+        if (count < 0) goto fault;
+        kp_ids(i1 + u1, p, count);
+        u1 += count;
+        b->offsets[1][row + 1] = (int32_t)u1;
+        p += 4 * count;
+        if (umr) {
+            if (more) {
+                count = kp_count(r, &p, e, flexible, 4, last, "offline_replicas", "unknown_tagged_fields:1");
+                if (count < 0) goto fault;
+                kp_ids(i2 + u2, p, count);
+                u2 += count;
+                p += 4 * count;
+            }
+            b->offsets[2][row + 1] = (int32_t)u2;
+        } else {
+            if (more) {
+                count = kp_count(r, &p, e, flexible, 4, least, "adding_replicas", "removing_replicas:1");
+                if (count < 0) goto fault;
+                kp_ids(i2 + u2, p, count);
+                u2 += count;
+                p += 4 * count;
+                count = kp_count(r, &p, e, flexible, 4, last, "removing_replicas",
+                                 version >= 6 ? "is_new:1,leader_recovery_state:1,unknown_tagged_fields:1" : "is_new:1,unknown_tagged_fields:1");
+                if (count < 0) goto fault;
+                kp_ids(i3 + u3, p, count);
+                u3 += count;
+                p += 4 * count;
+            }
+            b->offsets[2][row + 1] = (int32_t)u2;
+            b->offsets[3][row + 1] = (int32_t)u3;
+            b->flag[row] = 0;
+            b->recovery[row] = 0;
+            if (version >= 1) {
+                p = kp_bool(r, p, b->flag + row, "is_new");
+                if (p == NULL) goto fault;
+            }
+            if (version >= 6) b->recovery[row] = (int8_t)*p++;
+        }
+        if (flexible) {
+            p = kp_tags(r, p, e, &from, &to);
+            if (p == NULL) goto fault;
+        }
+    }
+    if (!ungrouped) kp_fill(topic + b->rows, n, (int32_t)code);
+    b->rows = row;
+    b->used[0] = u0; b->used[1] = u1; b->used[2] = u2; b->used[3] = u3;
+    return p;
+fault:
+    return kp_inside(r, field, j);
+}
+
+/* The partition states of an UpdateMetadata or LeaderAndIsr request, from their count on; gives where they end. */
+static inline __attribute__((always_inline)) kp_ptr kp_states(kp_reader *r, kp_batch *b, kp_ptr p, const int umr, int version) {
+    kp_ptr e = r->end, name, from, to;
+    const int flexible = version >= (umr ? 6 : 4), with_id = version >= (umr ? 7 : 5);
+    const int64_t row = umr ? (version >= 6 ? 24 : version == 5 ? 32 : version == 4 ? 34 : 30)
+                            : (version >= 6 ? 27 : version >= 4 ? 26 : version == 3 ? 37 : version == 2 ? 29 : 30 + version);
+    int64_t n, i, length, code = -1, topics;
+    if (version < (umr ? 5 : 2)) {
+        n = kp_count(r, &p, e, 0, row, 0, "ungrouped_partition_states", "");
+        if (n < 0 || kp_room(r, b, p, row)) return NULL;
+        return kp_rows(r, b, p, n, umr, version, code, "ungrouped_partition_states");
+    }
+    topics = kp_count(r, &p, e, flexible, with_id ? 19 : flexible ? 3 : 6, 0, "topic_states", "");
+    if (topics < 0 || kp_room(r, b, p, row)) return NULL;
+    for (i = 0; i < topics; i++) {
+        name = kp_string(r, p, e, flexible, 0, &length, "topic_name");
+        if (name == NULL) goto fault;
+        p = name + length;
+        if (e - p < (with_id ? 16 : 0) + (flexible ? 1 : 4)) {
+            kp_fault_group(r, p, with_id ? "topic_id:16,partition_states:1" : "partition_states:1");
+            goto fault;
+        }
+        uint8_t id[16];
+        if (with_id) memcpy(id, p, 16);
+        code = kp_topic(r, b, name, length, with_id ? id : NULL, code);
+        if (code < 0) goto fault;
+        p += with_id ? 16 : 0;
+        n = kp_count(r, &p, e, flexible, row, flexible, "partition_states", "unknown_tagged_fields:1");
+        if (n < 0) goto fault;
+        p = kp_rows(r, b, p, n, umr, version, code, "partition_states");
+        if (p == NULL) goto fault;
+        if (flexible) {
+            p = kp_tags(r, p, e, &from, &to);
+            if (p == NULL) goto fault;
+        }
+    }
+    return p;
+fault:
+    return kp_inside(r, "topic_states", i);
+}
+
+static kp_ptr kp_umr_states(kp_reader *r, kp_batch *b, kp_ptr p, int version) { return kp_states(r, b, p, 1, version); }
+static kp_ptr kp_lisr_states(kp_reader *r, kp_batch *b, kp_ptr p, int version) { return kp_states(r, b, p, 0, version); }
+
+/* The partitions of a StopReplica request, from their count on. Below version 3 the flag is the request's. */
+static kp_ptr kp_sr_states(kp_reader *r, kp_batch *b, kp_ptr p, int version, uint8_t delete_partitions) {
+    kp_ptr e = r->end, name, from, to;
+    const int flexible = version >= 2;
+    int64_t i, j, n, length, code = -1, groups, row;
+    const char *field = version >= 3 ? "topic_states" : version >= 1 ? "topics" : "ungrouped_partitions";
+    groups = kp_count(r, &p, e, flexible, version == 0 || !flexible ? 6 : 3, 0, field, "");
+    if (groups < 0 || kp_room(r, b, p, version >= 3 ? 10 : 4)) return NULL;
+    for (i = 0; i < groups; i++) {
+        name = kp_string(r, p, e, flexible, 0, &length, version == 0 || version >= 3 ? "topic_name" : "name");
+        if (name == NULL) goto fault;
+        p = name + length;
+        code = kp_topic(r, b, name, length, NULL, code);
+        if (code < 0) goto fault;
+        row = b->rows;
+        if (version == 0) {
+            if (e - p < 4) { kp_fault_group(r, p, "partition_index:4"); goto fault; }
+            n = 1;
+        } else if (version <= 2) {
+            n = kp_count(r, &p, e, flexible, 4, flexible, "partition_indexes", "unknown_tagged_fields:1");
+            if (n < 0) goto fault;
+        } else {
+            n = kp_count(r, &p, e, 1, 10, 1, "partition_states", "unknown_tagged_fields:1");
+            if (n < 0) goto fault;
+        }
+        int32_t *partition = b->ints[KP_PARTITION] + row, *leader_epoch = b->ints[KP_LEADER_EPOCH] + row;
+        uint8_t *flag = b->flag + row;
+        if (version <= 2) {
+            kp_ids(partition, p, n);
+            kp_fill(leader_epoch, n, -1);
+            memset(flag, delete_partitions, (size_t)n);
+            p += 4 * n;
+        } else if (!r->strict && e - p >= 10 * n) {
+            uint8_t odd = 0;                              /* all rows in one go, as long as none has tags */
+            for (j = 0; j < n; j++) {
+                partition[j] = kp_i32(p + 10 * j);
+                leader_epoch[j] = kp_i32(p + 10 * j + 4);
+                flag[j] = p[10 * j + 8] != 0;
+                odd |= p[10 * j + 9];
+            }
+            if (KP_LIKELY(odd == 0)) { p += 10 * n; goto rows_done; }
+        }
+        for (j = 0; version >= 3 && j < n; j++) {
+            if (e - p < 10) {
+                kp_fault_group(r, p, "partition_index:4,leader_epoch:4,delete_partition:1,unknown_tagged_fields:1");
+                kp_inside(r, "partition_states", j);
+                goto fault;
+            }
+            partition[j] = kp_i32(p);
+            leader_epoch[j] = kp_i32(p + 4);
+            p = kp_bool(r, p + 8, flag + j, "delete_partition");
+            if (p != NULL) p = kp_tags(r, p, e, &from, &to);
+            if (p == NULL) { kp_inside(r, "partition_states", j); goto fault; }
+        }
+rows_done:
+        kp_fill(b->ints[KP_TOPIC] + row, n, (int32_t)code);
+        b->rows += n;
+        if (flexible) {
+            p = kp_tags(r, p, e, &from, &to);
+            if (p == NULL) goto fault;
+        }
+    }
+    return p;
+fault:
+    return kp_inside(r, field, i);
+}
+
+/* n partition errors, by name or of topic `code`. */
+static kp_ptr kp_error_rows(kp_reader *r, kp_batch *b, kp_ptr p, int64_t n, int flexible, int named, int64_t code) {
+    kp_ptr e = r->end, from, to, name;
+    int64_t j, length;
+    for (j = 0; j < n; j++) {
+        if (named) {
+            name = kp_string(r, p, e, flexible, 0, &length, "topic_name");
+            if (name == NULL) goto fault;
+            if (code < 0 || !kp_topic_is(b, code, name, length, NULL)) code = kp_topic(r, b, name, length, NULL, code);
+            if (code < 0) goto fault;
+            p = name + length;
+        }
+        if (e - p < 6 + flexible) { kp_fault_group(r, p, "partition_index:4,error_code:2,unknown_tagged_fields:1"); goto fault; }
+        b->ints[KP_TOPIC][b->rows] = (int32_t)code;
+        b->ints[KP_PARTITION][b->rows] = kp_i32(p);
+        b->error[b->rows++] = kp_i16(p + 4);
+        p += 6;
+        if (flexible) {
+            p = kp_tags(r, p, e, &from, &to);
+            if (p == NULL) goto fault;
+        }
+    }
+    return p;
+fault:
+    return kp_inside(r, "partition_errors", j);
+}
+
+/* The partition errors of a LeaderAndIsr (by_id: version 5 and later) or StopReplica response, from their count on. */
+static kp_ptr kp_errors(kp_reader *r, kp_batch *b, kp_ptr p, int flexible, int by_id) {
+    kp_ptr e = r->end, from, to;
+    int64_t i, n, topics, code = -1;
+    if (!by_id) {
+        n = kp_count(r, &p, e, flexible, 8, 0, "partition_errors", "");
+        if (n < 0 || kp_room(r, b, p, 7)) return NULL;
+        return kp_error_rows(r, b, p, n, flexible, 1, code);
+    }
+    topics = kp_count(r, &p, e, 1, 18, 0, "topics", "");
+    if (topics < 0 || kp_room(r, b, p, 7)) return NULL;
+    for (i = 0; i < topics; i++) {
+        uint8_t id[16];
+        if (e - p < 17) { kp_fault_group(r, p, "topic_id:16,partition_errors:1"); goto fault; }
+        memcpy(id, p, 16);
+        p += 16;
+        code = kp_topic(r, b, NULL, 0, id, code);
+        if (code < 0) goto fault;
+        n = kp_count(r, &p, e, 1, 7, 1, "partition_errors", "unknown_tagged_fields:1");
+        if (n < 0) goto fault;
+        p = kp_error_rows(r, b, p, n, 1, 0, code);
+        if (p != NULL) p = kp_tags(r, p, e, &from, &to);
+        if (p == NULL) goto fault;
+    }
+    return p;
+fault:
+    return kp_inside(r, "topics", i);
+}
+
+/* Close a batch: give back what it does not fill, flags as bits, and which rows have a name or an id. */
+static int kp_seal(kp_batch *b) {
+    int64_t n = b->rows;
+    if (kp_resize_rows(b, n)) return -1;
+    for (int i = 0; i < b->lists; i++) {
+        if (kp_resize(&b->ids[i], b->used[i], 4)) return -1;
+        b->ids_room[i] = b->used[i];
+        b->offsets[i][0] = 0;
+    }
+    if (b->flag) {
+        for (int64_t i = 0; i < n; i += 8) {
+            uint8_t bits = 0;
+            for (int64_t k = i; k < n && k < i + 8; k++) bits |= (uint8_t)(b->flag[k] << (k - i));
+            b->flag[i / 8] = bits;
+        }
+        if (kp_resize(&b->flag, (n + 7) / 8, 1)) return -1;
+    }
+    if (b->layout == KP_ERRORS) {
+        for (int k = 0; k < 2; k++) {
+            if ((b->valid[k] = (uint8_t *)calloc((size_t)(n + 7) / 8 + 1, 1)) == NULL) return -1;
+            for (int64_t i = 0; i < n; i++)
+                if (b->has[b->ints[KP_TOPIC][i]] & (k ? KP_HAS_ID : KP_HAS_NAME)) b->valid[k][i / 8] |= (uint8_t)(1 << (i % 8));
+        }
+    }
+    free(b->slots);
+    b->slots = NULL;
+    return 0;
+}
+
+#endif
