@@ -116,11 +116,9 @@ def _selected(
     for path in captures:
         summary = CaptureSummary()
         tally.summaries.append(summary)
-        source = exchanges(
-            path, ports=filters.ports, apis=read, strict=strict, summary=summary, progress=progress.of(path)
-        )
+        source = exchanges(path, ports=filters.ports, apis=read, summary=summary, progress=progress.of(path))
         held = 0 if path == "-" else _HELD
-        for exchange in _once_named(source, directory, held):
+        for exchange in _once_named(source, directory, held, strict=strict):
             if shown is not None and exchange.api_key not in shown:
                 continue
             tally.seen += 1
@@ -129,11 +127,14 @@ def _selected(
                 yield exchange
 
 
-def _once_named(source: Iterable[Exchange], directory: BrokerDirectory, limit: int) -> Iterator[Exchange]:
+def _once_named(
+    source: Iterable[Exchange], directory: BrokerDirectory, limit: int, *, strict: bool
+) -> Iterator[Exchange]:
     """The same in the same order, each held back (within the limit) until the id of its server is known."""
     held: deque[Exchange] = deque()
     unknown: set[Endpoint] = set()
     for exchange in source:
+        exchange.strict = strict
         directory.learn(exchange)
         held.append(exchange)
         if len(held) > limit:
