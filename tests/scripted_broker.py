@@ -62,15 +62,14 @@ class ScriptedBroker:
     A step gets the connection and the request; it may answer, close, or keep silent.
     """
 
-    def __init__(self, *steps: Step) -> None:
+    def __init__(self, *steps: Step, port: int = 0) -> None:
         self.seen: list[Seen] = []
         self.connections: list[float] = []
-        self.release = threading.Event()
         self._steps = list(steps)
-        self._sockets: list[socket.socket] = []
+        self.sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
         self._start(self._accept)
 
@@ -87,7 +86,7 @@ class ScriptedBroker:
             while True:
                 sock, _ = self._listener.accept()
                 self.connections.append(time.monotonic())
-                self._sockets.append(sock)
+                self.sockets.append(sock)
                 self._start(self._serve, sock, len(self.connections))
 
     def _serve(self, sock: socket.socket, connection: int) -> None:
@@ -109,9 +108,14 @@ class ScriptedBroker:
                     self.seen.append(seen)
                 step(sock, seen)
 
+    def hang_up(self) -> None:
+        """Close every connection, and go on listening."""
+        for sock in self.sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
-        self.release.set()
-        for sock in (self._listener, *self._sockets):
+        for sock in (self._listener, *self.sockets):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
             sock.close()

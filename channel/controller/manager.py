@@ -77,6 +77,7 @@ class ControllerChannelManager:
         recorder: Sees every frame that passes.
 
     Attributes:
+        metrics: Where the figures are.
         dropped: How many requests were dropped so far.
     """
 
@@ -99,7 +100,7 @@ class ControllerChannelManager:
         self._controller_epoch = controller_epoch
         self._config = config or ChannelConfig()
         self._clock = clock
-        self._metrics = metrics or Metrics(clock)
+        self.metrics = Metrics(clock) if metrics is None else metrics
         self._state_log = state_log or StateChangeLog(controller_id)
         self._prefix = thread_name_prefix
         self._new_client: ClientFactory = client_factory or self._plaintext_client
@@ -110,8 +111,8 @@ class ControllerChannelManager:
         self._lock = threading.Lock()  # the map, and putting into its queues
         self._changing = threading.RLock()  # starting and removing, which may take long
         self._is_shut_down = False
-        self._metrics.gauge(GROUP, "TotalQueueSize", self._total_queue_size, doc="Requests that wait for any broker")
-        self._metrics.gauge(GROUP, "DroppedRequests", lambda: self.dropped, doc="Requests that were never sent")
+        self.metrics.gauge(GROUP, "TotalQueueSize", self._total_queue_size, doc="Requests that wait for any broker")
+        self.metrics.gauge(GROUP, "DroppedRequests", lambda: self.dropped, doc="Requests that were never sent")
 
     # ---- brokers
 
@@ -226,8 +227,8 @@ class ControllerChannelManager:
         queue: RequestQueue = SimpleQueue()
         client = self._new_client(node)
         tags = {"broker-id": str(broker.id)}
-        timer = self._metrics.timer(GROUP, _RATE_AND_TIME, tags, "How long requests wait, and how many there are")
-        self._metrics.gauge(GROUP, _QUEUE_SIZE, queue.qsize, tags, "Requests that wait")
+        timer = self.metrics.timer(GROUP, _RATE_AND_TIME, tags, "How long requests wait, and how many there are")
+        self.metrics.gauge(GROUP, _QUEUE_SIZE, queue.qsize, tags, "Requests that wait")
         thread = RequestSendThread(
             send_thread_name(self.controller_id, broker.id, self._prefix),
             self.controller_id,
@@ -246,7 +247,7 @@ class ControllerChannelManager:
         config = self._config
         selector = Selector(
             clock=self._clock,
-            metrics=SelectorMetrics(self._metrics, _PREFIX, {"broker-id": node.key}),
+            metrics=SelectorMetrics(self.metrics, _PREFIX, {"broker-id": node.key}),
             recorder=self._recorder,
         )
         return NetworkClient(
@@ -278,9 +279,9 @@ class ControllerChannelManager:
             state.client.close()
             with self._lock:  # from here on nothing can be queued that nobody hears of
                 dropped = _drain(state)
-                self._metrics.remove(GROUP, _QUEUE_SIZE, tags)
-                self._metrics.remove(GROUP, _RATE_AND_TIME, tags)
-                self._metrics.remove(f"{_PREFIX}-metrics", None, tags)
+                self.metrics.remove(GROUP, _QUEUE_SIZE, tags)
+                self.metrics.remove(GROUP, _RATE_AND_TIME, tags)
+                self.metrics.remove(f"{_PREFIX}-metrics", None, tags)
                 del self._brokers[broker_id]
             if dropped:
                 self._log.warning("broker %d is removed: %d requests will not be sent", broker_id, len(dropped))
