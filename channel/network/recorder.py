@@ -1,8 +1,8 @@
 """Recording frames as they pass, as pcapng that Wireshark and ``kproto.capture`` open.
 
 Each frame becomes TCP segments of a conversation made up for it: sequence numbers are those of the real byte stream, so
-that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block, handed to the system in
-one call. It carries the CRC-32C of the segment's payload in a custom option (code 2989, enterprise number 32473, the
+that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block, handed to the system
+in one call. It carries the CRC-32C of the segment's payload in a custom option (code 2989, enterprise number 32473, the
 letters ``c32c``, the sum as uint32 in the file's little-endian order); the length at the block's end shows a torn tail.
 So a recording is readable up to its last whole block, however the process ended. TCP checksums are left zero, as a card
 leaves them that computes its own.
@@ -101,8 +101,8 @@ class _Way:
 class PcapngRecorder:
     """Writes a pcapng file. Safe from any thread; ``close`` it, or use it in a ``with``.
 
-    A file that can no longer be written (a full disk) ends the recording, not the traffic: it is logged once, and ``error``
-    tells.
+    A file that can no longer be written (a full disk) ends the recording, not the traffic: it is logged once, and
+    ``error`` tells.
 
     Args:
         path: The file; one that exists is replaced.

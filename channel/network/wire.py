@@ -10,8 +10,7 @@ from channel.errors import CorrelationIdMismatch
 from kproto.api import ApiKey, api_name, request_header_version, response_header_version
 from kproto.codec import codec_for
 from kproto.errors import Malformed, OutOfRange, Truncated
-
-from .api_versions import parse_api_versions
+from kproto.node_versions import decode_api_versions_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,7 +84,7 @@ def _decoder(api_key: int) -> Callable[[int, int, memoryview], Any]:
 
 def _parse_api_versions(api_key: int, version: int, body: memoryview) -> Any:
     """An ApiVersions answer, whose version may be another than the request's."""
-    return parse_api_versions(version, body)
+    return decode_api_versions_response(version, body)
 
 
 def parse_response(request: ClientRequest, payload: Bytes) -> Any:
