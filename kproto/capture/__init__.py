@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kproto.api import CONTROL_APIS
 from kproto.framing import DEFAULT_LIMIT
 
-from . import pcap, pcapng
+from . import pcap, pcapng, request_log
 from .correlate import Collector
 from .link import segment
 from .model import GAP, WHOLE, Connection, Direction, Endpoint, Exchange, Frame
@@ -150,17 +150,20 @@ def _collect(
             limit=limit,
             follows=source.follows,
         )
-        yield from _packets(source, collector, summary)
+        read = request_log.read if summary.format == "request log" else _packets
+        for time_ns in read(source, collector, summary):
+            yield collector, time_ns
     finally:
         source.close()
 
 
-def _packets(source: Source, collector: Collector, summary: CaptureSummary) -> Iterator[tuple[Collector, int]]:
+def _packets(source: Source, collector: Collector, summary: CaptureSummary) -> Iterator[int]:
+    """Read packets into the collector; gives the time in the capture whenever something has come out."""
     reassembler = Reassembler(collector.opened, summary)
     frames, settled = collector.frames, collector.exchanges
     time_ns = 0
-    read = pcap.packets if summary.format == "pcap" else pcapng.packets
-    for time_ns, link, buffer, start, stop, on_wire in read(source, summary):
+    packets = pcap.packets if summary.format == "pcap" else pcapng.packets
+    for time_ns, link, buffer, start, stop, on_wire in packets(source, summary):
         if not summary.packets:
             summary.first_ns = time_ns
         summary.packets += 1
@@ -168,8 +171,8 @@ def _packets(source: Source, collector: Collector, summary: CaptureSummary) -> I
         if found is not None:
             reassembler.segment(time_ns, found, buffer)
             if frames or settled:
-                yield collector, time_ns
+                yield time_ns
     summary.last_ns = time_ns
     collector.ending = True
     reassembler.end(time_ns)
-    yield collector, time_ns
+    yield time_ns

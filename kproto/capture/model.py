@@ -131,8 +131,8 @@ class Exchange:
     Attributes:
         request: The request's frame, or None.
         response: The response's frame, or None.
-        strict: Whether decoding refuses what the protocol forbids though Kafka lets it pass; counts when a body is first
-            asked for.
+        strict: Whether decoding refuses what the protocol forbids though Kafka lets it pass; counts when a body is
+            first asked for.
     """
 
     __slots__ = ("__dict__", "request", "response", "strict")
