@@ -2,7 +2,8 @@
 
 The same names as the C-accelerated codec (``kproto.codec.Codec``), with no code in common and nothing compiled. Each
 API has a module, in which every message is one Construct expression over all its versions; how such expressions are
-made is in ``fields``, ``datatypes`` and ``primitives``.
+made is in ``fields``, ``datatypes`` and ``primitives``. The structs inside the messages of the three control APIs are
+here too, those of the other APIs in their modules.
 
 >>> request = decode_request(6, 8, bytes.fromhex("000000010000000002ffffffffffffffff010101000102"))
 >>> request
@@ -20,6 +21,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from kproto.api import check_version
 from kproto.errors import UnsupportedApi
 
+from .allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from .alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from .api_versions import ApiVersionsRequest, ApiVersionsResponse
+from .broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from .broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from .controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from .create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from .create_topics import CreateTopicsRequest, CreateTopicsResponse
+from .delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from .envelope import EnvelopeRequest, EnvelopeResponse
 from .headers import (
     RequestHeader,
     ResponseHeader,
@@ -39,6 +50,9 @@ from .leader_and_isr import (
     LeaderAndIsrTopicError,
     LeaderAndIsrTopicState,
 )
+from .metadata import MetadataRequest, MetadataResponse
+from .sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from .sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from .stop_replica import (
     StopReplicaPartition,
     StopReplicaPartitionError,
@@ -64,7 +78,27 @@ if TYPE_CHECKING:
     from kproto.types import Buffer
 
 __all__ = [
+    "AllocateProducerIdsRequest",
+    "AllocateProducerIdsResponse",
+    "AlterPartitionRequest",
+    "AlterPartitionResponse",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
     "BrokerEndpoints",
+    "BrokerHeartbeatRequest",
+    "BrokerHeartbeatResponse",
+    "BrokerRegistrationRequest",
+    "BrokerRegistrationResponse",
+    "ControlledShutdownRequest",
+    "ControlledShutdownResponse",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DeleteTopicsRequest",
+    "DeleteTopicsResponse",
+    "EnvelopeRequest",
+    "EnvelopeResponse",
     "LeaderAndIsrLiveLeader",
     "LeaderAndIsrPartitionError",
     "LeaderAndIsrPartitionState",
@@ -72,8 +106,14 @@ __all__ = [
     "LeaderAndIsrResponse",
     "LeaderAndIsrTopicError",
     "LeaderAndIsrTopicState",
+    "MetadataRequest",
+    "MetadataResponse",
     "RequestHeader",
     "ResponseHeader",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
     "StopReplicaPartition",
     "StopReplicaPartitionError",
     "StopReplicaPartitionState",
@@ -111,6 +151,32 @@ _MESSAGES: dict[tuple[int, str], type[Message]] = {
         StopReplicaResponse,
         UpdateMetadataRequest,
         UpdateMetadataResponse,
+        AllocateProducerIdsRequest,
+        AllocateProducerIdsResponse,
+        AlterPartitionRequest,
+        AlterPartitionResponse,
+        ApiVersionsRequest,
+        ApiVersionsResponse,
+        BrokerHeartbeatRequest,
+        BrokerHeartbeatResponse,
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+        ControlledShutdownRequest,
+        ControlledShutdownResponse,
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        EnvelopeRequest,
+        EnvelopeResponse,
+        MetadataRequest,
+        MetadataResponse,
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        SaslHandshakeRequest,
+        SaslHandshakeResponse,
     )
 }
 
@@ -168,5 +234,8 @@ def encode(message: Message, version: int) -> bytes:
         FieldNotInVersion: A field that this version lacks holds a value that may not be dropped.
         OutOfRange, EncodeError: A value that cannot be written.
         UnsupportedVersion: The API has no such version.
+        TypeError: No message of this codec.
     """
+    if not isinstance(message, Message):
+        raise TypeError(f"expected a message of kproto.reference, got {type(message).__name__}")
     return message.encode(version)

@@ -3,7 +3,7 @@
 What each version brought:
 
     0  partition states one by one, each with its topic's name; leaders' addresses beside them
-    1  ``is_new``: the partition has never been led before, so its log may be created on an offline disk's broker
+    1  ``is_new``: the replica has never been there before, so a broker with a failed disk knows that it may create it
     2  states grouped by topic; the broker's epoch, so that a restarted broker can refuse what was meant for its past
     3  the replicas that a reassignment adds and removes
     4  flexible: compact forms, tagged fields

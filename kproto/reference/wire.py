@@ -76,8 +76,12 @@ def parse(
 
     Raises:
         DecodeError: The bytes are no such value.
+        BufferError: The buffer's bytes do not lie side by side.
     """
-    wire = Wire(memoryview(data).tobytes(), strict, api_key, version)
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise BufferError("the bytes to decode must be contiguous")
+    wire = Wire(view.tobytes(), strict, api_key, version)
     try:
         value = construct.parse_stream(wire)
     except StreamError as e:
