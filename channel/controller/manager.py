@@ -12,6 +12,7 @@ from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.client import NetworkClient
+from channel.network.direct import DirectConversation
 from channel.network.metadata import ManualMetadataUpdater, Node
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
@@ -240,6 +241,7 @@ class ControllerChannelManager:
             self._clock,
             timer,
             self._state_log,
+            DirectConversation(client, node.key) if isinstance(client, NetworkClient) else None,
         )
         return _BrokerState(node, client, queue, thread)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from channel.clock import Clock
     from channel.metrics import Timer
     from channel.network.client import NetworkClient
+    from channel.network.direct import DirectConversation
     from channel.network.metadata import Node
     from channel.network.request import ClientResponse
 
@@ -76,6 +77,7 @@ class RequestSendThread(StoppableThread):
         clock: Time.
         timer: Takes how long each request waited in the queue, in ms.
         state_log: Kafka's state-change log.
+        direct: The short way to a broker that is connected, if there is one.
 
     Attributes:
         undelivered: The request that it was at when it was stopped, None if there was none.
@@ -93,6 +95,7 @@ class RequestSendThread(StoppableThread):
         clock: Clock,
         timer: Timer,
         state_log: StateChangeLog,
+        direct: DirectConversation | None = None,
     ) -> None:
         super().__init__(name, log_prefix=f"[RequestSendThread controllerId={controller_id}]")
         self.undelivered: QueueItem | None = None
@@ -105,6 +108,7 @@ class RequestSendThread(StoppableThread):
         self._clock = clock
         self._timer = timer
         self._state_log = state_log
+        self._direct = direct
 
     def interrupt(self) -> None:
         """End the wait for the queue and the wait for the broker."""
@@ -131,6 +135,9 @@ class RequestSendThread(StoppableThread):
         """The answer; None if the thread was stopped before one came."""
         while self.is_running:
             try:
+                response = None if self._direct is None else self._direct.send_and_receive(item.request)
+                if response is not None:
+                    return response
                 if self._broker_ready():
                     return send_and_receive(self._client, self._client.new_request(self._node.key, item.request))
             except Exception as e:  # noqa: BLE001  (a request that even cannot be encoded is tried again, as Kafka does)

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """One frame out and one frame in over a plain socket, with the interpreter's lock given up once.
 
 A send thread spends its life writing a request and waiting for the answer. Done in Python each of these gives up the lock
