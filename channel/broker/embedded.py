@@ -93,7 +93,7 @@ class EmbeddedBroker:
             return handler(self, context, request)
         except UnsupportedVersion:
             raise
-        except Exception:  # noqa: BLE001 - one request's trouble must not become the broker's
+        except Exception:
             _log.exception("broker %d: error while handling api %d", self.broker_id, context.api_key)
             if context.api_key not in CONTROL_APIS:
                 raise  # only the control requests list what an error answer must name
