@@ -38,8 +38,8 @@ _I16: Final = struct.Struct(">h").unpack_from
 _LONGEST_CLIENT_ID: Final = 400
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")
 
-CONTROL_HEADER: Final = re.compile(rb"(?=\x00[\x04-\x06]\x00[\x00-\x08]....\x00[\x00\x01])", re.S)
-"""Where the API key of a control request may stand, with a client id of 0 to 511 bytes after it."""
+CONTROL_HEADER: Final = re.compile(rb"(?=\x00[\x04-\x06]\x00[\x00-\x08]....(?:[\x00\x01].|\xff\xff))", re.S)
+"""Where the API key of a control request may stand, with a client id of 0 to 511 bytes or none after it."""
 
 _NEWEST_API: Final = 127
 
