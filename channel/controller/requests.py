@@ -59,7 +59,7 @@ class ControlRequest:
 
     def __init__(self, api_key: int, version: int, controller_epoch: int, broker_epoch: int) -> None:
         check_version(api_key, version)
-        self.api_key = api_key
+        self.api_key = int(api_key)
         self.oldest_version = self.latest_version = version
         self.controller_epoch = controller_epoch
         self.broker_epoch = broker_epoch

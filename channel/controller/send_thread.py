@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from channel.network.client import NetworkClient
     from channel.network.direct import DirectConversation
     from channel.network.metadata import Node
-    from channel.network.request import ClientResponse
 
     from .state_change_log import StateChangeLog
 
@@ -43,6 +42,13 @@ class QueueItem(NamedTuple):
     request: ControlRequest
     callback: Callable[[Any], None] | None
     enqueue_time_ms: int
+
+
+class _Answer(NamedTuple):
+    """What came back, and to which API the request that it answers belongs."""
+
+    api_key: int
+    body: Any
 
 
 RequestQueue: TypeAlias = "SimpleQueue[QueueItem | None]"
@@ -121,25 +127,26 @@ class RequestSendThread(StoppableThread):
         if item is None:
             return
         self._timer.record(self._clock.milliseconds() - item.enqueue_time_ms)
-        response = self._deliver(item)
-        if response is None:
+        answer = self._deliver(item)
+        if answer is None:
             self.undelivered = item
             return
         try:
-            self._answered(item, response)
+            self._answered(item, answer)
         except Exception:
             self.log.exception("controller %d gives up %s to %s", self._controller_id, item.request, self._node)
             self._client.close_node(self._node.key)
 
-    def _deliver(self, item: QueueItem) -> ClientResponse | None:
+    def _deliver(self, item: QueueItem) -> _Answer | None:
         """The answer; None if the thread was stopped before one came."""
+        request, direct = item.request, self._direct
         while self.is_running:
             try:
-                response = None if self._direct is None else self._direct.send_and_receive(item.request)
-                if response is not None:
-                    return response
+                if direct is not None and (body := direct.send_and_receive(request)) is not None:
+                    return _Answer(request.api_key, body)
                 if self._broker_ready():
-                    return send_and_receive(self._client, self._client.new_request(self._node.key, item.request))
+                    response = send_and_receive(self._client, self._client.new_request(self._node.key, request))
+                    return _Answer(response.request.api_key, response.body)
             except Exception as e:  # noqa: BLE001  (a request that even cannot be encoded is tried again, as Kafka does)
                 if not self.is_running:
                     break
@@ -147,7 +154,7 @@ class RequestSendThread(StoppableThread):
                     "controller %d epoch %d could not send %s to %s: %s; reconnecting",
                     self._controller_id,
                     self._controller_epoch(),
-                    item.request,
+                    request,
                     self._node,
                     bounded(f"{type(e).__name__}: {e}"),
                 )
@@ -171,11 +178,12 @@ class RequestSendThread(StoppableThread):
             client.close_node(node.key)
         return False
 
-    def _answered(self, item: QueueItem, response: ClientResponse) -> None:
-        if response.request.api_key not in CONTROL_APIS:
-            raise IllegalState(f"an unexpected answer to {api_name(item.request.api_key)}: {bounded(str(response))}")
+    def _answered(self, item: QueueItem, answer: _Answer) -> None:
+        api_key, body = answer
+        if api_key not in CONTROL_APIS:
+            raise IllegalState(f"an unexpected answer to {api_name(item.request.api_key)}: one to {api_name(api_key)}")
         if self._state_log.traces:
-            epoch, answer = self._controller_epoch(), bounded(repr(response.body))
-            self._state_log.trace(epoch, "answer %s to %s from %s", answer, item.request, self._node)
+            shown = bounded(repr(body))
+            self._state_log.trace(self._controller_epoch(), "answer %s to %s from %s", shown, item.request, self._node)
         if item.callback is not None:
-            item.callback(response.body)
+            item.callback(body)

@@ -7,22 +7,33 @@ handshakes, connections that are recorded or encrypted, and whatever went wrong 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.errors import ClientClosed, Disconnected, RequestTimeout
 from channel.logs import bounded
+from kproto.api import response_header_version
+from kproto.codec import codec_for
 
 from ._exchange import Exchange, StaleConnection
-from .request import ClientResponse
 from .transport import PlaintextTransport
 from .wire import parse_response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .channel import Channel
     from .client import NetworkClient
-    from .request import RequestBuilder
+    from .request import ClientRequest, RequestBuilder
 
 __all__ = ["DirectConversation"]
+
+
+class _Form(NamedTuple):
+    """How requests of one API and version are framed, and their answers read."""
+
+    header_tail: bytes
+    tagged: bool
+    decode: Callable[[int, int, bytes], Any]
 
 
 class DirectConversation:
@@ -35,21 +46,26 @@ class DirectConversation:
         node_id: ``Node.key`` of the node.
     """
 
-    __slots__ = ("_channel", "_client", "_exchange", "_node_id", "_selector", "_traffic")
+    __slots__ = (
+        "_channel", "_channels", "_client", "_exchange", "_forms", "_node_id", "_timeout_ms", "_traffic",
+    )  # fmt: skip
 
     def __init__(self, client: NetworkClient, node_id: str) -> None:
         self._client = client
         self._node_id = node_id
-        self._selector = client._selector
-        self._traffic = self._selector._traffic
+        self._channels = client._selector.channels
+        self._traffic = client._selector._traffic
+        self._timeout_ms = client._request_timeout_ms
+        self._forms: dict[tuple[int, int], _Form] = {}
         self._channel: Channel | None = None
         self._exchange: Exchange | None = None
 
-    def send_and_receive(self, builder: RequestBuilder) -> ClientResponse | None:
+    def send_and_receive(self, builder: RequestBuilder) -> Any:
         """Send a request and wait for its answer, if that can be done at once.
 
         Returns:
-            None if there is no idle, plain connection: nothing was sent. Ask the client then; it sees what happened.
+            The answer's body. None if there is no idle, plain connection, and nothing was sent: ask the client then,
+            which sees what has happened.
 
         Raises:
             Disconnected: The connection ended first; ``RequestTimeout`` if the answer took too long. Close it.
@@ -57,20 +73,23 @@ class DirectConversation:
             CorrelationIdMismatch, DecodeError: What came is no answer. Close the connection.
             UnsupportedVersion, EncodeError: The request cannot be written.
         """
-        client = self._client
-        client._ensure_active()
-        channel = self._selector.channels.get(self._node_id)
+        channel = self._channels.get(self._node_id)
         if channel is None or (channel is not self._channel and not self._adopt(channel)):
             return None
-        exchange = self._exchange
+        client, exchange = self._client, self._exchange
         assert exchange is not None
-        request = client.new_request(self._node_id, builder)
-        request.version = version = client._versions.choose(self._node_id, builder)
-        frame = client._framer.frame(request.api_key, version, request.correlation_id, builder.build(version))
+        version = client._versions.choose(self._node_id, builder)
+        api_key = builder.api_key
+        form = self._forms.get((api_key, version)) or self._learn(api_key, version)
+        body = builder.build(version)
+        correlation_id = client._ids.take()
         sent, received = exchange.sent, exchange.received
-        more = True  # after a failure who knows
+        answered, more = False, True
         try:
-            payload, more = exchange(frame, request.timeout_ms)
+            answer, plain, more = exchange(
+                api_key, version, correlation_id, form.header_tail, form.tagged, body, self._timeout_ms
+            )
+            answered = True
         except StaleConnection:
             return None
         except InterruptedError:
@@ -78,25 +97,26 @@ class DirectConversation:
         except Disconnected:
             raise
         except TimeoutError:
-            self._count(channel, exchange.sent - sent, exchange.received - received, whole=False)
-            raise RequestTimeout(f"no answer within {request.timeout_ms} ms: {bounded(str(request))}") from None
+            raise RequestTimeout(f"no answer within {self._timeout_ms} ms to {bounded(str(builder))}") from None
         except (OSError, EOFError) as e:
-            self._count(channel, exchange.sent - sent, exchange.received - received, whole=False)
-            raise Disconnected(
-                f"Connection to {self._node_id} was disconnected before the response was read: {e}"
-            ) from e
+            reason = f"Connection to {self._node_id} was disconnected before the response was read"
+            raise Disconnected(f"{reason}: {e}") from e
         finally:
-            if more:
+            if more:  # or it failed
                 self._channel = None
-        self._count(channel, exchange.sent - sent, exchange.received - received, whole=True)
-        response = ClientResponse(request, client.clock.milliseconds(), parse_response(request, payload))
+            if self._traffic is not None:
+                self._traffic.exchanged(channel, exchange.sent - sent, exchange.received - received, whole=answered)
+        if plain:
+            response = form.decode(api_key, version, answer)
+        else:
+            response = parse_response(self._request(builder, version, correlation_id), answer)
         if more:
             client.close_node(self._node_id)  # it says things unasked; what it has answered counts
         return response
 
     def _adopt(self, channel: Channel) -> bool:
         """Take over a connection that stands, is plain and idle."""
-        client, selector = self._client, self._selector
+        client = self._client
         if (
             type(channel.transport) is not PlaintextTransport
             or (self._traffic is not None and self._traffic.records)
@@ -104,11 +124,22 @@ class DirectConversation:
             or client.in_flight_count()
         ):
             return False
+        selector = client._selector
         self._exchange = Exchange(channel.transport.fileno(), selector._waker.fileno(), selector._max_receive_size)
         self._channel = channel
         return True
 
-    def _count(self, channel: Channel, sent: int, received: int, *, whole: bool) -> None:
-        traffic = self._traffic
-        if traffic is not None:
-            traffic.exchanged(channel, sent, received, whole=whole)
+    def _learn(self, api_key: int, version: int) -> _Form:
+        form = self._forms[api_key, version] = _Form(
+            self._client._framer.header_tail(api_key, version),
+            response_header_version(api_key, version) == 1,
+            codec_for(api_key).decode_response,
+        )
+        return form
+
+    def _request(self, builder: RequestBuilder, version: int, correlation_id: int) -> ClientRequest:
+        """The request as the client would have kept it, to read an unusual answer with."""
+        request = self._client.new_request(self._node_id, builder)
+        request.version = version
+        request.correlation_id = correlation_id
+        return request

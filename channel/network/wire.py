@@ -65,13 +65,13 @@ class RequestFramer:
         """
         tail = self._tails.get((api_key, version))
         if tail is None:
-            tail = self._tails[api_key, version] = self._tail(api_key, version)
+            tail = self._tails[api_key, version] = self.header_tail(api_key, version)
         size = 8 + len(tail) + sum(map(len, body))
         if size > _MOST_BYTES:
             raise OutOfRange(f"a request of {size} bytes; a frame holds {_MOST_BYTES}")
         return [_head.pack(size, api_key, version, correlation_id) + tail, *body]
 
-    def _tail(self, api_key: int, version: int) -> bytes:
+    def header_tail(self, api_key: int, version: int) -> bytes:
         """What stands between correlation id and body: the same for all requests of an API and version."""
         header = request_header_version(api_key, version)
         return (b"", self._client_id, self._client_id + b"\0")[header]
