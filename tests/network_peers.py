@@ -28,6 +28,25 @@ def frame(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
 
+class FakeClock:
+    """A clock that moves only when it is told to, or slept on."""
+
+    def __init__(self, ms: int = 1_000_000) -> None:
+        self.ns = ms * 1_000_000
+
+    def milliseconds(self) -> int:
+        return self.ns // 1_000_000
+
+    def nanoseconds(self) -> int:
+        return self.ns
+
+    def wall_nanoseconds(self) -> int:
+        return 1_700_000_000_000_000_000 + self.ns
+
+    def sleep(self, ms: float) -> None:
+        self.ns += int(ms * 1_000_000)
+
+
 class EchoServer:
     """Sends every byte back; a thread for each connection. Closes everything at the end of a ``with``."""
 

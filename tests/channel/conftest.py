@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from network_peers import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,25 +16,6 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "conformance(*rows): the rows of the conformance list that a test holds")
-
-
-class FakeClock:
-    """A clock that moves only when it is told to, or slept on."""
-
-    def __init__(self, ms: int = 1_000_000) -> None:
-        self.ns = ms * 1_000_000
-
-    def milliseconds(self) -> int:
-        return self.ns // 1_000_000
-
-    def nanoseconds(self) -> int:
-        return self.ns
-
-    def wall_nanoseconds(self) -> int:
-        return 1_700_000_000_000_000_000 + self.ns
-
-    def sleep(self, ms: float) -> None:
-        self.ns += int(ms * 1_000_000)
 
 
 @pytest.fixture
@@ -46,7 +27,7 @@ def _open_sockets() -> set[str]:
     found = set()
     for link in Path("/proc/self/fd").iterdir():
         try:
-            target = os.readlink(link)
+            target = str(link.readlink())
         except FileNotFoundError:
             continue
         if target.startswith(("socket:", "anon_inode:[event")):

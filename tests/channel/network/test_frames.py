@@ -94,9 +94,9 @@ def test_an_empty_frame_asks_no_pool_and_an_early_end_is_told():
     pool.release(held)
     for steps in ((b"\0\0",), (size(4), b"ab")):
         receive, transport = Receive("0"), Scripted(*steps)
+        receive.read_from(transport)
         with pytest.raises(EOFError):
-            while True:
-                receive.read_from(transport)
+            receive.read_from(transport)
         assert not receive.complete
 
 

@@ -122,7 +122,7 @@ def test_nothing_can_be_sent_without_a_connection(selector):
 
 @pytest.mark.conformance("SEL-04")
 def test_a_name_is_no_address(selector):
-    with pytest.raises(OSError, match="not known|not supported|resolution"):
+    with pytest.raises(OSError, match=r"not known|not supported|resolution"):
         selector.connect("0", ("some.invalid.hostname.foo.bar.local", 1234))
     assert not selector.channels
 
