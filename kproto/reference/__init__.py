@@ -54,12 +54,12 @@ from .metadata import MetadataRequest, MetadataResponse
 from .sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from .sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from .stop_replica import (
-    StopReplicaPartition,
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
     StopReplicaRequest,
     StopReplicaResponse,
+    StopReplicaState,
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
@@ -114,12 +114,12 @@ __all__ = [
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
-    "StopReplicaPartition",
     "StopReplicaPartitionError",
     "StopReplicaPartitionState",
     "StopReplicaPartitionV0",
     "StopReplicaRequest",
     "StopReplicaResponse",
+    "StopReplicaState",
     "StopReplicaTopicState",
     "StopReplicaTopicV1",
     "UpdateMetadataBroker",
@@ -207,23 +207,23 @@ def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = F
         DecodeError: The bytes are no such message.
         UnsupportedApi, UnsupportedVersion: kproto or Kafka 3.9.1 does not have it.
     """
-    return message_class(api_key, "request").decode_from(version, data, strict)[0]
+    return message_class(api_key, "request").decode(version, data, strict=strict)[0]
 
 
 def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """``decode_request``, and how many bytes the message took."""
-    message, used = message_class(api_key, "request").decode_from(version, data, strict)
+    """``decode_request``, and how many bytes the message took; what follows is ignored, ``strict`` or not."""
+    message, used = message_class(api_key, "request").decode(version, data, strict=strict, alone=False)
     return message, used
 
 
 def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
     """Read a response's body; ``version`` is that of the request it answers. Errors as ``decode_request``."""
-    return message_class(api_key, "response").decode_from(version, data, strict)[0]
+    return message_class(api_key, "response").decode(version, data, strict=strict)[0]
 
 
 def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """``decode_response``, and how many bytes the message took."""
-    message, used = message_class(api_key, "response").decode_from(version, data, strict)
+    """``decode_response``, and how many bytes the message took; what follows is ignored, ``strict`` or not."""
+    message, used = message_class(api_key, "response").decode(version, data, strict=strict, alone=False)
     return message, used
 
 

@@ -214,7 +214,7 @@ class _Wrapped(Adapter):  # type: ignore[misc]
         for field in self.absent:
             obj[field.name] = field.fresh()
         obj.update(obj.pop(TAGGED_SECTION, {"unknown_tagged_fields": ()}))
-        return self.cls.wrap(obj)
+        return self.cls.wrap(obj, self.version)
 
     def _encode(self, obj: Any, context: Any, path: str) -> Container:
         where = field_path(path)

@@ -18,6 +18,8 @@ from .wire import build, parse
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from construct import Construct
+
     from kproto.types import Buffer, Json, Kind
 
 __all__ = [
@@ -47,18 +49,22 @@ class _Header(Struct):
         return version == cls.flexible_from
 
     @classmethod
-    def decode_from(cls, version: int, data: Buffer, strict: bool = False) -> tuple[Self, int]:
+    def at(cls, version: int) -> Construct:
+        """The Construct of one of the header's own versions; its ``subcon`` is the ``construct.Struct``."""
+        return cls.fields.at(cls, version, cls._check(version))
+
+    @classmethod
+    def decode(cls, version: int, data: Buffer, *, strict: bool = False, alone: bool = True) -> tuple[Self, int]:
         """Read a header from the start of a buffer; also how many bytes it took, which is where the body begins.
 
-        ``strict`` does not mind what follows: a body mostly does.
+        ``strict`` refuses what the protocol forbids though Kafka lets it pass, a header that stands ``alone`` may not
+        have bytes after it.
         """
-        construct = cls.fields.at(cls, version, cls._check(version))
-        header, used = parse(construct, data, strict=strict, api_key=None, version=version, alone=False)
-        return header, used
+        return parse(cls.at(version), data, api_key=None, version=version, strict=strict, alone=alone)
 
     def encode(self, version: int) -> bytes:
         """The header's bytes in one of its own versions."""
-        return build(self.fields.at(type(self), version, self._check(version)), self)
+        return build(self.at(version), self)
 
     def to_json(self, version: int) -> Json:
         """Kafka's JSON form; ``version`` is the header's own."""
@@ -109,7 +115,7 @@ def decode_request_header(data: Buffer, header_version: int | None = None, *, st
     """Read the header that opens a request's payload.
 
     Args:
-        data: Any buffer that begins with the header.
+        data: Any buffer that begins with the header; what follows it is ignored unless ``strict``.
         header_version: 0 to 2; None derives it from the API key and version at the header's start, as Kafka does.
         strict: Refuse what the protocol forbids though Kafka lets it pass.
 
@@ -117,20 +123,24 @@ def decode_request_header(data: Buffer, header_version: int | None = None, *, st
         DecodeError: No such header.
         UnsupportedApi: The key is not one of 3.9.1's and ``header_version`` was not given.
     """
-    return decode_request_header_from(data, header_version, strict=strict)[0]
+    return RequestHeader.decode(_or_derived(header_version, data), data, strict=strict)[0]
 
 
 def decode_request_header_from(
     data: Buffer, header_version: int | None = None, *, strict: bool = False
 ) -> tuple[RequestHeader, int]:
-    """``decode_request_header``, and how many bytes it took."""
-    if header_version is None:
-        start = memoryview(data).cast("B")[:4].tobytes()
-        if len(start) < 4:
-            raise Truncated(f"4 bytes wanted for API key and version, {len(start)} left", 0)
-        api_key, version = (int.from_bytes(start[at : at + 2], "big", signed=True) for at in (0, 2))
-        header_version = request_header_version(api_key, version)
-    return RequestHeader.decode_from(header_version, data, strict)
+    """``decode_request_header``, and how many bytes it took; what follows is ignored, ``strict`` or not."""
+    return RequestHeader.decode(_or_derived(header_version, data), data, strict=strict, alone=False)
+
+
+def _or_derived(header_version: int | None, data: Buffer) -> int:
+    if header_version is not None:
+        return header_version
+    start = memoryview(data).cast("B")[:4].tobytes()
+    if len(start) < 4:
+        raise Truncated(f"4 bytes wanted for API key and version, {len(start)} left", 0)
+    api_key, version = (int.from_bytes(start[at : at + 2], "big", signed=True) for at in (0, 2))
+    return request_header_version(api_key, version)
 
 
 def encode_request_header(header: RequestHeader, header_version: int | None = None) -> bytes:
@@ -142,14 +152,14 @@ def encode_request_header(header: RequestHeader, header_version: int | None = No
 
 def decode_response_header(data: Buffer, header_version: int, *, strict: bool = False) -> ResponseHeader:
     """Read the header that opens a response's payload; errors as ``decode_request_header``."""
-    return decode_response_header_from(data, header_version, strict=strict)[0]
+    return ResponseHeader.decode(header_version, data, strict=strict)[0]
 
 
 def decode_response_header_from(
     data: Buffer, header_version: int, *, strict: bool = False
 ) -> tuple[ResponseHeader, int]:
-    """``decode_response_header``, and how many bytes it took."""
-    return ResponseHeader.decode_from(header_version, data, strict)
+    """``decode_response_header``, and how many bytes it took; what follows is ignored, ``strict`` or not."""
+    return ResponseHeader.decode(header_version, data, strict=strict, alone=False)
 
 
 def encode_response_header(header: ResponseHeader, header_version: int) -> bytes:

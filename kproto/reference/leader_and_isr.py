@@ -35,8 +35,6 @@ __all__ = [
     "LeaderAndIsrTopicState",
 ]
 
-_NEWEST = ApiKey.LEADER_AND_ISR.info.max_version
-
 
 class LeaderAndIsrPartitionState(Struct):
     """One partition: who leads it, who follows in sync, who should hold it.
@@ -112,33 +110,27 @@ class LeaderAndIsrRequest(Request):
         """Topic names to ids: empty below version 2, zero ids below version 5."""
         return {topic.topic_name: topic.topic_id for topic in self.topic_states}
 
-    def error_response(self, code: int, *, version: int | None = None) -> LeaderAndIsrResponse:
-        """The answer that refuses all of this request: ``code`` at the top and for every partition.
-
-        Args:
-            code: Kafka's error code.
-            version: Of the answer; the request's own, or the newest, unless given.
-        """
-        version = self.version_or(version, _NEWEST)
-        if version < 5:
+    def error_response(self, error_code: int) -> LeaderAndIsrResponse:
+        """The answer that refuses all of this request: ``error_code`` at the top and for every partition."""
+        if self.version < 5:
             errors = [
                 LeaderAndIsrPartitionError(
-                    topic_name=state.topic_name, partition_index=state.partition_index, error_code=code
+                    topic_name=state.topic_name, partition_index=state.partition_index, error_code=error_code
                 )
                 for state in self.partition_states
             ]
-            return LeaderAndIsrResponse(version=version, error_code=code, partition_errors=errors)
+            return LeaderAndIsrResponse(version=self.version, error_code=error_code, partition_errors=errors)
         topics = [
             LeaderAndIsrTopicError(
                 topic_id=topic.topic_id,
                 partition_errors=[
-                    LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
+                    LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=error_code)
                     for state in topic.partition_states
                 ],
             )
             for topic in self.topic_states
         ]
-        return LeaderAndIsrResponse(version=version, error_code=code, topics=topics)
+        return LeaderAndIsrResponse(version=self.version, error_code=error_code, topics=topics)
 
 
 class LeaderAndIsrPartitionError(Struct):

@@ -20,20 +20,18 @@ from .fields import Between, Fields, Since, Until
 from .struct import Request, Response, Struct, count_errors
 
 __all__ = [
-    "StopReplicaPartition",
     "StopReplicaPartitionError",
     "StopReplicaPartitionState",
     "StopReplicaPartitionV0",
     "StopReplicaRequest",
     "StopReplicaResponse",
+    "StopReplicaState",
     "StopReplicaTopicState",
     "StopReplicaTopicV1",
 ]
 
-_NEWEST = ApiKey.STOP_REPLICA.info.max_version
 
-
-class StopReplicaPartition(NamedTuple):
+class StopReplicaState(NamedTuple):
     """One partition to stop, whatever the version: a row of ``StopReplicaRequest.partition_states``."""
 
     topic_name: str
@@ -95,7 +93,7 @@ class StopReplicaRequest(Request):
     )
 
     @property
-    def partition_states(self) -> list[StopReplicaPartition]:
+    def partition_states(self) -> list[StopReplicaState]:
         """All partitions whatever the version; a partition that version 3 and above names twice counts once.
 
         Below version 3 the leader epoch is -1 and the flag is the request's. The last mention of a partition wins and
@@ -104,39 +102,35 @@ class StopReplicaRequest(Request):
         merged = {(row.topic_name, row.partition_index): row for row in self._grouped()}
         return [*self._flat(), *merged.values()]
 
-    def _flat(self) -> list[StopReplicaPartition]:
+    def _flat(self) -> list[StopReplicaState]:
         return [
             *(
-                StopReplicaPartition(row.topic_name, row.partition_index, -1, self.delete_partitions)
+                StopReplicaState(row.topic_name, row.partition_index, -1, self.delete_partitions)
                 for row in self.ungrouped_partitions
             ),
             *(
-                StopReplicaPartition(topic.name, index, -1, self.delete_partitions)
+                StopReplicaState(topic.name, index, -1, self.delete_partitions)
                 for topic in self.topics
                 for index in topic.partition_indexes
             ),
         ]
 
-    def _grouped(self) -> list[StopReplicaPartition]:
+    def _grouped(self) -> list[StopReplicaState]:
         return [
-            StopReplicaPartition(topic.topic_name, row.partition_index, row.leader_epoch, row.delete_partition)
+            StopReplicaState(topic.topic_name, row.partition_index, row.leader_epoch, row.delete_partition)
             for topic in self.topic_states
             for row in topic.partition_states
         ]
 
-    def error_response(self, code: int, *, version: int | None = None) -> StopReplicaResponse:
-        """The answer that refuses all of this request: ``code`` at the top and for every partition that it names.
-
-        Args:
-            code: Kafka's error code.
-            version: Of the answer; the request's own, or the newest, unless given.
-        """
+    def error_response(self, error_code: int) -> StopReplicaResponse:
+        """The answer that refuses all of this request: ``error_code`` at the top and for every partition named."""
         errors = [
-            StopReplicaPartitionError(topic_name=row.topic_name, partition_index=row.partition_index, error_code=code)
+            StopReplicaPartitionError(
+                topic_name=row.topic_name, partition_index=row.partition_index, error_code=error_code
+            )
             for row in [*self._flat(), *self._grouped()]
         ]
-        version = self.version_or(version, _NEWEST)
-        return StopReplicaResponse(version=version, error_code=code, partition_errors=errors)
+        return StopReplicaResponse(version=self.version, error_code=error_code, partition_errors=errors)
 
 
 class StopReplicaPartitionError(Struct):

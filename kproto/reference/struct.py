@@ -14,6 +14,8 @@ from .wire import build, parse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from construct import Construct
+
     from kproto.types import Buffer, Json, Kind, RawTag
 
     from .fields import Fields
@@ -48,8 +50,8 @@ class Struct:
         object.__setattr__(self, "container", container)
 
     @classmethod
-    def wrap(cls, container: Container) -> Self:
-        """An object around a container that holds a value for every field."""
+    def wrap(cls, container: Container, version: int) -> Self:
+        """An object around a container that holds a value for every field, as read in a version."""
         self = cls.__new__(cls)
         object.__setattr__(self, "container", container)
         return self
@@ -101,31 +103,56 @@ class Message(Struct):
     Attributes:
         api_key: Whose message it is.
         kind: ``request`` or ``response``.
-        version: The version that it was read or made for; None where nobody said.
+        version: The version that it was read with, or made for: the newest unless given. Encoding names its own.
     """
 
     __slots__ = ("version",)
     api_key: ClassVar[int]
     kind: ClassVar[Kind]
-    version: int | None
+    version: int
 
     def __init__(self, *, version: int | None = None, **values: Any) -> None:
         super().__init__(**values)
-        object.__setattr__(self, "version", version)
+        self.version = check_version(self.api_key, 0).max_version if version is None else version
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "version":
+            check_version(self.api_key, value)
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     @classmethod
-    def decode_from(cls, version: int, data: Buffer, strict: bool = False) -> tuple[Self, int]:
+    def wrap(cls, container: Container, version: int) -> Self:
+        """As ``Struct.wrap``; a message keeps its version."""
+        self = super().wrap(container, version)
+        object.__setattr__(self, "version", version)
+        return self
+
+    @classmethod
+    def at(cls, version: int) -> Construct:
+        """The Construct of one version; its ``subcon`` is the ``construct.Struct``.
+
+        Raises:
+            UnsupportedVersion: The API has no such version.
+        """
+        return cls.fields.at(cls, version, check_version(cls.api_key, version).is_flexible(version))
+
+    @classmethod
+    def decode(cls, version: int, data: Buffer, *, strict: bool = False, alone: bool = True) -> tuple[Self, int]:
         """Read a message from the start of a buffer; also how many bytes it took.
+
+        Args:
+            version: The API's version.
+            data: A buffer that begins with the message.
+            strict: Refuse what the protocol forbids though Kafka lets it pass.
+            alone: Whether that includes bytes after the message.
 
         Raises:
             DecodeError: The bytes are no such message.
             UnsupportedVersion: The API has no such version.
         """
-        flexible = check_version(cls.api_key, version).is_flexible(version)
-        construct = cls.fields.at(cls, version, flexible)
-        message, used = parse(construct, data, strict=strict, api_key=cls.api_key, version=version)
-        object.__setattr__(message, "version", version)
-        return message, used
+        return parse(cls.at(version), data, api_key=cls.api_key, version=version, strict=strict, alone=alone)
 
     def encode(self, version: int) -> bytes:
         """The message's bytes in one version.
@@ -134,8 +161,7 @@ class Message(Struct):
             EncodeError: It cannot be written.
             UnsupportedVersion: The API has no such version.
         """
-        flexible = check_version(self.api_key, version).is_flexible(version)
-        return build(self.fields.at(type(self), version, flexible), self)
+        return build(self.at(version), self)
 
     def to_json(self, version: int) -> Json:
         """Kafka's JSON form of that version: what the brokers' request log prints.
@@ -157,12 +183,6 @@ class Message(Struct):
         """
         check_version(cls.api_key, version)
         return cls(version=version, **cls.fields.from_json(json, version))
-
-    def version_or(self, given: int | None, newest: int) -> int:
-        """The version meant by a caller: as given, or the message's own, or the newest."""
-        if given is not None:
-            return given
-        return newest if self.version is None else self.version
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), {**self.container, "version": self.version})

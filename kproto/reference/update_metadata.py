@@ -38,7 +38,6 @@ __all__ = [
     "UpdateMetadataTopicState",
 ]
 
-_NEWEST = ApiKey.UPDATE_METADATA.info.max_version
 _SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
@@ -144,24 +143,18 @@ class UpdateMetadataRequest(Request):
         return [BrokerEndpoints(broker.id, self._endpoints(broker), broker.rack) for broker in self.live_brokers]
 
     def _endpoints(self, broker: UpdateMetadataBroker) -> list[UpdateMetadataEndpoint]:
-        version = self.version_or(None, _NEWEST)
-        if version >= 3:
+        if self.version >= 3:
             return list(broker.endpoints)
-        if version >= 1:
+        if self.version >= 1:
             return [
                 endpoint.replace(listener=_SECURITY_PROTOCOLS.get(endpoint.security_protocol, ""))
                 for endpoint in broker.endpoints
             ]
         return [UpdateMetadataEndpoint(port=broker.v0_port, host=broker.v0_host, listener="PLAINTEXT")]
 
-    def error_response(self, code: int, *, version: int | None = None) -> UpdateMetadataResponse:
-        """The answer that refuses this request.
-
-        Args:
-            code: Kafka's error code.
-            version: Of the answer; the request's own, or the newest, unless given.
-        """
-        return UpdateMetadataResponse(version=self.version_or(version, _NEWEST), error_code=code)
+    def error_response(self, error_code: int) -> UpdateMetadataResponse:
+        """The answer that refuses this request."""
+        return UpdateMetadataResponse(version=self.version, error_code=error_code)
 
 
 class UpdateMetadataResponse(Response):

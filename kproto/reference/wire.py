@@ -66,13 +66,13 @@ class Wire:
 
 
 def parse(
-    construct: Construct, data: Buffer, *, strict: bool, api_key: int | None, version: int, alone: bool = True
+    construct: Construct, data: Buffer, *, api_key: int | None, version: int, strict: bool, alone: bool
 ) -> tuple[Any, int]:
     """Read one value from the start of a buffer; also how many bytes it took.
 
     Args:
-        strict: Refuse what the protocol forbids though Kafka lets it pass; where the value should stand ``alone`` in
-            the buffer, also what follows it.
+        strict: Refuse what the protocol forbids though Kafka lets it pass.
+        alone: Whether that includes bytes after the value.
 
     Raises:
         DecodeError: The bytes are no such value.
