@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kproto.api import api_name, check_version, request_header_version, response_header_version
 from kproto.cli.subject import request_header_at, size_field
-from kproto.errors import DecodeError, Truncated
+from kproto.cli.text import counted
+from kproto.errors import DecodeError, Malformed, Truncated
 from kproto.reference.trace import trace
 
 if TYPE_CHECKING:
@@ -89,8 +90,13 @@ class Dissection:
         for span in fields:
             span.start += start
             span.end += start
+            if span.first_inner is not None:
+                span.first_inner += start
         if error is not None and error.offset is not None:
             error.offset += start
+        left = len(self.data) - start - used
+        if strict and error is None and left and kind in ("request", "response"):
+            error = Malformed(f"{counted(left, 'byte')} after the message", start + used, "", api_key, version)
         section = Section(f"{title} v{version}", version, start, start + used, fields, message, error)
         self.sections.append(section)
         return section

@@ -13,6 +13,7 @@ import click
 from kproto.api import ApiKey, check_version, request_header_version, response_header_version
 from kproto.cli.options import parse_api
 from kproto.errors import ConfigurationError
+from kproto.framing import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,10 +123,15 @@ def size_field(data: bytes) -> int:
 
 
 def request_header_at(data: bytes) -> int:
-    """Where the header of a request frame begins: behind the size field, or at once where there is none."""
+    """Where the header of a request frame begins: behind the size field, or at once where there is none.
+
+    The size of a frame that is cut off, or that others follow, does not fit what is there; it counts as one where it
+    may be one, and a header stands behind it but not in its place.
+    """
     if size_field(data) or len(data) < 8:
         return size_field(data)
-    return 0 if _plausible(data, 0) or not _plausible(data, 4) else 4
+    may_be_size = 8 <= _SIZE.unpack_from(data)[0] <= DEFAULT_LIMIT
+    return 4 if may_be_size and _plausible(data, 4) and not _plausible(data, 0) else 0
 
 
 def _plausible(data: bytes, at: int) -> bool:

@@ -193,7 +193,7 @@ def test_standard_input_is_read_like_a_file(form: str) -> None:
 def test_a_pipe_is_followed_as_it_grows() -> None:
     data = gzip.decompress((CAPTURES / "ibp-3.9-a.pcap.gz").read_bytes())
     arguments = [sys.executable, "-m", "kproto", "inspect", "-", "--format", "json"]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
         assert process.stdin
         assert process.stdout
         process.stdin.write(data[:50_000])
