@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
-from kproto import headers
+from kproto import codec, headers
 from kproto.api import request_header_version, response_header_version
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ ETHERNET, NULL, COOKED, LOOP, RAW, COOKED_2 = 1, 0, 113, 108, 101, 276
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 
 START_NS = 1_700_000_000_000_000_000
+
+UPDATE_METADATA_8 = codec.encode(
+    codec.message_class(6, "request")(controller_id=1, controller_epoch=2, broker_epoch=3), 8
+)
+"""The body of a small request."""
 
 
 class Packet(NamedTuple):

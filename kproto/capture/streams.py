@@ -152,10 +152,10 @@ class _Reader:
             self._search.clear()
             self.skip_to = max(self.skip_to, end)
             return
+        data = b"".join(self._parts)
+        frame_end = self._broken(data) if data else -1
         self._conversation.note_gap(length)
-        if self._parts:
-            data = b"".join(self._parts)
-            frame_end = self._broken(data)
+        if data:
             self._parts = []
             self._need = self._least
             if frame_end >= end:
