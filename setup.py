@@ -1,4 +1,4 @@
-"""The extension only; everything else about the distribution stands in pyproject.toml.
+"""The extensions only; everything else about the distribution stands in pyproject.toml.
 
 KPROTO_DEBUG=1 builds it with bounds checks and line tracing, without optimisation. KPROTO_CFLAGS and KPROTO_LDFLAGS
 are added to the compiler's and linker's (the sanitizers come in that way).
@@ -23,7 +23,7 @@ DIRECTIVES = {
     "linetrace": DEBUG,
 }
 
-extension = Extension(
+codec = Extension(
     "kproto._codec",
     ["kproto/_codec.pyx"],
     include_dirs=["kproto"],
@@ -33,7 +33,15 @@ extension = Extension(
     define_macros=[("CYTHON_TRACE", "1")] if DEBUG else [],
 )
 
+exchange = Extension(
+    "channel.network._exchange",
+    ["channel/network/_exchange.pyx"],
+    extra_compile_args=codec.extra_compile_args,
+    extra_link_args=codec.extra_link_args,
+    define_macros=codec.define_macros,
+)
+
 setup(
     package_dir={"": "."},
-    ext_modules=cythonize([extension], compiler_directives=DIRECTIVES),
+    ext_modules=cythonize([codec, exchange], compiler_directives=DIRECTIVES),
 )

@@ -83,6 +83,11 @@ class ChannelConfig:
             raise ConfigurationError(
                 f"control.plane.listener.name and inter.broker.listener.name are both {control!r}; give them two names"
             )
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise ConfigurationError(
+                f"queued.max.request.bytes is {self.queued_max_request_bytes}, less than one request may have "
+                f"(socket.request.max.bytes is {self.socket_request_max_bytes})"
+            )
         control_versions(self.inter_broker_protocol_version)
 
     @classmethod

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from kproto.api import CONTROL_APIS
 from kproto.error_codes import ErrorCode
-from kproto.errors import KprotoError, UnsupportedVersion
+from kproto.errors import UnsupportedVersion
 
 from .handlers import HANDLERS
 from .hooks import BrokerHooks, RequestContext
@@ -92,6 +93,8 @@ class EmbeddedBroker:
             return handler(self, context, request)
         except UnsupportedVersion:
             raise
-        except (KprotoError, RuntimeError, ValueError, LookupError, TypeError, ArithmeticError):
+        except Exception:
             _log.exception("broker %d: error while handling api %d", self.broker_id, context.api_key)
+            if context.api_key not in CONTROL_APIS:
+                raise  # only the control requests list what an error answer must name
             return request.error_response(ErrorCode.UNKNOWN_SERVER_ERROR)

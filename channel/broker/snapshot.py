@@ -267,6 +267,7 @@ class SnapshotMemo:
 
     def apply(self, snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool) -> Update:
         """``apply_update``, or its remembered result for the same snapshot and message objects."""
+        request = getattr(request, "message", request)  # the one behind a request that brokers share
         key = (id(snapshot), id(request), migration_enabled)
         with self._lock:
             known = self._known.get(key)

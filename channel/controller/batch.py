@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kproto._codec import LeaderAndIsrPartitionState, UpdateMetadataPartitionState
+
 from channel.errors import IllegalState
 from channel.logs import bounded, get_logger
-from kproto._codec import LeaderAndIsrPartitionState, UpdateMetadataPartitionState
 from kproto.api import control_versions
 from kproto.types import TopicPartition
 
@@ -21,7 +22,7 @@ from .events import (
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
-from .requests import ControlRequest, MessageRequest, SharedUpdateMetadata
+from .requests import ControlRequest, SharedUpdateMetadata, SingleRequest
 from .state_change_log import StateChangeLog
 from .types import (
     INITIAL_LEADER_EPOCH,
@@ -284,7 +285,7 @@ class ControllerBrokerRequestBatch:
             )
             self._sender.send_request(
                 broker_id,
-                MessageRequest(message, version),
+                SingleRequest(message, version),
                 lambda response, broker_id=broker_id: self.handle_leader_and_isr_response(response, broker_id),  # type: ignore[misc]
             )
         self._leader_and_isr.clear()
@@ -347,7 +348,7 @@ class ControllerBrokerRequestBatch:
                 callback = None
                 if to_delete is not None:
                     callback = self._stop_replica_callback(context, broker_id, to_delete)
-                self._sender.send_request(broker_id, MessageRequest(message, version), callback)
+                self._sender.send_request(broker_id, SingleRequest(message, version), callback)
         self._stop_replica.clear()
 
     def _stop_replica_callback(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from channel.errors import BrokerNotAvailable
 from kproto._codec import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -21,6 +20,8 @@ from kproto._codec import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+
+from channel.errors import BrokerNotAvailable
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
 from .types import SecurityProtocol, UpdateType

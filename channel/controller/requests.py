@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto._codec import UpdateMetadataRequest
+
 from kproto.api import ApiKey, api_name, check_version
 from kproto.codec import decode_request, encode
 from kproto.errors import UnsupportedVersion
@@ -18,10 +19,10 @@ from kproto.errors import UnsupportedVersion
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from channel.network.transport import Bytes
     from kproto.codec import Message
-    from kproto.types import Buffer
 
-__all__ = ["ControlRequest", "ListenerNotExpressible", "MessageRequest", "SharedUpdateMetadata"]
+__all__ = ["ControlRequest", "ListenerNotExpressible", "SharedUpdateMetadata", "SingleRequest"]
 
 _BROKER_EPOCH: Final = struct.Struct(">q")
 _EPOCH_SINCE: Final = {ApiKey.LEADER_AND_ISR: 2, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 5}
@@ -46,40 +47,44 @@ class ListenerNotExpressible(UnsupportedVersion):
 class ControlRequest:
     """One request for one broker; its version is fixed, as a controller never negotiates.
 
+    It is what a network client calls a request builder.
+
     Attributes:
-        api_key, version: Which request.
-        controller_epoch, broker_epoch: What it says of them, for the log; -1 where it has no broker epoch.
+        api_key: Whose request.
+        oldest_version, latest_version: The one version it is written in.
+        controller_epoch, broker_epoch: What it says of them, for the log; -1 for no broker epoch.
     """
 
-    __slots__ = ("api_key", "broker_epoch", "controller_epoch", "version")
+    __slots__ = ("api_key", "broker_epoch", "controller_epoch", "latest_version", "oldest_version")
 
     def __init__(self, api_key: int, version: int, controller_epoch: int, broker_epoch: int) -> None:
         check_version(api_key, version)
-        self.api_key = api_key
-        self.version = version
+        self.api_key = int(api_key)
+        self.oldest_version = self.latest_version = version
         self.controller_epoch = controller_epoch
         self.broker_epoch = broker_epoch
 
-    def build(self) -> Any:
-        """The message. After ``encode`` it is read back from the bytes, so it holds what the version can express."""
+    @property
+    def message(self) -> Any:
+        """The message. Once it is built it is read back from the bytes, so it holds what the version can express."""
         raise NotImplementedError
 
-    def encode(self) -> Sequence[Buffer]:
-        """The body in pieces, to be sent one after the other. The same pieces at every call.
+    def build(self, version: int) -> Sequence[Bytes]:
+        """The body in pieces, to be sent one after the other; encoded at the first call.
 
         Raises:
             EncodeError, UnsupportedVersion: The message does not fit the version.
         """
         raise NotImplementedError
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return (
-            f"{api_name(self.api_key)} {self.version} (controller epoch {self.controller_epoch}, "
+            f"{api_name(self.api_key)} v{self.latest_version} (controller epoch {self.controller_epoch}, "
             f"broker epoch {self.broker_epoch})"
         )
 
 
-class MessageRequest(ControlRequest):
+class SingleRequest(ControlRequest):
     """A message that goes to one broker.
 
     Args:
@@ -93,19 +98,20 @@ class MessageRequest(ControlRequest):
         m: Any = message
         super().__init__(m.api_key, version, m.controller_epoch, m.broker_epoch)
         self._message: Any = message
-        self._body: bytes | None = None
+        self._body: tuple[bytes] | None = None
 
-    def build(self) -> Any:
-        """The message itself until it is encoded."""
+    @property
+    def message(self) -> Any:
+        """The message itself until it is built."""
         message, body = self._message, self._body
-        return decode_request(self.api_key, self.version, body) if body is not None else message
+        return message if body is None else decode_request(self.api_key, self.latest_version, body[0])
 
-    def encode(self) -> Sequence[Buffer]:
+    def build(self, version: int) -> Sequence[Bytes]:
         """The whole body in one piece; the message is let go."""
         if self._body is None:
-            self._body = encode(self._message, self.version)
+            self._body = (encode(self._message, version),)
             self._message = None
-        return (self._body,)
+        return self._body
 
 
 class SharedUpdateMetadata:
@@ -140,12 +146,12 @@ class SharedUpdateMetadata:
                 self._message = None
             return self._pieces
 
-    def build(self, broker_epoch: int) -> UpdateMetadataRequest:
+    def message(self, broker_epoch: int) -> UpdateMetadataRequest:
         """The message for one broker."""
         with self._lock:
             message = self._message
         if message is None:
-            body = b"".join(self.for_broker(broker_epoch).encode())
+            body = b"".join(self.for_broker(broker_epoch).build(self.version))
             return decode_request(ApiKey.UPDATE_METADATA, self.version, body)  # type: ignore[no-any-return]
         return UpdateMetadataRequest(
             controller_id=message.controller_id,
@@ -166,12 +172,13 @@ class _SharedRequest(ControlRequest):
         super().__init__(ApiKey.UPDATE_METADATA, shared.version, shared.controller_epoch, broker_epoch)
         self._shared = shared
 
-    def build(self) -> UpdateMetadataRequest:
-        return self._shared.build(self.broker_epoch)
+    @property
+    def message(self) -> UpdateMetadataRequest:
+        return self._shared.message(self.broker_epoch)
 
-    def encode(self) -> Sequence[Buffer]:
+    def build(self, version: int) -> Sequence[Bytes]:
         before, after = self._shared.pieces()
-        if self.version < _EPOCH_SINCE[ApiKey.UPDATE_METADATA]:
+        if version < _EPOCH_SINCE[ApiKey.UPDATE_METADATA]:
             return (before,)
         return (bytes(before) + _BROKER_EPOCH.pack(self.broker_epoch), after)
 

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """One frame out and one frame in over a plain socket, with the interpreter's lock given up once.
 
 A send thread spends its life writing a request and waiting for the answer. Done in Python each of these gives up the lock
@@ -7,15 +6,16 @@ pieces. Here both are one call.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EAGAIN, EINTR, ENOMEM, errno
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from channel.errors import InvalidReceive
-
 import os
+
+from channel.errors import InvalidReceive
+from kproto.errors import OutOfRange
 
 cdef extern from "<sys/socket.h>" nogil:
     struct iovec:
@@ -86,6 +86,17 @@ cdef inline long long now_ms() noexcept nogil:
     return <long long>t.tv_sec * 1000 + t.tv_nsec // 1000000
 
 
+cdef inline void put_int32(unsigned char *at, long long value) noexcept nogil:
+    at[0] = (value >> 24) & 0xFF
+    at[1] = (value >> 16) & 0xFF
+    at[2] = (value >> 8) & 0xFF
+    at[3] = value & 0xFF
+
+
+cdef inline int get_int32(const unsigned char *at) noexcept nogil:
+    return <int>((<unsigned int>at[0] << 24) | (<unsigned int>at[1] << 16) | (<unsigned int>at[2] << 8) | at[3])
+
+
 cdef class Exchange:
     """A connected, non-blocking socket with nothing on its way.
 
@@ -109,18 +120,32 @@ cdef class Exchange:
         self.wake_fd = wake_fd
         self.limit = limit
 
-    def __call__(self, object buffers, long long timeout_ms):
-        """Send a frame and wait for the one that answers it.
+    def __call__(
+        self,
+        short api_key,
+        short version,
+        int correlation_id,
+        bytes header_tail,
+        bint tagged,
+        object body,
+        long long timeout_ms,
+    ):
+        """Send a request and wait for the frame that answers it.
 
         Args:
-            buffers: The whole frame in pieces, its length included.
+            api_key, version, correlation_id: The request header's first fields.
+            header_tail: What stands between these and the body.
+            tagged: Whether the response header has tagged fields.
+            body: The body in pieces, which are sent one after the other and never joined.
             timeout_ms: How long all of it may take.
 
         Returns:
-            The answer's payload, and whether more bytes came than the answer has: if so the peer says things unasked,
-            and the connection must not be used again. After an error it must not be used either.
+            The answer's body, whether it is that alone, and whether bytes follow the answer. It is the whole payload
+            if its header is not just this correlation id and, if ``tagged``, no tagged fields. If bytes
+            follow, the peer says things unasked: the connection must not be used again, nor after an error.
 
         Raises:
+            OutOfRange: The request is too large for a frame; nothing was sent.
             StaleConnection: The connection was at its end already; nothing was sent.
             EOFError: The peer ended it.
             OSError: It broke.
@@ -128,7 +153,8 @@ cdef class Exchange:
             InterruptedError: ``wake_fd`` is readable.
             InvalidReceive: The answer's length is negative or above the limit.
         """
-        cdef Py_ssize_t count = len(buffers), taken = 0, i
+        cdef Py_ssize_t count = 2 + len(body), taken = 0, i
+        cdef unsigned char head[12]
         cdef iovec inline_pieces[INLINE_BUFFERS]
         cdef Py_buffer inline_views[INLINE_BUFFERS]
         cdef iovec *pieces = inline_pieces
@@ -137,7 +163,7 @@ cdef class Exchange:
         cdef In answer
         cdef Outcome outcome
         cdef int error
-        cdef long long deadline
+        cdef long long deadline, size = 8 + len(header_tail), skip
         if count > INLINE_BUFFERS:
             pieces = <iovec *>malloc(count * sizeof(iovec))
             views = <Py_buffer *>malloc(count * sizeof(Py_buffer))
@@ -150,11 +176,21 @@ cdef class Exchange:
         answer.have = 0
         answer.size = -1
         try:
-            for i in range(count):
-                PyObject_GetBuffer(buffers[i], &views[i], PyBUF_SIMPLE)
+            for i in range(count - 2):
+                PyObject_GetBuffer(body[i], &views[i], PyBUF_SIMPLE)
                 taken += 1
-                pieces[i].iov_base = views[i].buf
-                pieces[i].iov_len = views[i].len
+                pieces[i + 2].iov_base = views[i].buf
+                pieces[i + 2].iov_len = views[i].len
+                size += views[i].len
+            if size > 0x7FFFFFFF:
+                raise OutOfRange(f"a request of {size} bytes; a frame holds {0x7FFFFFFF}")
+            put_int32(head, size)
+            put_int32(head + 4, (<long long>api_key << 16) | (version & 0xFFFF))
+            put_int32(head + 8, correlation_id)
+            pieces[0].iov_base = head
+            pieces[0].iov_len = 12
+            pieces[1].iov_base = PyBytes_AS_STRING(header_tail)
+            pieces[1].iov_len = len(header_tail)
             out.at = pieces
             out.count = count
             deadline = -1
@@ -172,7 +208,18 @@ cdef class Exchange:
                     error = errno
             self.received += answer.have
             if outcome == DONE:
-                return PyBytes_FromStringAndSize(answer.data + 4, answer.size), answer.have > answer.size + 4
+                skip = 5 if tagged else 4
+                if (
+                    answer.size < skip
+                    or get_int32(<unsigned char *>answer.data + 4) != correlation_id
+                    or (tagged and answer.data[8] != 0)
+                ):
+                    skip = 0
+                return (
+                    PyBytes_FromStringAndSize(answer.data + 4 + skip, answer.size - skip),
+                    skip != 0,
+                    answer.have > answer.size + 4,
+                )
             if outcome == STALE:
                 raise StaleConnection("the peer had closed the connection")
             if outcome == CLOSED:
@@ -245,13 +292,12 @@ cdef class Exchange:
 
     cdef Outcome advance(self, In *answer) noexcept nogil:
         """Read the length once it is there; make room for the rest, never more than has come already and that again."""
-        cdef unsigned char *head = <unsigned char *>answer.data
         cdef long long capacity
         cdef char *data
         if answer.size < 0:
             if answer.have < 4:
                 return DONE
-            answer.size = <int>((<unsigned int>head[0] << 24) | (head[1] << 16) | (head[2] << 8) | head[3])
+            answer.size = get_int32(<unsigned char *>answer.data)
             if answer.size < 0 or 0 <= self.limit < answer.size:
                 return BAD_SIZE
         if answer.have < answer.capacity or answer.have >= answer.size + 4:

@@ -1,96 +1,98 @@
-"""Which versions a node has, how to ask for them, and which to take."""
+"""Asking nodes which versions they have, and choosing one for each request."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from channel.errors import NoUsableVersion
 from kproto import __version__
-from kproto.api import ApiKey, api_name
-from kproto.codec import decode_response, message_class
-from kproto.error_codes import ErrorCode
-from kproto.errors import DecodeError
+from kproto.api import ApiKey
+from kproto.codec import message_class
+from kproto.error_codes import ErrorCode, error_name
+from kproto.errors import DecodeError, UnsupportedVersion
+from kproto.node_versions import NodeApiVersions
 
 from .request import MessageRequest
+from .wire import parse_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from typing import Any
 
+    from .request import ClientRequest, RequestBuilder
     from .transport import Bytes
 
-__all__ = ["NodeApiVersions", "api_versions_request", "parse_api_versions", "version_to_retry"]
+__all__ = ["VersionDiscovery", "VersionsRefused"]
 
 SOFTWARE_NAME: Final = "kproto"
 
 
-class NodeApiVersions:
-    """The version ranges that a node announced.
+class VersionsRefused(Exception):
+    """A node will not tell its versions; asking again is of no use. Never leaves the client."""
+
+
+class VersionDiscovery:
+    """What nodes have announced, and which are still to be asked.
 
     Args:
-        ranges: ``(api key, lowest, highest)`` for each API that it serves.
+        known: What is known of nodes' versions, shared between clients if given.
     """
 
-    __slots__ = ("ranges",)
+    def __init__(self, known: dict[str, NodeApiVersions] | None = None) -> None:
+        self.known = {} if known is None else known
+        self.pending: dict[str, int] = {}
 
-    def __init__(self, ranges: Iterable[tuple[int, int, int]]) -> None:
-        self.ranges = {key: (lowest, highest) for key, lowest, highest in ranges}
+    def ask(self, node_id: str, version: int = ApiKey.API_VERSIONS.info.max_version) -> None:
+        """The node is to be asked, in this version of the question."""
+        self.pending[node_id] = version
 
-    @classmethod
-    def of(cls, response: Any) -> NodeApiVersions:
-        """What an ApiVersions response says."""
-        return cls((each.api_key, each.min_version, each.max_version) for each in response.api_keys)
+    def forget(self, node_id: str) -> None:
+        """The connection is gone; so may be the software behind it."""
+        self.pending.pop(node_id, None)
+        self.known.pop(node_id, None)
 
-    def latest_usable_version(self, api_key: int, oldest: int = 0, latest: int | None = None) -> int:
-        """The highest version that the node and this side (``oldest`` to ``latest``) both have.
+    def request(self, node_id: str) -> MessageRequest:
+        """The question for a pending node, which is pending no more."""
+        version = self.pending.pop(node_id)
+        request = message_class(ApiKey.API_VERSIONS, "request")
+        if version < 3:
+            return MessageRequest(request(), version)
+        message = request(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        return MessageRequest(message, version)
+
+    def learn(self, request: ClientRequest, payload: Bytes) -> Any:
+        """Take a node's answer; it is known then, or pending again with a lower version.
+
+        Returns:
+            The decoded answer.
 
         Raises:
-            NoUsableVersion: There is none, or the node does not serve the API.
+            VersionsRefused: The answer is none, or an error.
         """
-        if latest is None:
-            latest = ApiKey(api_key).info.max_version
-        theirs = self.ranges.get(api_key)
-        if theirs is None:
-            raise NoUsableVersion(api_key, latest, "the node does not serve it")
-        version = min(latest, theirs[1])
-        if version < max(oldest, theirs[0]):
-            why = f"the node has versions {theirs[0]} to {theirs[1]}, this side {oldest} to {latest}"
-            raise NoUsableVersion(api_key, latest, why)
-        return version
+        node_id = request.destination
+        try:
+            answer = parse_response(request, payload)
+        except DecodeError as e:
+            raise VersionsRefused(f"its answer cannot be read: {e}") from e
+        if answer.error_code == ErrorCode.NONE:
+            self.known[node_id] = NodeApiVersions.from_response(answer)
+        elif answer.error_code == ErrorCode.UNSUPPORTED_VERSION and request.version > 0:
+            ranges = NodeApiVersions.from_response(answer)
+            highest = ranges[ApiKey.API_VERSIONS].highest if ApiKey.API_VERSIONS in ranges else 0
+            self.ask(node_id, min(highest, request.version - 1))
+        else:
+            raise VersionsRefused(f"error {answer.error_code} {error_name(answer.error_code)}")
+        return answer
 
-    def __str__(self) -> str:
-        apis = []
-        for key, (lowest, highest) in sorted(self.ranges.items()):
-            text = f"{api_name(key)}({key})" if key in ApiKey._value2member_map_ else api_name(key)
-            apis.append(f"{text}: {lowest} to {highest}" if lowest != highest else f"{text}: {lowest}")
-        return f"({', '.join(apis)})"
+    def choose(self, node_id: str, builder: RequestBuilder) -> int:
+        """The version to write a request in; the builder's latest where nothing is known of the node.
 
-
-def api_versions_request(version: int | None = None) -> MessageRequest:
-    """A request for a node's versions, in this version or the newest."""
-    request = message_class(ApiKey.API_VERSIONS, "request")
-    newest = ApiKey.API_VERSIONS.info.max_version if version is None else version
-    if newest < 3:
-        return MessageRequest(request(), newest)
-    return MessageRequest(request(client_software_name=SOFTWARE_NAME, client_software_version=__version__), newest)
-
-
-def parse_api_versions(version: int, body: Bytes) -> Any:
-    """Read the answer to a request of ``version``: a node that does not know that version answers as for version 0.
-
-    Raises:
-        DecodeError: It is an answer of neither version.
-    """
-    try:
-        return decode_response(ApiKey.API_VERSIONS, version, body)
-    except DecodeError:
-        if version == 0:
-            raise
-        return decode_response(ApiKey.API_VERSIONS, 0, body)
-
-
-def version_to_retry(version: int, response: Any) -> int | None:
-    """In which version to ask again after this answer to ``version``; None if asking again is of no use."""
-    if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
-        return None
-    announced = NodeApiVersions.of(response).ranges.get(ApiKey.API_VERSIONS, (0, 0))[1]
-    return min(announced, version - 1)
+        Raises:
+            NoUsableVersion: No version suits both sides.
+        """
+        known = self.known.get(node_id)
+        if known is None or builder.api_key == ApiKey.API_VERSIONS:
+            return builder.latest_version
+        try:
+            return known.latest_usable(builder.api_key, builder.oldest_version, builder.latest_version)
+        except UnsupportedVersion as e:
+            raise NoUsableVersion(builder.api_key, builder.latest_version, f"{e}, for {builder}") from e

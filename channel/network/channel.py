@@ -77,13 +77,14 @@ class Channel:
     Attributes:
         interest: Which of ``EVENT_READ | EVENT_WRITE`` the selector should wait for.
         registered: Which it waits for now (the selector's own).
+        dropped: It is waited for no more (the selector's own).
         state: How far it came.
     """
 
     __slots__ = (
-        "_authenticator", "_pool", "_receive", "client_information", "closed", "connected", "explicitly_muted",
-        "has_completed_receive", "id", "interest", "max_receive_size", "mute_state", "node_metrics", "registered",
-        "send", "state", "state_error", "transport",
+        "_authenticator", "_pool", "_receive", "client_information", "closed", "connected", "dropped",
+        "explicitly_muted", "has_completed_receive", "id", "interest", "max_receive_size", "mute_state", "node_metrics",
+        "registered", "send", "state", "state_error", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +111,7 @@ class Channel:
         self.closed = False
         self.interest = 0
         self.registered = 0
+        self.dropped = False
         self.client_information: tuple[str, str] | None = None
         self.node_metrics: NodeMetrics | None = None
 

@@ -7,31 +7,32 @@ from __future__ import annotations
 
 import random
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.errors import ClientClosed, IllegalState, NoUsableVersion
 from channel.logs import bounded, get_logger
 from kproto.api import ApiKey
-from kproto.error_codes import ErrorCode, error_name
-from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
+from kproto.errors import FieldNotInVersion, UnsupportedVersion
 
-from .api_versions import NodeApiVersions, api_versions_request, version_to_retry
+from .api_versions import VersionDiscovery, VersionsRefused
 from .channel import ChannelState, Disconnection
 from .connection_states import ClusterConnectionStates, Resolver, resolve
 from .frames import Send
 from .in_flight import InFlightRequests
+from .least_loaded import LeastLoaded, least_loaded
 from .request import Callback, ClientRequest, ClientResponse, RequestBuilder
 from .wire import CorrelationIds, RequestFramer, parse_response
 
 if TYPE_CHECKING:
     from channel.errors import AuthenticationFailed
+    from kproto.node_versions import NodeApiVersions
 
     from .backoff import Randomness
     from .metadata import MetadataUpdater, Node
     from .selector import Selector
 
-__all__ = ["LeastLoaded", "NetworkClient"]
+__all__ = ["NetworkClient"]
 
 _log = get_logger(__name__)
 
@@ -51,18 +52,6 @@ class _Phase(Enum):
     ACTIVE = "active"
     CLOSING = "closing"
     CLOSED = "closed"
-
-
-class LeastLoaded(NamedTuple):
-    """Which node to ask.
-
-    Attributes:
-        node: The best one, None if there is none.
-        connection_ready: Whether any connection is ready, even if it cannot take another request now.
-    """
-
-    node: Node | None
-    connection_ready: bool
 
 
 class NetworkClient:
@@ -112,7 +101,7 @@ class NetworkClient:
         self._receive_buffer = receive_buffer
         self._request_timeout_ms = request_timeout_ms
         self._discover_versions = discover_versions
-        self._versions = {} if api_versions is None else api_versions
+        self._versions = VersionDiscovery(api_versions)
         self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
         self._states = ClusterConnectionStates(
             reconnect_backoff_ms,
@@ -126,7 +115,6 @@ class NetworkClient:
         self._pipelined = max_in_flight > 1
         self._unanswered = 0  # requests in flight that expect no answer
         self._earliest_deadline = FOREVER  # no request in flight times out before
-        self._fetches: dict[str, int | None] = {}  # nodes to be asked for their versions, and in which version
         self._aborted: list[ClientResponse] = []
         self._framer = RequestFramer(client_id)
         self._ids = CorrelationIds()
@@ -194,11 +182,9 @@ class NetworkClient:
 
     def _send(self, request: ClientRequest) -> None:
         builder, node_id = request.builder, request.destination
-        known = self._versions.get(node_id) if request.api_key != ApiKey.API_VERSIONS else None
         version = builder.latest_version
         try:
-            if known is not None:
-                version = known.latest_usable_version(request.api_key, builder.oldest_version, version)
+            version = self._versions.choose(node_id, builder)
             body = builder.build(version)
         except (UnsupportedVersion, FieldNotInVersion) as e:
             error = e if isinstance(e, UnsupportedVersion) else NoUsableVersion(request.api_key, version, str(e))
@@ -282,29 +268,15 @@ class NetworkClient:
         nodes, now = self._metadata.nodes(), self.clock.milliseconds()
         if not nodes:
             raise IllegalState("there are no nodes to choose from")
-        states, connection_ready = self._states, False
-        ready: Node | None = None
-        preparing: Node | None = None
-        connectable: Node | None = None
-        fewest = FOREVER
         offset = self._random.randrange(len(nodes))
-        for at in range(len(nodes)):
-            node = nodes[(offset + at) % len(nodes)]
-            if states.is_ready(node.key, now) and self._selector.is_channel_ready(node.key):
-                connection_ready = True
-            if self._can_send(node.key, now):
-                count = self._in_flight.count(node.key)
-                if count == 0:
-                    return LeastLoaded(node, True)
-                if count < fewest:
-                    fewest, ready = count, node
-            elif states.is_preparing(node.key):
-                preparing = node
-            elif states.can_connect(node.key, now) and (
-                connectable is None or states.last_attempt_ms(node.key) < states.last_attempt_ms(connectable.key)
-            ):
-                connectable = node
-        return LeastLoaded(ready or preparing or connectable, connection_ready)
+        return least_loaded(
+            [*nodes[offset:], *nodes[:offset]],
+            self._states,
+            self._selector.is_channel_ready,
+            lambda node_id: self._can_send(node_id, now),
+            self._in_flight.count,
+            now,
+        )
 
     def _initiate_connect(self, node: Node, now: int) -> None:
         try:
@@ -329,14 +301,14 @@ class NetworkClient:
         _log.info("disconnecting from node %s", node_id)
         now = self.clock.milliseconds()
         self._selector.close_channel(node_id)
-        self._fetches.pop(node_id, None)
+        self._versions.pending.pop(node_id, None)
         self._cancel_in_flight(node_id, now, self._aborted)
         self._states.disconnected(node_id, now)
 
     def close_node(self, node_id: str) -> None:
         """End a connection and forget it, its requests and its backoff; nobody is told of the requests."""
         self._selector.close_channel(node_id)
-        self._fetches.pop(node_id, None)
+        self._versions.pending.pop(node_id, None)
         now = self.clock.milliseconds()
         for request in self._in_flight.clear_all(node_id):
             self._unanswered -= not request.expects_response
@@ -384,8 +356,8 @@ class NetworkClient:
                     self._handle_disconnection(responses, node_id, now, ended)
             if selector.connected:
                 self._handle_connections()
-            if self._fetches:
-                self._fetch_versions()
+            if self._versions.pending:
+                self._ask_versions()
             if self._states.connecting_nodes:
                 self._time_out_connections(responses, now)
             if now > self._earliest_deadline:
@@ -437,8 +409,7 @@ class NetworkClient:
         self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, *, timed_out: bool = False
     ) -> None:
         self._states.disconnected(node_id, now)
-        self._versions.pop(node_id, None)
-        self._fetches.pop(node_id, None)
+        self._versions.forget(node_id)
         match ended.state:
             case ChannelState.AUTHENTICATION_FAILED if ended.error is not None:
                 self._states.authentication_failed(node_id, now, ended.error)
@@ -481,16 +452,15 @@ class NetworkClient:
     def _handle_connections(self) -> None:
         for node_id in self._selector.connected:
             if self._discover_versions:
-                self._fetches[node_id] = None
+                self._versions.ask(node_id)
             else:
                 self._states.ready(node_id)
 
-    def _fetch_versions(self) -> None:
-        for node_id, version in list(self._fetches.items()):
+    def _ask_versions(self) -> None:
+        for node_id in list(self._versions.pending):
             if self._selector.is_channel_ready(node_id) and self._in_flight.can_send_more(node_id):
-                del self._fetches[node_id]
                 self._states.checking_api_versions(node_id)
-                request = self.new_request(node_id, api_versions_request(version))
+                request = self.new_request(node_id, self._versions.request(node_id))
                 request.internal = True
                 self._send(request)
 
@@ -499,27 +469,17 @@ class NetworkClient:
     ) -> None:
         node_id = request.destination
         try:
-            answer = parse_response(request, payload)
-        except DecodeError as e:
-            self._give_up_versions(responses, node_id, now, f"the answer is none: {e}")
+            answer = self._versions.learn(request, payload)
+        except VersionsRefused as e:
+            _log.warning("node %s does not tell its versions (%s); disconnecting", node_id, e)
+            self._selector.close_channel(node_id)
+            self._handle_disconnection(responses, node_id, now, _LOCAL_CLOSE)
             return
-        if answer.error_code != ErrorCode.NONE:
-            version = version_to_retry(request.version, answer)
-            if version is None:
-                self._give_up_versions(responses, node_id, now, f"error {error_name(answer.error_code)}")
-            else:
-                self._fetches[node_id] = version
-            return
-        if request.version >= _THROTTLES_FROM[ApiKey.API_VERSIONS]:
-            self._maybe_throttle(request, answer, now)
-        self._versions[node_id] = NodeApiVersions.of(answer)
-        self._states.ready(node_id)
-        _log.debug("node %s has versions %s", node_id, self._versions[node_id])
-
-    def _give_up_versions(self, responses: list[ClientResponse], node_id: str, now: int, why: str) -> None:
-        _log.warning("node %s would not tell its versions (%s); disconnecting", node_id, why)
-        self._selector.close_channel(node_id)
-        self._handle_disconnection(responses, node_id, now, _LOCAL_CLOSE)
+        if node_id in self._versions.known:
+            if request.version >= _THROTTLES_FROM[ApiKey.API_VERSIONS]:
+                self._maybe_throttle(request, answer, now)
+            self._states.ready(node_id)
+            _log.debug("node %s has versions %s", node_id, self._versions.known[node_id])
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,7 @@ One ``poll`` gives at most one received frame for each connection; what else has
 from __future__ import annotations
 
 import random
-import selectors
-import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed, IllegalState
@@ -18,25 +16,25 @@ from . import sockets
 from .channel import Channel, ChannelState, Disconnection
 from .frames import UNLIMITED, Receive, Send
 from .idle import IdleExpiry
+from .interests import Interests
+from .traffic import Traffic
 from .transport import EVENT_READ, EVENT_WRITE
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from .memory import MemoryPool
-    from .recorder import Direction, Recorder
+    from .recorder import Recorder
     from .selector_metrics import SelectorMetrics
     from .sockets import ChannelBuilder
-    from .transport import Address, Bytes
+    from .transport import Address
 
 __all__ = ["Selector"]
 
 _log = get_logger(__name__)
 
-_LONGEST: Final = 2**31 - 1  # ms that the system's wait can take; anything longer is for ever
 _GRACEFUL, _NOTIFY, _DISCARD = range(3)
-_length = struct.Struct(">i")
 
 
 class Selector:
@@ -72,7 +70,7 @@ class Selector:
         self._metrics = metrics
         self._pool = pool
         self._build = channel_builder
-        self._recorder = recorder
+        self._traffic = None if metrics is None and recorder is None else Traffic(metrics, recorder, clock)
         self._idle = IdleExpiry(max_idle_ms, clock.nanoseconds()) if max_idle_ms >= 0 else None
 
         self.channels: dict[str, Channel] = {}
@@ -85,14 +83,13 @@ class Selector:
         self._immediate: list[Channel] = []
         self._buffered: dict[Channel, None] = {}
         self._writes: list[Channel] = []
-        self._changed: list[Channel] = []
         self._failed_sends: dict[str, None] = {}
         self._out_of_memory = False
         self._progressed = True  # so that the first poll looks at buffered bytes
 
-        self._selector = selectors.DefaultSelector()
+        self._interests = Interests()
         self._waker = sockets.Waker()
-        self._selector.register(self._waker, EVENT_READ, self._waker.drain)
+        self._interests.register(self._waker, EVENT_READ, self._waker.drain)
         if metrics is not None:
             metrics.count_connections(lambda: len(self.channels))
 
@@ -124,8 +121,7 @@ class Selector:
         except BaseException:
             if channel is not None and self.channels.get(channel_id) is channel:
                 del self.channels[channel_id]
-                if channel.registered:
-                    self._selector.unregister(channel.transport)
+                self._interests.drop(channel)
             sock.close()
             raise
 
@@ -141,22 +137,17 @@ class Selector:
         channel = self._build(channel_id, sock, self._max_receive_size, self._pool, accepted=True)
         channel.finish_connect()
         self._register(channel)
-        if self._metrics is not None:
-            self._metrics.created.value += 1
-            self._metrics.client_changed(channel, ("unknown", "unknown"))
-        if self._recorder is not None:
-            self._recorder.opened(
-                channel.transport.local, channel.transport.remote, self._clock.wall_nanoseconds(), initiator=False
-            )
+        if self._traffic is not None:
+            self._traffic.opened(channel, accepted=True)
         return channel
 
     def listen(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
         """Call ``on_ready`` in ``poll`` whenever this listening socket can be accepted from."""
-        self._selector.register(sock, EVENT_READ, on_ready)
+        self._interests.register(sock, EVENT_READ, on_ready)
 
     def unlisten(self, sock: socket.socket) -> None:
         """Watch a listening socket no more; closing it is the caller's."""
-        self._selector.unregister(sock)
+        self._interests.unregister(sock)
 
     def _ensure_new(self, channel_id: str) -> None:
         if channel_id in self.channels:
@@ -165,10 +156,9 @@ class Selector:
             raise IllegalState(f"the last connection {channel_id} is still being closed")
 
     def _register(self, channel: Channel) -> None:
-        if channel.interest:
-            self._selector.register(channel.transport, channel.interest, channel)
-            channel.registered = channel.interest
         self.channels[channel.id] = channel
+        self._interests.changed(channel)
+        self._interests.apply()
         if self._idle is not None:
             self._idle.touch(channel.id, self._clock.nanoseconds())
 
@@ -230,7 +220,7 @@ class Selector:
         channel.mute()
         channel.explicitly_muted = True
         self._buffered.pop(channel, None)
-        self._changed.append(channel)
+        self._interests.changed(channel)
 
     def unmute(self, channel_id: str) -> bool:
         """Read this connection again if its mute state allows; tells whether it is read now."""
@@ -241,7 +231,7 @@ class Selector:
         if channel.transport.has_bytes_buffered:
             self._buffered[channel] = None
             self._progressed = True
-        self._changed.append(channel)
+        self._interests.changed(channel)
         return True
 
     def _open_or_closing(self, channel_id: str) -> Channel:
@@ -296,49 +286,41 @@ class Selector:
             self._out_of_memory = False
             for channel in self.channels.values():
                 if channel.muted and not channel.explicitly_muted and channel.maybe_unmute():
-                    self._changed.append(channel)
+                    self._interests.changed(channel)
         began = self._clock.nanoseconds()
         if self._writes:
-            self._begin_writes()
+            self.write_now()
             if self.disconnected or (for_sends and self.completed_sends):
                 timeout_ms = 0
-        if self._changed:
-            self._apply_changes()
         self._progressed = False
 
         waited = self._clock.nanoseconds()
-        events = self._selector.select(timeout_ms / 1000 if timeout_ms <= _LONGEST else None)
+        events = self._interests.select(timeout_ms)
         now = self._clock.nanoseconds()
 
         if events or self._immediate or self._buffered:
             self._process(events, now)
         else:
             self._progressed = True
-        if self._changed:
-            self._apply_changes()
         if self._idle is not None:
             self._close_oldest(now)
-        metrics = self._metrics
-        if metrics is not None:
-            metrics.selects.value += 1
-            metrics.io_wait_ns += now - waited
-            metrics.io_ns += waited - began + self._clock.nanoseconds() - now
+        if self._traffic is not None:
+            self._traffic.polled(now - waited, waited - began + self._clock.nanoseconds() - now)
 
-    def _process(self, events: list[tuple[selectors.SelectorKey, int]], now: int) -> None:
+    def _process(self, events: list[tuple[Any, int]], now: int) -> None:
         immediate: list[Channel] = []
         buffered: list[Channel] = []
         if self._immediate:
             immediate, self._immediate = self._immediate, []
         if self._buffered:
-            ready = {key.data for key, _ in events}
+            ready = {data for data, _ in events}
             buffered = [channel for channel in self._buffered if channel not in ready]
             self._buffered.clear()
         if self._pool is not None and self._pool.available < self._pool.size // 10:
             random.shuffle(events)  # let no connection always be the one that gets no memory
         for channel in buffered:
             self._process_channel(channel, EVENT_READ, now)
-        for key, mask in events:
-            data = key.data
+        for data, mask in events:
             if data.__class__ is Channel:
                 self._process_channel(data, mask, now)
             else:
@@ -368,36 +350,31 @@ class Selector:
                 self._write(channel)
         except AuthenticationFailed as e:
             _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, e)
-            if self._metrics is not None:
-                self._metrics.not_authenticated.value += 1
+            if self._traffic is not None:
+                self._traffic.not_authenticated()
             self._close(channel, _GRACEFUL)
         except (OSError, EOFError) as e:
             _log.debug("connection %s to %s ended: %s", channel.id, channel.transport.remote, e)
-            self._close(channel, _NOTIFY if channel.state is ChannelState.FAILED_SEND else _GRACEFUL)
+            self._close(channel, _GRACEFUL)
         except Exception:  # noqa: BLE001
             # A fault in one connection must not end the others; this one is closed and reported.
             _log.exception("connection %s to %s failed", channel.id, channel.transport.remote)
             self._close(channel, _GRACEFUL)
-        if channel.interest != channel.registered:
-            self._changed.append(channel)
+        self._interests.changed(channel)
 
     def _finish_connect(self, channel: Channel) -> bool:
         if not channel.finish_connect():
             return False
         self.connected.append(channel.id)
-        if self._metrics is not None:
-            self._metrics.created.value += 1
-            channel.node_metrics = self._metrics.node(channel.id)
-        if self._recorder is not None:
-            ends = channel.transport
-            self._recorder.opened(ends.local, ends.remote, self._clock.wall_nanoseconds())
+        if self._traffic is not None:
+            self._traffic.opened(channel, accepted=False)
         return True
 
     def _prepare(self, channel: Channel) -> bool:
         if not channel.prepare():
             return False
-        if self._metrics is not None:
-            self._metrics.authenticated.value += 1
+        if self._traffic is not None:
+            self._traffic.authenticated()
         if channel.send is not None:
             self._writes.append(channel)
         return True
@@ -406,80 +383,45 @@ class Selector:
         count = channel.read()
         if count:
             self._progressed = True
-            if self._metrics is not None:
-                self._metrics.io.value += 1
-                self._metrics.incoming.value += count
-                if channel.node_metrics is not None:
-                    channel.node_metrics.incoming.value += count
+            if self._traffic is not None:
+                self._traffic.read(channel, count)
         if channel.muted:
             self._out_of_memory = True  # it muted itself: the pool had nothing for it
         receive = channel.maybe_complete_receive()
         if receive is not None:
             channel.has_completed_receive = True
             self.completed_receives.append(receive)
-            if self._metrics is not None:
-                self._metrics.responses.value += 1
-                if channel.node_metrics is not None:
-                    channel.node_metrics.response.value += 1
-            if self._recorder is not None:
-                self._record("received", channel, (_length.pack(receive.requested), receive.payload or b""))
+            if self._traffic is not None:
+                self._traffic.received(channel, receive)
 
     def _write(self, channel: Channel) -> None:
-        count = channel.write()
-        metrics, node = self._metrics, channel.node_metrics
-        if count and metrics is not None:
-            metrics.io.value += 1
-            metrics.outgoing.value += count
-            if node is not None:
-                node.outgoing.value += count
+        try:
+            count = channel.write()
+        except OSError as e:
+            _log.debug("could not write to connection %s to %s: %s", channel.id, channel.transport.remote, e)
+            self._close(channel, _NOTIFY)
+            return
+        if count and self._traffic is not None:
+            self._traffic.wrote(channel, count)
         send = channel.maybe_complete_send()
         if send is None:
             channel.interest |= EVENT_WRITE
             return
         self.completed_sends.append(send)
-        if metrics is not None:
-            metrics.requests.value += 1
-            if send.size > metrics.request_size_max:
-                metrics.request_size_max = send.size
-            if node is not None:
-                node.request.value += 1
-                node.size.record(send.size)
-        if self._recorder is not None:
-            self._record("sent", channel, send.buffers)
+        if self._traffic is not None:
+            self._traffic.sent(channel, send)
 
-    def _begin_writes(self) -> None:
-        """Write new frames at once: there is nearly always room, and no event to wait for."""
+    def write_now(self) -> None:
+        """Write new frames at once, which ``poll`` does too: there is nearly always room, and no event to wait for.
+
+        What has gone out is added to ``completed_sends``.
+        """
         writes, self._writes = self._writes, []
         for channel in writes:
             if channel.send is None or not channel.connected or not channel.ready or channel.closed:
                 continue
-            try:
-                self._write(channel)
-            except OSError as e:
-                _log.debug("connection %s to %s ended: %s", channel.id, channel.transport.remote, e)
-                self._close(channel, _GRACEFUL)
-            if channel.interest != channel.registered:
-                self._changed.append(channel)
-
-    def _record(self, direction: Direction, channel: Channel, buffers: Sequence[Bytes]) -> None:
-        assert self._recorder is not None
-        ends = channel.transport
-        self._recorder.record(direction, ends.local, ends.remote, self._clock.wall_nanoseconds(), buffers)
-
-    def _apply_changes(self) -> None:
-        """Tell the system once what changed since it was told last."""
-        for channel in self._changed:
-            wanted, registered = channel.interest, channel.registered
-            if wanted == registered or channel.closed or self.channels.get(channel.id) is not channel:
-                continue
-            if not registered:
-                self._selector.register(channel.transport, wanted, channel)
-            elif not wanted:
-                self._selector.unregister(channel.transport)
-            else:
-                self._selector.modify(channel.transport, wanted, channel)
-            channel.registered = wanted
-        self._changed.clear()
+            self._write(channel)
+            self._interests.changed(channel)
 
     # ---- closing -----------------------------------------------------------------------------------------------------
 
@@ -505,16 +447,14 @@ class Selector:
                     failures.append(e)
         finally:
             self._waker.close()
-            self._selector.close()
+            self._interests.close()
             if self._metrics is not None:
                 self._metrics.close()
         if failures:
             raise failures[0]
 
     def _close(self, channel: Channel, mode: int) -> None:
-        if channel.registered:
-            self._selector.unregister(channel.transport)
-            channel.registered = 0
+        self._interests.drop(channel)
         self.channels.pop(channel.id, None)
         if channel.id in self.connected:
             self.connected.remove(channel.id)
@@ -544,13 +484,8 @@ class Selector:
         try:
             channel.close()
         finally:
-            if self._metrics is not None:
-                self._metrics.closed.value += 1
-                self._metrics.forget_node(channel.id)
-                self._metrics.client_changed(channel, None)
-            if self._recorder is not None and channel.connected:
-                ends = channel.transport
-                self._recorder.closed(ends.local, ends.remote, self._clock.wall_nanoseconds())
+            if self._traffic is not None:
+                self._traffic.closed(channel)
             if notify:
                 ended = Disconnection(channel.state, channel.transport.remote, channel.state_error)
                 self.disconnected[channel.id] = ended

@@ -10,8 +10,7 @@ from channel.errors import CorrelationIdMismatch
 from kproto.api import ApiKey, api_name, request_header_version, response_header_version
 from kproto.codec import codec_for
 from kproto.errors import Malformed, OutOfRange, Truncated
-
-from .api_versions import parse_api_versions
+from kproto.node_versions import decode_api_versions_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,13 +65,13 @@ class RequestFramer:
         """
         tail = self._tails.get((api_key, version))
         if tail is None:
-            tail = self._tails[api_key, version] = self._tail(api_key, version)
+            tail = self._tails[api_key, version] = self.header_tail(api_key, version)
         size = 8 + len(tail) + sum(map(len, body))
         if size > _MOST_BYTES:
             raise OutOfRange(f"a request of {size} bytes; a frame holds {_MOST_BYTES}")
         return [_head.pack(size, api_key, version, correlation_id) + tail, *body]
 
-    def _tail(self, api_key: int, version: int) -> bytes:
+    def header_tail(self, api_key: int, version: int) -> bytes:
         """What stands between correlation id and body: the same for all requests of an API and version."""
         header = request_header_version(api_key, version)
         return (b"", self._client_id, self._client_id + b"\0")[header]
@@ -85,7 +84,7 @@ def _decoder(api_key: int) -> Callable[[int, int, memoryview], Any]:
 
 def _parse_api_versions(api_key: int, version: int, body: memoryview) -> Any:
     """An ApiVersions answer, whose version may be another than the request's."""
-    return parse_api_versions(version, body)
+    return decode_api_versions_response(version, body)
 
 
 def parse_response(request: ClientRequest, payload: Bytes) -> Any:

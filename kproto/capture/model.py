@@ -131,15 +131,18 @@ class Exchange:
     Attributes:
         request: The request's frame, or None.
         response: The response's frame, or None.
+        strict: Whether decoding refuses what the protocol forbids though Kafka lets it pass; counts when a body is
+            first asked for.
     """
 
-    __slots__ = ("__dict__", "request", "response")
+    __slots__ = ("__dict__", "request", "response", "strict")
 
-    def __init__(self, request: Frame | None, response: Frame | None) -> None:
+    def __init__(self, request: Frame | None, response: Frame | None, *, strict: bool = False) -> None:
         if request is None and response is None:
             raise ValueError("an exchange has a request or a response")
         self.request = request
         self.response = response
+        self.strict = strict
 
     @property
     def frame(self) -> Frame:
@@ -207,11 +210,11 @@ class Exchange:
 
     @cached_property
     def _decoded_request(self) -> tuple[Any, str | None]:
-        return _decode(self.request)
+        return _decode(self.request, strict=self.strict)
 
     @cached_property
     def _decoded_response(self) -> tuple[Any, str | None]:
-        return _decode(self.response)
+        return _decode(self.response, strict=self.strict)
 
     @property
     def request_message(self) -> Any:
@@ -262,13 +265,13 @@ class Exchange:
         return f"Exchange({self.request!r}, {self.response!r})"
 
 
-def _decode(frame: Frame | None) -> tuple[Any, str | None]:
+def _decode(frame: Frame | None, *, strict: bool) -> tuple[Any, str | None]:
     if frame is None or frame.api_key is None or frame.api_version is None:
         return None, None
     if frame.status == GAP:
         return None, f"{frame.length - len(frame.payload)} of {frame.length} bytes are not in the capture"
     read = codec.decode_request if frame.direction == "req" else codec.decode_response
     try:
-        return read(frame.api_key, frame.api_version, frame.body), None
+        return read(frame.api_key, frame.api_version, frame.body, strict=strict), None
     except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
         return None, str(e)

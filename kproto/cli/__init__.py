@@ -25,6 +25,9 @@ COMMANDS: Final = {
     "analyze": "Turn captures into tables with PySpark, and sum them up.",
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",
     "encode": "Write one message, header or frame from Kafka's JSON form.",
+    "brokers": "Run embedded brokers in the foreground, for a controller to rule.",
+    "send": "Send one request to a broker, and print its answer.",
+    "demo": "Run a live cluster in one process, record it, and make tables of the recording.",
     "codec": "Answer decode and encode questions, one JSON object a line.",
 }
 """Sub-command -> its line in ``kproto --help``. The module of the same name here holds it as ``command``."""

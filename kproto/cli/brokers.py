@@ -1,78 +1,84 @@
-"""Who listens where: broker ids of the addresses that a capture shows."""
+"""``kproto brokers``: embedded brokers in the foreground, for a controller to rule."""
 
 from __future__ import annotations
 
-import ipaddress
+import json
+import signal
+import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
-from kproto.api import ApiKey
+import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from channel.broker.hooks import BrokerHooks, RequestContext
 
-    from kproto.capture import Endpoint, Exchange
-    from kproto.types import BrokerId
-
-__all__ = ["BrokerDirectory"]
+__all__ = ["command"]
 
 
-class BrokerDirectory:
-    """Learns ids from what the controller says, and answers for an address.
+@click.command(
+    epilog="""\b
+Brokers answer LeaderAndIsr, StopReplica, UpdateMetadata, Metadata, ControlledShutdown and ApiVersions as Kafka 3.9
+does, and keep replicas as the control plane sees them: leaders, epochs, ISR, topic ids. They store no messages.
 
-    In this order: what the user told; the live brokers of UpdateMetadata, by address, or by port where a port is one
-    broker's alone (brokers advertise names, packets show addresses); and LeaderAndIsr itself, which tells a broker only
-    of partitions that it has a replica of: the one id that all partitions sent to an address share is its id.
+\b
+Examples:
+  kproto brokers --count 3 --base-port 19092                  brokers 0-2 on ports 19092-19094
+  kproto brokers --count 3 --base-port 19092 --requests       and a JSON line for each request
+  kproto brokers --count 1000 --base-port 20000 > ports.json  a thousand; ports.json says where """
+)
+@click.option("--count", default=3, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
+@click.option("--base-port", default=0, type=click.IntRange(0, 65_535), help="Broker N listens at this port + N.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where they listen.")
+@click.option("--first-id", default=0, show_default=True, type=click.IntRange(0), help="The first broker's id.")
+@click.option("--requests", is_flag=True, help="Print each request with its answer, one JSON object a line.")
+def command(count: int, base_port: int, host: str, first_id: int, requests: bool) -> None:
+    """Run embedded brokers until Ctrl-C.
 
-    Args:
-        told: ``(ip, port)`` -> id, as ``--brokers`` says.
+    Prints one JSON object a line for each broker (id, host, port, broker_epoch) once all of them listen.
     """
+    from channel.broker.cluster import EmbeddedCluster
 
-    def __init__(self, told: Mapping[tuple[str, int], BrokerId] | None = None) -> None:
-        self._told = dict(told or {})
-        self._by_address: dict[tuple[str, int], BrokerId] = {}
-        self._by_port: dict[int, BrokerId | None] = {}  # None: more than one broker has it
-        self._candidates: dict[tuple[str, int], set[BrokerId]] = {}
+    ids = range(first_id, first_id + count)
+    cluster = EmbeddedCluster(
+        ids, base_port=base_port - first_id if base_port else 0, host=host, hooks=_told if requests else None
+    )
+    stop = threading.Event()
+    previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        with cluster:
+            for member in cluster:
+                _line({"broker": member.id, "host": member.host, "port": member.port, "broker_epoch": member.epoch})
+            print(f"{count} brokers listen; Ctrl-C ends them", file=sys.stderr, flush=True)
+            while not stop.wait(1):
+                pass
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
-    def id_of(self, endpoint: Endpoint) -> BrokerId | None:
-        """The id of the broker that listens there, None if nothing tells."""
-        found = self._told.get(endpoint)
-        if found is None:
-            found = self._by_address.get(endpoint)
-        if found is None:
-            found = self._by_port.get(endpoint.port)
-        if found is None:
-            candidates = self._candidates.get(endpoint, ())
-            if len(candidates) == 1:
-                (found,) = candidates
-        return found
 
-    def learn(self, exchange: Exchange) -> None:
-        """Take what a control request tells; others tell nothing."""
-        if exchange.api_key == ApiKey.UPDATE_METADATA:
-            if exchange.request_message is not None:
-                self._learn_live_brokers(exchange.request_message)
-        elif (
-            exchange.api_key == ApiKey.LEADER_AND_ISR
-            and self.id_of(exchange.server) is None
-            and exchange.request_message is not None
-        ):
-            self._learn_replicas(exchange.server, exchange.request_message)
+def _told(broker_id: int) -> BrokerHooks:
+    from channel.broker.hooks import BrokerHooks
 
-    def _learn_live_brokers(self, request: Any) -> None:
-        for broker, endpoints, _rack in request.broker_endpoints:
-            for endpoint in endpoints:
-                try:
-                    ip = str(ipaddress.ip_address(endpoint.host))
-                except ValueError:
-                    if self._by_port.setdefault(endpoint.port, broker) != broker:
-                        self._by_port[endpoint.port] = None
-                else:
-                    self._by_address[ip, endpoint.port] = broker
+    def answered(context: RequestContext, request: Any, answer: Any) -> None:
+        _line(
+            {
+                "time": time.time(),
+                "broker": broker_id,
+                "client": context.peer,
+                "api_key": context.api_key,
+                "api_version": context.version,
+                "correlation_id": context.correlation_id,
+                "client_id": context.client_id,
+                "request": None if request is None else request.to_json(context.version),
+                "response": None if answer is None else answer.to_json(context.version),
+            }
+        )
 
-    def _learn_replicas(self, server: Endpoint, request: Any) -> None:
-        for state in request.partition_states:
-            known = self._candidates.get(server)
-            if known is None:
-                self._candidates[server] = set(state.replicas)
-            else:
-                known.intersection_update(state.replicas)
+    return BrokerHooks(answered=answered)
+
+
+def _line(value: dict[str, Any]) -> None:
+    print(json.dumps(value, separators=(",", ":")), flush=True)

@@ -83,17 +83,20 @@ class Respondent:
         data = _data(question)
         codec, strict = self._codec_of(api, kind), self._strict
         match kind:
+            case "request" | "response" if strict:  # a body stands alone, and strict refuses what follows it
+                read = codec.decode_request if kind == "request" else codec.decode_response
+                message, consumed = read(api, version, data, strict=True), len(data)
             case "request":
-                message, consumed = codec.decode_request_from(api, version, data, strict=strict)
+                message, consumed = codec.decode_request_from(api, version, data)
             case "response":
-                message, consumed = codec.decode_response_from(api, version, data, strict=strict)
+                message, consumed = codec.decode_response_from(api, version, data)
             case "request_header":
                 message, consumed = codec.decode_request_header_from(data, version, strict=strict)
             case _:
                 message, consumed = codec.decode_response_header_from(data, version, strict=strict)
         omit = question.get("omit")
         omit = omit if type(omit) is list else ()
-        answer = {"ok": True, "consumed": consumed}
+        answer: dict[str, Any] = {"ok": True, "consumed": consumed}
         if "json" not in omit:
             answer["json"] = message.to_json(version)
         if "reencoded" not in omit:

@@ -16,7 +16,7 @@ from kproto.cli.brokers import BrokerDirectory
 from kproto.cli.lines import LineFormatter
 from kproto.cli.options import Filters, capture_filters
 from kproto.cli.progress import reading
-from kproto.cli.states import partition_errors
+from kproto.cli.states import damage, error_codes
 from kproto.cli.tally import Tally
 
 if TYPE_CHECKING:
@@ -116,24 +116,25 @@ def _selected(
     for path in captures:
         summary = CaptureSummary()
         tally.summaries.append(summary)
-        source = exchanges(
-            path, ports=filters.ports, apis=read, strict=strict, summary=summary, progress=progress.of(path)
-        )
+        source = exchanges(path, ports=filters.ports, apis=read, summary=summary, progress=progress.of(path))
         held = 0 if path == "-" else _HELD
-        for exchange in _once_named(source, directory, held):
+        for exchange in _once_named(source, directory, held, strict=strict):
             if shown is not None and exchange.api_key not in shown:
                 continue
             tally.seen += 1
             if _wanted(exchange, filters, directory, tally):
-                tally.show(exchange, failed=bool(_codes(exchange, filters)) or exchange.error is not None)
+                tally.show(exchange, failed=_failed(exchange, filters))
                 yield exchange
 
 
-def _once_named(source: Iterable[Exchange], directory: BrokerDirectory, limit: int) -> Iterator[Exchange]:
+def _once_named(
+    source: Iterable[Exchange], directory: BrokerDirectory, limit: int, *, strict: bool
+) -> Iterator[Exchange]:
     """The same in the same order, each held back (within the limit) until the id of its server is known."""
     held: deque[Exchange] = deque()
     unknown: set[Endpoint] = set()
     for exchange in source:
+        exchange.strict = strict
         directory.learn(exchange)
         held.append(exchange)
         if len(held) > limit:
@@ -152,7 +153,7 @@ def _wanted(exchange: Exchange, filters: Filters, directory: BrokerDirectory, ta
             return False
         if not any(filters.wants_partition(s.topic_name, s.partition_index) for s in request.partition_states):
             return False
-    if not filters.wants_errors(_codes(exchange, filters), unreadable=exchange.error is not None):
+    if filters.errors and not _failed(exchange, filters):
         return False
     broker = directory.id_of(exchange.server)
     if filters.wants_broker(broker):
@@ -161,12 +162,8 @@ def _wanted(exchange: Exchange, filters: Filters, directory: BrokerDirectory, ta
     return False
 
 
-def _codes(exchange: Exchange, filters: Filters) -> list[int]:
-    """The error codes of the answer, of the chosen partitions only, without those that say that all is well."""
-    response = exchange.response_message
-    codes = [getattr(response, "error_code", 0)]
-    codes += [code for topic, number, code in partition_errors(exchange) if filters.wants_partition(topic, number)]
-    return [code for code in codes if code]
+def _failed(exchange: Exchange, filters: Filters) -> bool:
+    return damage(exchange) is not None or bool(error_codes(exchange, filters))
 
 
 def _json_line(exchange: Exchange) -> str:

@@ -7,14 +7,13 @@ every line stands for itself, with its date, whole and plain.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kproto.api import CONTROL_APIS, ApiKey, api_name
-from kproto.cli.states import PartitionLine, partition_errors, partition_lines
+from kproto.cli.states import PartitionLine, damage, error_codes, partition_lines
 from kproto.cli.text import named_error, printable, ranges
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _API_COLOURS: Final = {
 _UPDATE_TYPES: Final = {0: "", 1: "incremental", 2: "full"}
 _LONGEST: Final = 160
 """How much of another API's request is told without ``--details``."""
-_SHORTEST: Final = 24
+_SHORTEST: Final = 16
 """What is left for the last column even on a narrow terminal."""
 
 
@@ -82,13 +81,13 @@ class LineFormatter:
             "ms": "-" if exchange.latency_ms is None else f"{exchange.latency_ms:.1f}",
             "answer": "",
         }
-        plain["answer"], answer_colour = _answer(exchange, self._filters)
+        plain["answer"], answer_colour = _answer(exchange, self._filters, len(states))
         colours = {
             "who": {"bold": True},
             "request": {"fg": _API_COLOURS.get(exchange.api_key)},  # type: ignore[call-overload]
             "epochs": {"dim": True},
             "id": {"dim": True},
-            "answer": {"fg": answer_colour, "bold": answer_colour == "red"},
+            "answer": {"fg": answer_colour} if answer_colour else {},
         }
         for name, text in plain.items():
             if name != "answer":  # a long error moves its own line, not all that follow
@@ -156,8 +155,8 @@ class LineFormatter:
             for broker, endpoints, rack in exchange.request_message.broker_endpoints:
                 where = ", ".join(f"{printable(e.listener)}://{printable(e.host)}:{e.port}" for e in endpoints)
                 yield f"    broker {broker}  {where}" + (f"  rack {printable(rack)}" if rack else "")
-        if exchange.error is not None:
-            yield self._paint(f"    {printable(exchange.error)}", {"fg": "red"})
+        if problem := damage(exchange):
+            yield self._paint(f"    {printable(problem)}", {"fg": "red"})
 
 
 def _request(exchange: Exchange) -> str:
@@ -176,29 +175,26 @@ def _epochs(request: Any) -> str:
     return "" if parts == ["-"] else "/".join(parts)
 
 
-def _answer(exchange: Exchange, filters: Filters) -> tuple[str, str]:
-    """What was answered, and its colour."""
-    if exchange.error is not None:
+def _answer(exchange: Exchange, filters: Filters, asked: int) -> tuple[str, str]:
+    """What was answered about so many partitions, and its colour."""
+    if damage(exchange) is not None:
         return "cannot be read", "red"
-    response = exchange.response_message
-    if response is None:
+    if exchange.response is None:
         return "none", "yellow"
-    code = getattr(response, "error_code", 0)
-    if code:
-        return named_error(code), "red"
-    counts = Counter(
-        error for topic, partition, error in partition_errors(exchange) if filters.wants_partition(topic, partition)
-    )
-    counts.pop(0, None)
-    if counts:
-        return ", ".join(f"{n} x {named_error(c)}" for c, n in sorted(counts.items())), "red"
-    return "ok", "green"
+    if exchange.response_message is None:
+        return "not shown", ""
+    errors = error_codes(exchange, filters)
+    if not errors:
+        return "ok", "green"
+    if getattr(exchange.response_message, "error_code", 0) or (asked == 1 and errors.total() == 1):
+        return named_error(*errors), "red"
+    return ", ".join(f"{n} x {named_error(code)}" for code, n in sorted(errors.items())), "red"
 
 
 def _what(exchange: Exchange, states: list[PartitionLine]) -> str:
     """The partitions by topic, and what else the request says in a word or two."""
-    if exchange.error is not None:
-        return printable(exchange.error)
+    if problem := damage(exchange):
+        return printable(problem)
     request = exchange.request_message
     if request is None:
         return exchange.unmatched_reason or ""
@@ -218,9 +214,9 @@ def _what(exchange: Exchange, states: list[PartitionLine]) -> str:
         words.append("delete" if deleted == len(states) else f"delete {deleted} of {len(states)}")
     if len(states) > 1:
         words.append(f"{len(states)} partitions:")
-    words += [f"{printable(topic)}[{ranges(numbers)}]" for topic, numbers in topics.items()]
+    words += [f"{printable(topic) or repr(topic)}[{ranges(numbers)}]" for topic, numbers in topics.items()]
     if not states and exchange.api_key == ApiKey.UPDATE_METADATA:
-        words.append("live brokers " + ",".join(str(broker) for broker, _, _ in request.broker_endpoints))
+        words.append("live brokers " + ranges(broker for broker, _, _ in request.broker_endpoints))
     if exchange.response is None and exchange.unmatched_reason:
         words.append(f"({exchange.unmatched_reason})")
     return " ".join(words)

@@ -20,7 +20,7 @@ FORMS: Final = ("auto", "hex", "hexdump", "base64", "raw")
 
 _TEXT: Final = re.compile(rb"[\t\n\r\x20-\x7e]*")
 _HEX_DRESS: Final = re.compile(r"^b(?=['\"])|\\x|0x|[\s:,;'\"]|(?<=[0-9a-fA-F])-(?=[0-9a-fA-F])")
-_DUMP_LINE: Final = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(:|\s|$)(.*)")
+_DUMP_LINE: Final = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(?:(:)\s|\s|$)(.*)")
 _PAIRS: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 
@@ -67,21 +67,27 @@ def hexdump(data: bytes) -> str:
 
 
 def _is_dump(text: str) -> bool:
-    """Whether the first line that begins like one of a dump is at offset 0 and has bytes behind it."""
+    """Whether the first line that begins like one of a dump has bytes behind its offset.
+
+    Without a colon behind the offset it must be 0, and single bytes must follow: else it is hex in groups.
+    """
     for line in text.splitlines():
         if match := _DUMP_LINE.match(line):
             first = match[3].split(maxsplit=1)[:1]
-            return int(match[1], 16) == 0 and bool(first) and (match[2] == ":" or len(first[0]) == 2)
+            return bool(first) and (match[2] == ":" or (int(match[1], 16) == 0 and len(first[0]) == 2))
     return False
 
 
 def _from_dump(text: str) -> bytes:
     out = bytearray()
+    base: int | None = None  # a dump of a file's middle begins where it was cut out
     squeezed = False
-    for number, offset, row in _rows(text):
+    for number, at, row in _rows(text):
         if row is None:
             squeezed = True
             continue
+        base = at if base is None else base
+        offset = at - base
         if squeezed and offset <= DEFAULT_LIMIT:  # an asterisk: lines equal to the one before it were left out
             last = bytes(out[-16:])
             while last and len(out) + len(last) <= offset:
@@ -89,7 +95,7 @@ def _from_dump(text: str) -> bytes:
             squeezed = False
         if offset != len(out):
             raise ConfigurationError(
-                f"line {number} of the dump is at offset {offset:#x} where {len(out):#x} was expected; "
+                f"line {number} of the dump is at offset {at:#x} where {base + len(out):#x} was expected; "
                 "give one whole dump (of od: -A x -t x1)"
             )
         out += row

@@ -86,10 +86,6 @@ class Filters:
             return True
         return (topic, partition) in self.partitions or any(fnmatchcase(topic, p) for p in self.topics)
 
-    def wants_errors(self, codes: Iterable[int], *, unreadable: bool = False) -> bool:
-        """Whether an exchange with these error codes in its answer is shown."""
-        return not self.errors or unreadable or any(codes)
-
 
 # ---- the texts that people type --------------------------------------------------------------------------------------
 

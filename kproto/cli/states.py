@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.cli.text import printable
+from kproto.codec import message_class
+from kproto.errors import UnsupportedApi
 from kproto.json_form import uuid_to_json
 
 if TYPE_CHECKING:
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
     from kproto.capture import Exchange
     from kproto.cli.options import Filters
 
-__all__ = ["PartitionLine", "partition_errors", "partition_lines"]
+__all__ = ["PartitionLine", "damage", "error_codes", "partition_errors", "partition_lines"]
 
 _LEADERS: Final = {-1: "none", -2: "deleting"}
 """What the controller writes where there is no leader: none is electable, or the topic is being deleted."""
@@ -100,6 +104,31 @@ def _notes(state: object) -> Iterator[str]:
             yield f"{name} {_ids(ids)}"
     if getattr(state, "leader_recovery_state", 0):
         yield "recovering"
+
+
+def damage(exchange: Exchange) -> str | None:
+    """Why a body cannot be read; None if it can, or is of an API whose bodies kproto does not read at all."""
+    return exchange.error if exchange.api_key is not None and _has_bodies(exchange.api_key) else None
+
+
+@functools.cache
+def _has_bodies(api_key: int) -> bool:
+    try:
+        message_class(api_key, "request")
+    except UnsupportedApi:
+        return False
+    return True
+
+
+def error_codes(exchange: Exchange, filters: Filters) -> Counter[int]:
+    """How often each error code stands in the answer: the whole answer's, or those of the chosen partitions."""
+    if code := getattr(exchange.response_message, "error_code", 0):
+        return Counter([code])
+    return Counter(
+        code
+        for topic, partition, code in partition_errors(exchange)
+        if code and filters.wants_partition(topic, partition)
+    )
 
 
 def partition_errors(exchange: Exchange) -> Iterator[tuple[str, int, int]]:

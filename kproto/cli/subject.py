@@ -13,13 +13,20 @@ import click
 from kproto.api import ApiKey, check_version, request_header_version, response_header_version
 from kproto.cli.options import parse_api
 from kproto.errors import ConfigurationError
+from kproto.framing import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kproto.types import Kind
-
-__all__ = ["KINDS", "Part", "Subject", "read_input", "split_request_frame", "subject_of", "subject_options"]
+__all__ = [
+    "KINDS",
+    "Subject",
+    "read_input",
+    "request_header_at",
+    "size_field",
+    "subject_of",
+    "subject_options",
+]
 
 KINDS: Final = ("request-frame", "response-frame", "request", "response", "request-header", "response-header")
 KindName = Literal["request-frame", "response-frame", "request", "response", "request-header", "response-header"]
@@ -66,22 +73,6 @@ class Subject:
             return self.version
         derive = request_header_version if self.kind == "request-header" else response_header_version
         return derive(self.api_key, self.version)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A piece of the input: one header or body.
-
-    Attributes:
-        kind: As the codecs call it.
-        api_key, version: Whose; for a header ``version`` is the header's own.
-        start: Where it begins in the input, in bytes.
-    """
-
-    kind: Kind
-    api_key: int
-    version: int
-    start: int
 
 
 def subject_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,11 +122,16 @@ def size_field(data: bytes) -> int:
     return 4 if len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 else 0
 
 
-def split_request_frame(data: bytes) -> int:
-    """Where the header of a request frame begins: behind the size field, or at once where there is none."""
+def request_header_at(data: bytes) -> int:
+    """Where the header of a request frame begins: behind the size field, or at once where there is none.
+
+    The size of a frame that is cut off, or that others follow, does not fit what is there; it counts as one where it
+    may be one, and a header stands behind it but not in its place.
+    """
     if size_field(data) or len(data) < 8:
         return size_field(data)
-    return 0 if _plausible(data, 0) or not _plausible(data, 4) else 4
+    may_be_size = 8 <= _SIZE.unpack_from(data)[0] <= DEFAULT_LIMIT
+    return 4 if may_be_size and _plausible(data, 4) and not _plausible(data, 0) else 0
 
 
 def _plausible(data: bytes, at: int) -> bool:

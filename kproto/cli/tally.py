@@ -67,7 +67,7 @@ class Tally:
             if lacks := "; ".join(_lacks(summary)):
                 _say(f"{summary.file}: {lacks}")
         folded = Counter(dict(self._folded()))
-        if folded and not filters.apis:
+        if folded and not filters.apis and not filters.by_partition:
             _say("other requests, for --all-apis: " + _counts(folded.most_common(6)))
 
     def _shown(self) -> str:

@@ -9,7 +9,7 @@ from kproto.error_codes import error_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["named_error", "printable", "ranges"]
+__all__ = ["counted", "named_error", "printable", "ranges"]
 
 
 def printable(text: str | None) -> str:
@@ -21,6 +21,17 @@ def printable(text: str | None) -> str:
     if text is None:
         return "null"
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "byte"), counted(2, "byte"), counted(2, "entry")
+    ('1 byte', '2 bytes', '2 entries')
+    """
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
 
 
 def named_error(code: int) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+
 import pytest
 from click.testing import CliRunner
 from conftest import DATA

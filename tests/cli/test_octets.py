@@ -67,6 +67,11 @@ def test_dumps_of_every_tool_are_told_by_their_looks(text: str) -> None:
     assert parse_octets(text.encode()) == HEADER
 
 
+def test_a_dump_of_a_files_middle_begins_where_it_was_cut_out() -> None:
+    text = XXD.replace("00000020", "00000066").replace("00000010", "00000056").replace("00000000", "00000046", 1)
+    assert parse_octets(text.encode()) == HEADER
+
+
 def test_lines_that_hexdump_leaves_out_are_filled_in() -> None:
     assert parse_octets(SQUEEZED.encode()) == b"abcd" + bytes(70) + "é|  12 34".encode()
 
@@ -94,6 +99,7 @@ def test_hex_and_base64_in_any_dress(text: str) -> None:
 
 
 def test_hex_that_begins_with_zeros_or_a_b_is_no_dump() -> None:
+    assert parse_octets(b"0006:0008") == bytes.fromhex("00060008")
     assert parse_octets(b"0000 005a 0006 0008") == bytes.fromhex("0000005a00060008")
     assert parse_octets(b"00000000") == bytes(4)
     assert parse_octets(b"b00b") == b"\xb0\x0b"

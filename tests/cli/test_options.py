@@ -162,7 +162,6 @@ def test_no_filter_wants_everything() -> None:
     assert everything.wants_broker(None)
     assert everything.wants_topic("a")
     assert everything.wants_partition("a", 0)
-    assert everything.wants_errors([])
 
 
 def test_each_filter_wants_what_it_names_and_nothing_else() -> None:
@@ -180,5 +179,3 @@ def test_each_filter_wants_what_it_names_and_nothing_else() -> None:
     assert [filters.wants_broker(b) for b in (7, 8, None)] == [True, False, False]
     assert [filters.wants_topic(t) for t in ("eu.a", "orders", "euro")] == [True, True, False]
     assert [filters.wants_partition(*tp) for tp in (("eu.a", 9), ("orders", 3), ("orders", 4))] == [True, True, False]
-    assert [filters.wants_errors(c) for c in ([], [0], [0, 11])] == [False, False, True]
-    assert filters.wants_errors([], unreadable=True)

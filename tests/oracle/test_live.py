@@ -74,8 +74,8 @@ def told(wrong: list[str]) -> str:
 
 
 @pytest.mark.parametrize("api", SHARES, ids=lambda api: api if api == "headers" else ApiKey(int(api)).info.name)
-def test_random_and_bent_messages(api: str, workers: ProcessPoolExecutor, oracle_program: Path, tmp_path: Path) -> None:
-    """Verdict, bytes used, value and bytes written again; for whole messages also what their JSON form is written as."""
+def test_fresh_messages(api: str, workers: ProcessPoolExecutor, oracle_program: Path, tmp_path: Path) -> None:
+    """Verdict, bytes used, value, bytes written again; for whole messages also the bytes of their JSON form."""
     each = live.questions() * SHARES[api] // 100 // groups(api) + 1
     lines = ask(oracle_program, "malform", api, each, tmp_path)
     lines += ask(oracle_program, "generate", api, max(12, each // 8), tmp_path)
@@ -86,7 +86,7 @@ def test_random_and_bent_messages(api: str, workers: ProcessPoolExecutor, oracle
 @pytest.mark.parametrize("api", [4, 5, 6])
 @pytest.mark.parametrize("kind", ["request", "response"])
 def test_one_version_written_as_another(api: int, kind: str, oracle: Any, oracle_program: Path, tmp_path: Path) -> None:
-    """What a version lacks is dropped or refused exactly as Java does: every pair of versions."""
+    """What a version lacks is dropped or refused as Java does: every pair of versions."""
     each = max(4, live.questions() // 4000)
     made = [json.loads(line) for line in ask(oracle_program, "generate", str(api), each, tmp_path)]
     asked = [

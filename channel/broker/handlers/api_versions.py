@@ -23,7 +23,7 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     if context.version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
-        return request.error_response(ErrorCode.INVALID_REQUEST)
+        return _response(ErrorCode.INVALID_REQUEST, [])
     from . import HANDLERS  # the table holds this handler too
 
     control = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}

@@ -21,12 +21,10 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     """Answers what the owner's hook says; without one 11, as a broker that is not the active controller does."""
     must_be_zookeeper_mode(broker, context)
     ask = broker.hooks.controlled_shutdown
-    if ask is None:
-        return request.error_response(ErrorCode.STALE_CONTROLLER_EPOCH)
-    code, remaining = ask(request.broker_id, request.broker_epoch)
+    code, remaining = ask(request.broker_id, request.broker_epoch) if ask else (ErrorCode.STALE_CONTROLLER_EPOCH, ())
     codec: Any = get_codec("construct")
     response = codec.message_class(ApiKey.CONTROLLED_SHUTDOWN, "response")
-    partition = codec.ControlledShutdownRemainingPartition
+    partition = codec.RemainingPartition
     return response(
         error_code=code,
         remaining_partitions=[partition(topic_name=tp.topic, partition_index=tp.partition) for tp in remaining],

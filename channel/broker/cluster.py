@@ -1,0 +1,221 @@
+"""N embedded brokers in one process, on one network thread: started, killed, restarted, paused, made to misbehave."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from channel.clock import SYSTEM_CLOCK, Clock
+from channel.config import ChannelConfig
+from channel.errors import BrokerNotAvailable, IllegalState
+from channel.network.server import SocketServer
+
+from .embedded import EmbeddedBroker
+from .hooks import BrokerHooks
+from .service import BrokerService, SharedBodies
+from .snapshot import SnapshotMemo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from channel.network.listener import Listener
+    from channel.network.recorder import Recorder
+
+__all__ = ["ClusterMember", "EmbeddedCluster", "raise_file_limit"]
+
+_FILES_A_BROKER: Final = 4
+"""A listening socket, a controller's connection at both ends where it lives in this process, and one to spare."""
+
+
+def raise_file_limit(brokers: int) -> None:
+    """Make room for the sockets of so many brokers, as far as this process may.
+
+    Raises:
+        BrokerNotAvailable: The hard limit is too low; the text says what it must be.
+    """
+    wanted = 256 + brokers * _FILES_A_BROKER
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            raise BrokerNotAvailable(
+                f"{brokers} brokers need {wanted} open files, the limit is {hard}; raise it: ulimit -Hn {wanted}"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@dataclass(slots=True)
+class ClusterMember:
+    """One broker of the cluster.
+
+    Attributes:
+        broker: Its state; a new one after each restart.
+        listener: Where it listens; None while it is down.
+        host, port: Where it listens when it is up.
+    """
+
+    broker: EmbeddedBroker
+    listener: Listener | None
+    host: str
+    port: int
+
+    @property
+    def id(self) -> int:
+        """The broker's id."""
+        return self.broker.broker_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its present registration."""
+        return self.broker.broker_epoch
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it listens."""
+        return self.listener is not None
+
+
+class EmbeddedCluster:
+    """Brokers as a controller sees them, on loopback unless told otherwise; see ``EmbeddedBroker`` for what they do.
+
+    >>> with EmbeddedCluster(3) as cluster:
+    ...     [member.is_up for member in cluster]
+    [True, True, True]
+
+    Args:
+        brokers: How many (ids from 0), or their ids.
+        base_port: Broker N listens at this port + N; 0 lets the system choose.
+        host: Where they listen.
+        first_epoch: The first registration's broker epoch; each registration takes the next number.
+        hooks: Made for each broker by its id; None for no hooks.
+        config: Limits of the network, under Kafka's names.
+        clock: Where time comes from.
+        recorder: Sees every frame that passes.
+        listener_name: What the listeners are called.
+        kraft: Whether brokers take part in a migration to KRaft; their KRaft epoch is their broker epoch.
+    """
+
+    def __init__(
+        self,
+        brokers: int | Iterable[int],
+        *,
+        base_port: int = 0,
+        host: str = "127.0.0.1",
+        first_epoch: int = 1,
+        hooks: Callable[[int], BrokerHooks] | None = None,
+        config: ChannelConfig | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        recorder: Recorder | None = None,
+        listener_name: str = "PLAINTEXT",
+        kraft: bool = False,
+    ) -> None:
+        self._ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
+        self._base_port = base_port
+        self._host = host
+        self._epochs = itertools.count(first_epoch)
+        self._hooks = hooks
+        self._listener_name = listener_name
+        self._kraft = kraft
+        self._memo = SnapshotMemo()
+        self._bodies = SharedBodies()
+        self._server = SocketServer(
+            "embedded-cluster", config=config or ChannelConfig(), clock=clock, recorder=recorder
+        )
+        self.members: dict[int, ClusterMember] = {}
+
+    def start(self) -> Self:
+        """Open every broker's port and begin to serve.
+
+        Raises:
+            ConfigurationError: A port is taken.
+            BrokerNotAvailable: The limit of open files is too low for so many.
+        """
+        raise_file_limit(len(self._ids))
+        try:
+            for broker_id in self._ids:
+                broker = self._broker(broker_id)
+                port = self._base_port + broker_id if self._base_port else 0
+                listener = self._listen(broker, port)
+                self.members[broker_id] = ClusterMember(broker, listener, self._host, listener.port)
+            self._server.start()
+        except BaseException:
+            self._server.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Close every socket and end the network thread. Harmless if closed."""
+        self._server.close()
+        for member in self.members.values():
+            member.listener = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Any:
+        return iter(self.members.values())
+
+    def __getitem__(self, broker_id: int) -> ClusterMember:
+        try:
+            return self.members[broker_id]
+        except KeyError:
+            raise BrokerNotAvailable(f"no broker {broker_id} here; there are {self._ids}") from None
+
+    # ---- lives of a broker -------------------------------------------------------------------------------------------
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker as kill -9 does: its port closes, its connections break, answers on their way are lost."""
+        member = self[broker_id]
+        if member.listener is None:
+            raise IllegalState(f"broker {broker_id} is down already")
+        member.listener.close()
+        member.listener = None
+
+    def restart(self, broker_id: int) -> int:
+        """Bring a broker back on its port, killing it first if it is up.
+
+        Its logs are still there; what it led, followed and knew of the cluster is not.
+
+        Returns:
+            The new broker epoch.
+        """
+        member = self[broker_id]
+        if member.listener is not None:
+            self.kill(broker_id)
+        logs = member.broker.replicas.logs
+        member.broker = self._broker(broker_id)
+        member.broker.replicas.logs.update(logs)
+        member.listener = self._listen(member.broker, member.port)
+        return member.epoch
+
+    def pause(self, broker_id: int) -> None:
+        """Let a broker hang: it neither accepts nor reads, and its connections stay open."""
+        self._listener(broker_id).pause()
+
+    def resume(self, broker_id: int) -> None:
+        """Let it go on."""
+        self._listener(broker_id).resume()
+
+    def _listener(self, broker_id: int) -> Listener:
+        listener = self[broker_id].listener
+        if listener is None:
+            raise IllegalState(f"broker {broker_id} is down")
+        return listener
+
+    def _broker(self, broker_id: int) -> EmbeddedBroker:
+        epoch = next(self._epochs)
+        return EmbeddedBroker(
+            broker_id,
+            broker_epoch=epoch,
+            kraft_epoch=epoch if self._kraft else None,
+            hooks=self._hooks(broker_id) if self._hooks else None,
+            memo=self._memo,
+        )
+
+    def _listen(self, broker: EmbeddedBroker, port: int) -> Listener:
+        service = BrokerService(broker, self._server, self._bodies)
+        return self._server.listen(service, self._host, port, name=self._listener_name)

@@ -1,0 +1,189 @@
+"""The thread that delivers to one broker: one request at a time, in order, again and again until it is answered."""
+
+from __future__ import annotations
+
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from channel.errors import IllegalState
+from channel.logs import bounded
+from channel.network.blocking import await_ready, is_ready, send_and_receive
+from channel.threads import StoppableThread
+from kproto.api import CONTROL_APIS, api_name
+
+from .requests import ControlRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from channel.clock import Clock
+    from channel.metrics import Timer
+    from channel.network.client import NetworkClient
+    from channel.network.direct import DirectConversation
+    from channel.network.metadata import Node
+
+    from .state_change_log import StateChangeLog
+
+__all__ = ["RETRY_PAUSE_MS", "QueueItem", "RequestQueue", "RequestSendThread", "send_thread_name"]
+
+RETRY_PAUSE_MS: Final = 100
+"""Between two attempts to deliver a request."""
+
+
+class QueueItem(NamedTuple):
+    """A request that waits for its broker.
+
+    Attributes:
+        request: What to send.
+        callback: Takes the response, on the send thread; None if nobody asks.
+        enqueue_time_ms: When it came, in ms of the clock.
+    """
+
+    request: ControlRequest
+    callback: Callable[[Any], None] | None
+    enqueue_time_ms: int
+
+
+class _Answer(NamedTuple):
+    """What came back, and to which API the request that it answers belongs."""
+
+    api_key: int
+    body: Any
+
+
+RequestQueue: TypeAlias = "SimpleQueue[QueueItem | None]"
+"""What waits for one broker, oldest first; None only wakes its thread."""
+
+
+def send_thread_name(controller_id: int, broker_id: int, prefix: str | None = None) -> str:
+    """What the thread is called.
+
+    >>> send_thread_name(1, 2)
+    'Controller-1-to-broker-2-send-thread'
+    """
+    name = f"Controller-{controller_id}-to-broker-{broker_id}-send-thread"
+    return f"{prefix}:{name}" if prefix else name
+
+
+class RequestSendThread(StoppableThread):
+    """Takes from the queue, delivers, calls back.
+
+    What cannot be delivered is tried again without end, over a new connection and with a new correlation id: only the
+    removal of the broker, or the shutdown, stops that. An answer with an error code is an answer. The broker may
+    see a request twice if the answer was lost, never one after a later one.
+
+    Args:
+        name: The thread's name.
+        controller_id: The controller's broker id, for the log.
+        controller_epoch: Tells the controller's epoch, for the log.
+        queue: What waits.
+        client: This thread's own, with ``node`` alone and one request in flight.
+        node: The broker.
+        socket_timeout_ms: How long to wait for a connection.
+        clock: Time.
+        timer: Takes how long each request waited in the queue, in ms.
+        state_log: Kafka's state-change log.
+        direct: The short way to a broker that is connected, if there is one.
+
+    Attributes:
+        undelivered: The request that it was at when it was stopped, None if there was none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        controller_id: int,
+        controller_epoch: Callable[[], int],
+        queue: RequestQueue,
+        client: NetworkClient,
+        node: Node,
+        socket_timeout_ms: int,
+        clock: Clock,
+        timer: Timer,
+        state_log: StateChangeLog,
+        direct: DirectConversation | None = None,
+    ) -> None:
+        super().__init__(name, log_prefix=f"[RequestSendThread controllerId={controller_id}]")
+        self.undelivered: QueueItem | None = None
+        self._controller_id = controller_id
+        self._controller_epoch = controller_epoch
+        self._queue = queue
+        self._client = client
+        self._node = node
+        self._socket_timeout_ms = socket_timeout_ms
+        self._clock = clock
+        self._timer = timer
+        self._state_log = state_log
+        self._direct = direct
+
+    def interrupt(self) -> None:
+        """End the wait for the queue and the wait for the broker."""
+        self._queue.put(None)
+        self._client.initiate_close()
+
+    def do_work(self) -> None:
+        """Deliver one request."""
+        item = self._queue.get()
+        if item is None:
+            return
+        self._timer.record(self._clock.milliseconds() - item.enqueue_time_ms)
+        answer = self._deliver(item)
+        if answer is None:
+            self.undelivered = item
+            return
+        try:
+            self._answered(item, answer)
+        except Exception:
+            self.log.exception("controller %d gives up %s to %s", self._controller_id, item.request, self._node)
+            self._client.close_node(self._node.key)
+
+    def _deliver(self, item: QueueItem) -> _Answer | None:
+        """The answer; None if the thread was stopped before one came."""
+        request, direct = item.request, self._direct
+        while self.is_running:
+            try:
+                if direct is not None and (body := direct.send_and_receive(request)) is not None:
+                    return _Answer(request.api_key, body)
+                if self._broker_ready():
+                    response = send_and_receive(self._client, self._client.new_request(self._node.key, request))
+                    return _Answer(response.request.api_key, response.body)
+            except Exception as e:  # noqa: BLE001  (a request that even cannot be encoded is tried again, as Kafka does)
+                if not self.is_running:
+                    break
+                self.log.warning(
+                    "controller %d epoch %d could not send %s to %s: %s; reconnecting",
+                    self._controller_id,
+                    self._controller_epoch(),
+                    request,
+                    self._node,
+                    bounded(f"{type(e).__name__}: {e}"),
+                )
+                self._client.close_node(self._node.key)
+            self.pause(RETRY_PAUSE_MS)
+        return None
+
+    def _broker_ready(self) -> bool:
+        client, node = self._client, self._node
+        try:
+            if is_ready(client, node):
+                return True
+            if await_ready(client, node, self._socket_timeout_ms):
+                self.log.info("controller %d connected to %s to send state changes", self._controller_id, node)
+                return True
+            failure = f"failed to connect within {self._socket_timeout_ms} ms"
+        except Exception as e:  # noqa: BLE001  (any failure to connect is tried again)
+            failure = bounded(str(e))
+        if self.is_running:
+            self.log.warning("controller %d has no connection to %s: %s", self._controller_id, node, failure)
+            client.close_node(node.key)
+        return False
+
+    def _answered(self, item: QueueItem, answer: _Answer) -> None:
+        api_key, body = answer
+        if api_key not in CONTROL_APIS:
+            raise IllegalState(f"an unexpected answer to {api_name(item.request.api_key)}: one to {api_name(api_key)}")
+        if self._state_log.traces:
+            shown = bounded(repr(body))
+            self._state_log.trace(self._controller_epoch(), "answer %s to %s from %s", shown, item.request, self._node)
+        if item.callback is not None:
+            item.callback(body)

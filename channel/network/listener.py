@@ -1,0 +1,189 @@
+"""A listening socket, the connections that came in by it, and their requests. ``SocketServer`` makes and runs them."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from channel.errors import IllegalState
+from channel.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .frames import Receive
+    from .server import SocketServer
+    from .transport import Address, Bytes
+
+__all__ = ["Connection", "Handler", "Listener", "ReceivedRequest"]
+
+_log = get_logger(__name__)
+
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ACCEPT_PAUSE_MS: Final = 100
+
+
+class Connection:
+    """An accepted connection.
+
+    Attributes:
+        id: Its name: both ends and a number.
+        listener: Whose it is.
+        local, remote: The two ends.
+        context: Whatever the handler keeps with it, e.g. what the client said of itself.
+    """
+
+    __slots__ = ("context", "id", "in_work", "listener", "local", "receive", "remote")
+
+    def __init__(self, connection_id: str, listener: Listener, local: Address, remote: Address) -> None:
+        self.id = connection_id
+        self.listener = listener
+        self.local = local
+        self.remote = remote
+        self.context: Any = None
+        self.in_work = False
+        self.receive: Receive | None = None
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class ReceivedRequest:
+    """One frame that waits for its answer. Exactly one of the methods must be called, from any thread, at any time.
+
+    Attributes:
+        connection: Whence it came.
+        payload: Header and body, without the length.
+        received_ns: When, in ns of the server's clock.
+    """
+
+    __slots__ = ("_answered", "_server", "connection", "payload", "received_ns")
+
+    def __init__(self, server: SocketServer, connection: Connection, payload: bytearray, received_ns: int) -> None:
+        self._server = server
+        self._answered = False
+        self.connection = connection
+        self.payload = payload
+        self.received_ns = received_ns
+
+    def respond(self, payload: Sequence[Bytes]) -> None:
+        """Send the answer: header and body in pieces, without the length. Nothing if the connection is gone.
+
+        Raises:
+            IllegalState: It has been answered already.
+        """
+        self._answer()
+        self._server.call_soon(lambda: self._server._respond(self.connection, payload))
+
+    def no_response(self) -> None:
+        """Read on without an answer.
+
+        Raises:
+            IllegalState: It has been answered already.
+        """
+        self._answer()
+        self._server.call_soon(lambda: self._server._read_on(self.connection))
+
+    def close_connection(self) -> None:
+        """Close the connection without an answer, as a broker does that cannot read a request.
+
+        Raises:
+            IllegalState: It has been answered already.
+        """
+        self._answer()
+        self._server.call_soon(lambda: self._server._close_connection(self.connection))
+
+    def _answer(self) -> None:
+        if self._answered:
+            raise IllegalState(f"a request of {self.connection} has been answered already")
+        self._answered = True
+
+
+Handler: TypeAlias = "Callable[[ReceivedRequest], None]"
+"""Takes each request, on the server's thread; what it raises closes the connection."""
+
+
+class Listener:
+    """A listening socket and the connections that came in by it. ``SocketServer.listen`` makes it.
+
+    Attributes:
+        name: The listener's name, e.g. ``PLAINTEXT``.
+        host, port: Where it listens.
+        connections: What is open now, by id (the server's thread's own; others may count it).
+    """
+
+    def __init__(self, server: SocketServer, sock: socket.socket, handler: Handler, name: str) -> None:
+        self._server = server
+        self._sock = sock
+        self._listening = False
+        self.handler = handler
+        self.name = name
+        self.host, self.port = sock.getsockname()[:2]
+        self.connections: dict[str, Connection] = {}
+        self.paused = False
+        self.closed = False
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.host}:{self.port}"
+
+    def pause(self) -> None:
+        """Accept nothing and read nothing until ``resume``; answers still go out. Returns when that holds."""
+        self._server.call(self._pause)
+
+    def resume(self) -> None:
+        """Accept and read again."""
+        self._server.call(self._resume)
+
+    def close(self) -> None:
+        """Close the socket and all its connections at once, answered or not, as a process that ends does."""
+        self._server.call(self._close)
+
+    def _pause(self) -> None:
+        self.paused = True
+        self._watch(False)
+        for connection in self.connections.values():
+            if not connection.in_work:
+                self._server.selector.mute(connection.id)
+
+    def _resume(self) -> None:
+        self.paused = False
+        self._watch(not self.closed)
+        for connection in self.connections.values():
+            if not connection.in_work:
+                self._server.selector.unmute(connection.id)
+
+    def _close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._watch(False)
+        self._sock.close()
+        for connection in list(self.connections.values()):
+            self._server._close_connection(connection)
+        self._server.listeners.remove(self)
+
+    def _watch(self, wanted: bool) -> None:
+        if wanted == self._listening:
+            return
+        self._listening = wanted
+        if wanted:
+            self._server.selector.listen(self._sock, self._accept)
+        else:
+            self._server.selector.unlisten(self._sock)
+
+    def _accept(self) -> None:
+        """Take all who wait. Without descriptors left wait a little: the event would come again at once."""
+        while not self.paused and not self.closed:
+            try:
+                sock, remote = self._sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as e:
+                if e.errno in _NO_DESCRIPTORS:
+                    _log.error("%s cannot accept: %s; raise the limit of open files", self, e)
+                    self._watch(False)
+                    self._server.call_later(_ACCEPT_PAUSE_MS, lambda: self._watch(not self.paused and not self.closed))
+                    return
+                continue  # the one who knocked has gone
+            self._server._accepted(self, sock, (str(remote[0]), int(remote[1])))

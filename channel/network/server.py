@@ -1,0 +1,315 @@
+"""The accepting side: any number of listening sockets and their connections on one thread.
+
+Requests of one connection are handed over one at a time, in order: it is not read on before its answer has gone out.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import itertools
+import socket
+import threading
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Final
+
+from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
+from channel.config import ChannelConfig
+from channel.errors import IllegalState
+from channel.logs import get_logger
+from kproto.errors import ConfigurationError
+
+from . import sockets
+from .channel import MuteEvent
+from .frames import Send
+from .listener import Connection, Handler, Listener, ReceivedRequest
+from .memory import MemoryPool
+from .selector import Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .channel import Channel
+    from .frames import Receive
+    from .recorder import Recorder
+    from .selector_metrics import SelectorMetrics
+    from .sockets import ChannelBuilder
+    from .transport import Address, Bytes
+
+__all__ = ["SocketServer"]
+
+_log = get_logger(__name__)
+
+_STOP_MS: Final = 10_000
+
+
+class SocketServer:
+    """Accepts, receives, hands over, answers; one thread, from ``start`` to ``close``.
+
+    Args:
+        name: Names the thread.
+        config: Limits: ``max.connections``, ``max.connections.per.ip``, ``socket.request.max.bytes``,
+            ``queued.max.request.bytes``, ``connections.max.idle.ms``.
+        clock: Where time comes from.
+        metrics: What to count, None for nothing.
+        recorder: Sees every frame that passes.
+        channel_builder: Makes channels of accepted sockets.
+
+    Attributes:
+        selector: Moves the bytes.
+        listeners: Those that are open.
+        refused: How many connections were over a limit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        config: ChannelConfig | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        metrics: SelectorMetrics | None = None,
+        recorder: Recorder | None = None,
+        channel_builder: ChannelBuilder = sockets.plaintext_channel,
+    ) -> None:
+        self._config = config = config or ChannelConfig()
+        self._clock = clock
+        pool = None
+        if config.queued_max_request_bytes > 0:
+            pool = MemoryPool(config.queued_max_request_bytes, config.socket_request_max_bytes)
+        self.selector = Selector(
+            max_receive_size=config.socket_request_max_bytes,
+            max_idle_ms=config.connections_max_idle_ms,
+            clock=clock,
+            metrics=metrics,
+            pool=pool,
+            channel_builder=channel_builder,
+            recorder=recorder,
+        )
+        self.listeners: list[Listener] = []
+        self.refused = 0
+        self._connections: dict[str, Connection] = {}
+        self._per_ip: Counter[str] = Counter()
+        self._numbers = itertools.count()
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"{name}-network-thread")
+
+    # ---- starting and ending -----------------------------------------------------------------------------------------
+
+    def listen(
+        self, handler: Handler, host: str = "127.0.0.1", port: int = 0, *, name: str = "PLAINTEXT", backlog: int = 128
+    ) -> Listener:
+        """Open a listening socket, before or after ``start``.
+
+        Args:
+            handler: Takes the requests of its connections.
+            host: An address or a name of this machine.
+            port: 0 for any; ``Listener.port`` tells which.
+            name: The listener's name.
+            backlog: How many may wait to be accepted.
+
+        Raises:
+            ConfigurationError: The port is taken, or the host is not this machine's.
+        """
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            sock = socket.create_server((host, port), family=family, backlog=backlog)
+        except OSError as e:
+            what = (
+                "is in use; stop who uses it, or choose another" if e.errno == errno.EADDRINUSE else f"cannot be: {e}"
+            )
+            raise ConfigurationError(f"listening at {host}:{port}: {what}") from e
+        sock.setblocking(False)
+        listener = Listener(self, sock, handler, name)
+        self.listeners.append(listener)
+        self.call(lambda: listener._watch(True))
+        return listener
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close every socket and wait for the thread to end. Harmless if closed."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self.selector.wakeup()
+        if self._thread.ident is None:
+            self._end()
+        elif threading.current_thread() is not self._thread:
+            self._thread.join(_STOP_MS / 1000)
+            if self._thread.is_alive():
+                raise IllegalState(f"{self._thread.name} has not ended: a handler blocks it")
+
+    def __enter__(self) -> SocketServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- calls into the thread ---------------------------------------------------------------------------------------
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Call it on the server's thread: at once from there, soon from any other."""
+        if threading.current_thread() is self._thread:
+            function()
+        else:
+            self._tasks.append(function)
+            self.selector.wakeup()
+
+    def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
+        """Call it on the server's thread after a delay; never if the server is closed before."""
+        due = self._clock.milliseconds() + delay_ms
+        self.call_soon(lambda: heapq.heappush(self._timers, (due, next(self._numbers), function)))
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call it on the server's thread, and return when it has been."""
+        if not self._thread.is_alive() or threading.current_thread() is self._thread:
+            function()
+            return
+        done = threading.Event()
+
+        def run() -> None:
+            try:
+                function()
+            finally:
+                done.set()
+
+        self.call_soon(run)
+        for _ in range(_STOP_MS // 100):
+            if done.wait(0.1):
+                return
+            if not self._thread.is_alive():
+                function()
+                return
+        raise IllegalState(f"{self._thread.name} does not answer: a handler blocks it")
+
+    # ---- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._turn()
+        finally:
+            self._end()
+
+    def _turn(self) -> None:
+        selector = self.selector
+        selector.poll(self._next_timer_ms())
+        for channel_id in selector.disconnected:
+            self._forget(channel_id)
+        for receive in selector.completed_receives:
+            connection = self._connections.get(receive.source)
+            if connection is not None:
+                self._received(connection, receive)
+        while self._tasks:
+            self._guarded(self._tasks.popleft())
+        while self._timers and self._timers[0][0] <= self._clock.milliseconds():
+            self._guarded(heapq.heappop(self._timers)[2])
+        # Answers of this turn go out now, and whoever got all of his is read on without telling the system twice.
+        selector.write_now()
+        for send in selector.completed_sends:
+            connection = self._connections.get(send.destination)
+            if connection is not None:
+                self._read_on(connection)
+
+    def _next_timer_ms(self) -> int:
+        if self._tasks:
+            return 0
+        return max(0, self._timers[0][0] - self._clock.milliseconds()) if self._timers else FOREVER
+
+    def _guarded(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception:  # noqa: BLE001
+            # One caller's mistake must not end the service of all the others.
+            _log.exception("a call on %s failed", self._thread.name)
+
+    def _end(self) -> None:
+        while self._tasks:
+            self._guarded(self._tasks.popleft())
+        for listener in list(self.listeners):
+            listener._close()
+        self._timers.clear()
+        self.selector.close()
+
+    # ---- connections -------------------------------------------------------------------------------------------------
+
+    def _accepted(self, listener: Listener, sock: socket.socket, remote: Address) -> None:
+        full = len(self._connections) >= self._config.max_connections
+        if full or self._per_ip[remote[0]] >= self._config.max_connections_per_ip:
+            self.refused += 1
+            _log.debug("refused %s at %s: too many connections", remote, listener)
+            sock.close()
+            return
+        local = (listener.host, listener.port)
+        connection_id = f"{local[0]}:{local[1]}-{remote[0]}:{remote[1]}-{next(self._numbers)}"
+        try:
+            self.selector.register(connection_id, sock)
+        except OSError as e:
+            _log.debug("%s left before it was accepted: %s", remote, e)
+            sock.close()
+            return
+        connection = Connection(connection_id, listener, local, remote)
+        self._connections[connection_id] = listener.connections[connection_id] = connection
+        self._per_ip[remote[0]] += 1
+
+    def _received(self, connection: Connection, receive: Receive) -> None:
+        assert receive.payload is not None
+        channel = self._channel(connection)
+        if channel is None:
+            return
+        self.selector.mute(connection.id)
+        channel.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
+        connection.in_work = True
+        connection.receive = receive
+        request = ReceivedRequest(self, connection, receive.payload, self._clock.nanoseconds())
+        try:
+            connection.listener.handler(request)
+        except Exception:  # noqa: BLE001
+            # Whatever the peer sent, or the handler did, only this connection ends by it.
+            _log.exception("the handler of %s failed; closing %s", connection.listener, connection)
+            self._close_connection(connection)
+
+    def _respond(self, connection: Connection, payload: Sequence[Bytes]) -> None:
+        if self.selector.channel(connection.id) is None:
+            _log.debug("%s has gone; its answer is dropped", connection)
+            self._close_connection(connection)
+            return
+        self.selector.send(Send.framed(connection.id, payload))
+
+    def _read_on(self, connection: Connection) -> None:
+        self._release(connection)
+        connection.in_work = False
+        channel = self._channel(connection)
+        if channel is not None:
+            channel.handle_mute_event(MuteEvent.RESPONSE_SENT)
+            if not connection.listener.paused:
+                self.selector.unmute(connection.id)
+
+    def _channel(self, connection: Connection) -> Channel | None:
+        """Its channel, which may have ended with requests still to be read."""
+        return self.selector.channel(connection.id) or self.selector.closing_channel(connection.id)
+
+    def _release(self, connection: Connection) -> None:
+        """The request has been dealt with: its bytes count no more."""
+        receive, connection.receive = connection.receive, None
+        if receive is not None:
+            receive.close()
+
+    def _close_connection(self, connection: Connection) -> None:
+        self.selector.close_channel(connection.id)
+        self._forget(connection.id)
+
+    def _forget(self, connection_id: str) -> None:
+        connection = self._connections.pop(connection_id, None)
+        if connection is None:
+            return
+        self._release(connection)
+        connection.listener.connections.pop(connection_id, None)
+        self._per_ip[connection.remote[0]] -= 1
+        if not self._per_ip[connection.remote[0]]:
+            del self._per_ip[connection.remote[0]]

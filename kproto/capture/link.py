@@ -1,0 +1,141 @@
+"""From a captured packet to its TCP segment: link layers, IPv4, IPv6 with its extension headers."""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from .model import Endpoint
+
+if TYPE_CHECKING:
+    from .summary import CaptureSummary
+
+__all__ = ["ACK", "FIN", "LINK_TYPES", "RST", "SYN", "Segment", "endpoints", "reverse", "segment"]
+
+Segment: TypeAlias = tuple[bytes, int, int, int, int, int, int]
+"""The flow (addresses and ports, sender first), sequence number, acknowledged number, flags, where in the buffer the
+payload begins and ends, and the payload's length on the wire, which is more if the capture cut it."""
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+
+_ETHERNET, _COOKED, _COOKED_2 = 1, 113, 276
+_FAMILY_FIRST: Final = {0, 108}
+"""Null and loopback: four bytes of address family, which differ between systems; the IP version tells instead."""
+_RAW: Final = {101, 12, 14, 228, 229}
+
+LINK_TYPES: Final = frozenset({_ETHERNET, _COOKED, _COOKED_2, *_FAMILY_FIRST, *_RAW})
+"""Link types that are read: Ethernet, Linux cooked 1 and 2, null, loopback, raw IP."""
+
+_VLAN: Final = {0x8100, 0x88A8, 0x9100, 0x9200}
+
+_IPV4_TCP = struct.Struct(">BxHxxHxB10xHHIIBB").unpack_from
+_TCP = struct.Struct(">HHIIBB").unpack_from
+_IPV6 = struct.Struct(">HB").unpack_from
+_U16 = struct.Struct(">H").unpack_from
+
+_SKIPPABLE: Final = {0, 43, 60, 135, 139, 140}
+"""IPv6 extension headers of the common form: next header, length in 8 bytes after the first 8."""
+
+
+def segment(link: int, buffer: bytes, start: int, stop: int, on_wire: int, summary: CaptureSummary) -> Segment | None:
+    """The TCP segment in a packet, None if there is none; the summary counts why."""
+    if link == _ETHERNET:
+        at = start + 14
+        kind_at = start + 12
+    elif link == _COOKED_2:
+        at = start + 20
+        kind_at = start
+    elif link == _COOKED:
+        at = start + 16
+        kind_at = start + 14
+    elif link in _RAW:
+        at = start
+        kind_at = -1
+    elif link in _FAMILY_FIRST:
+        at = start + 4
+        kind_at = -1
+    else:
+        summary.unknown_links[link] += 1
+        return None
+    if kind_at >= 0 and stop - at >= 4 and buffer[kind_at] & 0x80:  # as in every tag, and in IPv6
+        while _U16(buffer, kind_at)[0] in _VLAN and stop - at >= 4:
+            kind_at = at + 2
+            at += 4
+    if stop - at < 40:
+        summary.not_tcp += 1
+        return None
+    version = buffer[at] >> 4
+    if version == 4:
+        first, total, fragment, protocol, _, _, sequence, acknowledged, words, flags = _IPV4_TCP(buffer, at)
+        if protocol != 6:
+            summary.not_tcp += 1
+            return None
+        if fragment & 0x3FFF:
+            summary.ip_fragments += 1
+            return None
+        end = at + total if total else start + on_wire  # 0: the network card will fill it in
+        header = (first & 15) * 4
+        tcp = at + header
+        if header == 20:
+            flow = buffer[at + 12 : at + 24]
+        elif header < 20 or stop - tcp < 20:
+            summary.not_tcp += 1
+            return None
+        else:
+            _, _, sequence, acknowledged, words, flags = _TCP(buffer, tcp)
+            flow = buffer[at + 12 : at + 20] + buffer[tcp : tcp + 4]
+    elif version == 6:
+        length, protocol = _IPV6(buffer, at + 4)
+        end = at + 40 + length if length else start + on_wire
+        tcp = at + 40
+        while protocol != 6:
+            if stop - tcp < 8:
+                summary.not_tcp += 1
+                return None
+            if protocol in _SKIPPABLE:
+                protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 1) * 8
+            elif protocol == 51:
+                protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 2) * 4
+            elif protocol == 44 and not _U16(buffer, tcp + 2)[0] & 0xFFF9:  # a fragment that is the whole packet
+                protocol, tcp = buffer[tcp], tcp + 8
+            elif protocol == 44:
+                summary.ip_fragments += 1
+                return None
+            else:
+                summary.not_tcp += 1
+                return None
+        if stop - tcp < 20:
+            summary.not_tcp += 1
+            return None
+        _, _, sequence, acknowledged, words, flags = _TCP(buffer, tcp)
+        flow = buffer[at + 8 : at + 40] + buffer[tcp : tcp + 4]
+    else:
+        summary.not_tcp += 1
+        return None
+    begin = tcp + (words >> 4) * 4
+    wire_length = end - begin
+    if words < 0x50 or wire_length < 0:
+        summary.not_tcp += 1
+        return None
+    if end > stop:
+        end = stop
+        if begin > end:
+            begin = end
+        summary.cut_packets += 1
+    return flow, sequence, acknowledged, flags, begin, end, wire_length
+
+
+def reverse(flow: bytes) -> bytes:
+    """The flow of the other direction."""
+    half = (len(flow) - 4) // 2
+    return flow[half : 2 * half] + flow[:half] + flow[-2:] + flow[-4:-2]
+
+
+def endpoints(flow: bytes) -> tuple[Endpoint, Endpoint]:
+    """Sender and receiver of a flow."""
+    half = (len(flow) - 4) // 2
+    return (
+        Endpoint(str(ip_address(flow[:half])), int.from_bytes(flow[-4:-2])),
+        Endpoint(str(ip_address(flow[half : 2 * half])), int.from_bytes(flow[-2:])),
+    )

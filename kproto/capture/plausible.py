@@ -1,0 +1,191 @@
+"""What a request looks like: reading headers out of streams that may hold anything, and telling how far to trust them.
+
+At a known frame boundary little is asked of a header, since captures also hold requests that no broker accepts. Where
+the boundary itself is a guess much is asked, since bodies are full of small numbers and names.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Final, NamedTuple
+
+from kproto import codec
+from kproto.api import CONTROL_APIS, ApiKey, check_version, request_header_version, response_header_version
+from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
+from kproto.headers import decode_request_header_from, decode_response_header_from
+
+__all__ = [
+    "CONTROL_HEADER",
+    "HEADER_START",
+    "Header",
+    "body_is_whole",
+    "header_room",
+    "looks_like_http",
+    "looks_like_tls",
+    "opens_kafka",
+    "request_header",
+    "response_body_at",
+    "trusted",
+]
+
+HEADER_START: Final = 12
+"""Size, API key, version and correlation id: what stands before the client id."""
+
+_START: Final = struct.Struct(">ihhi").unpack_from
+_I16: Final = struct.Struct(">h").unpack_from
+
+_LONGEST_CLIENT_ID: Final = 400
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")
+
+CONTROL_HEADER: Final = re.compile(rb"(?=\x00[\x04-\x06]\x00[\x00-\x08]....(?:[\x00\x01].|\xff\xff))", re.S)
+"""Where the API key of a control request may stand, with a client id of 0 to 511 bytes or none after it."""
+
+_NEWEST_API: Final = 127
+
+_TLS_RECORDS: Final = {20, 21, 22, 23}
+_HTTP: Final = re.compile(
+    rb"(?:GET|POST|PUT|HEAD|DELETE|OPTIONS|CONNECT|PATCH|TRACE) \S{1,2000} HTTP/|HTTP/1\.[01] |PRI \* HTTP/2"
+)
+
+
+class Header(NamedTuple):
+    """A request's header as found in a stream.
+
+    Attributes:
+        size: Bytes of header and body.
+        api_key, api_version, correlation_id: As they stand there.
+        client_id: None for null, and for a header that has none.
+        body_at: Where the body begins, from the start of the header (the size field not counted).
+    """
+
+    size: int
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_at: int
+
+
+def header_room(data: bytes | bytearray, at: int, end: int) -> int:
+    """How many bytes from ``at``, where a size field stands, the header needs; -1 if what is there is no header.
+
+    What goes through has a client id of readable text or none, and fits within its size.
+    """
+    if end - at < HEADER_START:
+        return HEADER_START
+    size: int
+    size, api_key, version, _ = _START(data, at)
+    kind = _header_kind(api_key, version)
+    if kind == 0:
+        return HEADER_START if size >= 8 else -1
+    if end - at < 14:
+        return 14 if size >= 10 else -1
+    length: int = _I16(data, at + 12)[0]
+    body = 14 + max(length, 0)
+    if length < -1 or body + (kind == 2) > size + 4:
+        return -1
+    if end - at < body:
+        return body + (kind == 2)
+    if length > 0 and _CONTROL.search(bytes(data[at + 14 : at + body]).decode("utf-8", "replace")):
+        return -1
+    if kind == 1:
+        return body
+    if end - at == body or not data[at + body]:
+        return body + 1
+    return size + 4  # tagged fields: rare enough to wait for all, and to ask the codec
+
+
+def request_header(data: bytes | bytearray, at: int, end: int) -> Header | None:
+    """The header of the request whose size field stands at ``at``, None if there is none whole within ``end``."""
+    room = header_room(data, at, end)
+    if not 0 < room <= end - at:
+        return None
+    size, api_key, version, correlation_id = _START(data, at)
+    kind = _header_kind(api_key, version)
+    if kind == 0:
+        return Header(size, api_key, version, correlation_id, None, 8)
+    (length,) = _I16(data, at + 12)
+    client_id = None if length < 0 else bytes(data[at + 14 : at + 14 + length]).decode("utf-8", "replace")
+    body_at = 10 + max(length, 0) + (kind == 2)
+    if kind == 2 and data[at + 3 + body_at]:
+        try:
+            body_at = decode_request_header_from(bytes(data[at + 4 : at + 4 + size]), kind)[1]
+        except DecodeError:
+            return None
+    return Header(size, api_key, version, correlation_id, client_id, body_at)
+
+
+def _header_kind(api_key: int, version: int) -> int:
+    try:
+        return request_header_version(api_key, version)
+    except UnsupportedApi:
+        return 1  # newer than this table; every request of today has at least a client id
+
+
+def response_body_at(api_key: int, version: int, payload: bytes) -> int:
+    """Where the body of a response begins, ``len(payload)`` if its header is not whole."""
+    try:
+        kind = response_header_version(api_key, version)
+    except UnsupportedApi:
+        kind = 0
+    if kind == 0 or len(payload) < 5:
+        return min(4, len(payload)) if kind == 0 else len(payload)
+    if payload[4] == 0:
+        return 5
+    try:
+        return decode_response_header_from(payload, kind)[1]
+    except DecodeError:
+        return len(payload)
+
+
+def opens_kafka(header: Header, limit: int) -> bool:
+    """Whether a request at a known boundary may be one: of this Kafka or a newer one, or of a version that none has.
+
+    ZooKeeper's own messages begin with a size and small numbers too, which read as a Produce without client id.
+    """
+    if not 8 <= header.size <= limit or not 0 <= header.api_key <= _NEWEST_API:
+        return False
+    if header.api_key in CONTROL_APIS:
+        return -1 <= header.api_version <= _NEWEST_API
+    if header.api_key == ApiKey.PRODUCE and header.client_id == "":
+        return False
+    return 0 <= header.api_version <= _NEWEST_API
+
+
+def trusted(header: Header, limit: int) -> bool:
+    """Whether a header at a guessed place is worth a closer look: a version of Kafka 3.9.1, a name for a client."""
+    try:
+        check_version(header.api_key, header.api_version)
+    except (UnsupportedApi, UnsupportedVersion):
+        return False
+    return header.body_at <= header.size <= limit and (
+        header.client_id is None or 0 < len(header.client_id) <= _LONGEST_CLIENT_ID
+    )
+
+
+def body_is_whole(api_key: int, version: int, body: memoryview, direction: str) -> bool | None:
+    """Whether a body decodes and leaves no byte over; None if no codec knows this API."""
+    decode = codec.decode_request_from if direction == "req" else codec.decode_response_from
+    try:
+        return bool(decode(api_key, version, body)[1] == len(body))
+    except DecodeError:
+        return False
+    except (UnsupportedApi, UnsupportedVersion):
+        return None
+
+
+def looks_like_tls(data: bytes) -> bool:
+    """Whether a stream or segment begins with a TLS record."""
+    return (
+        len(data) >= 5
+        and data[0] in _TLS_RECORDS
+        and data[1] == 3
+        and data[2] <= 4
+        and 0 < (data[3] << 8 | data[4]) <= 0x4800
+    )
+
+
+def looks_like_http(data: bytes) -> bool:
+    """Whether a stream begins with HTTP."""
+    return _HTTP.match(data) is not None

@@ -1,0 +1,159 @@
+"""What was met while reading a capture: counts, damage, and in one line why there is nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from kproto.api import CONTROL_APIS, ApiKey
+
+__all__ = ["BadInput", "CaptureSummary"]
+
+_KEPT_BAD_INPUTS: Final = 1000
+"""Hostile input must not fill the memory with reports; beyond this they are only counted."""
+
+_APIS: Final = frozenset(map(int, ApiKey))
+
+_KRAFT_APIS: Final = {
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    ApiKey.UPDATE_RAFT_VOTER,
+}
+"""What is spoken only where a KRaft quorum is."""
+
+_USABLE: Final = "tcpdump -i any -s 0 -w control.pcap 'tcp port 9092'"
+
+
+@dataclass(frozen=True, slots=True)
+class BadInput:
+    """One piece of input that could not be used.
+
+    Attributes:
+        file: Name of the file.
+        reason: What is wrong, one line; names the connection where it is about one.
+        offset: Where: in bytes of the (unpacked) file, or of the connection's stream where the reason names one.
+        bytes_skipped: How much was passed over.
+    """
+
+    file: str
+    reason: str
+    offset: int
+    bytes_skipped: int
+
+
+@dataclass(slots=True)
+class CaptureSummary:
+    """Filled while frames or exchanges are read; give a fresh one, look at it when the iterator has ended.
+
+    Attributes:
+        file: Name of what is read.
+        format: ``pcap``, ``pcapng``, ``request log``; empty until known.
+        packets: Packets (of a request log: lines with a request).
+        first_ns: Time of the first packet, ns since the epoch, 0 if there is none.
+        last_ns: Time of the last one.
+        not_tcp: Packets that carry no TCP, or whose headers are cut off.
+        ip_fragments: Packets skipped because they are fragments.
+        unknown_links: Packets of link types that are not read, by number.
+        cut_packets: TCP packets that lack payload because of the capture's snaplen.
+        resent: Segments that brought nothing new.
+        connections: TCP connections with data, on the listener ports if such were named.
+        kafka_connections: Those of them on which a Kafka request was found.
+        tls_connections: Those that speak TLS.
+        http_connections: Those that speak HTTP.
+        gaps: Stretches of lost bytes within Kafka's streams, and their bytes.
+        gap_bytes: How many bytes those are.
+        requests: Requests of every API by (api key, version).
+        responses: Responses of every API.
+        unmatched_requests: Wanted requests without response.
+        unmatched_responses: Responses without request on connections with wanted requests.
+        bad_inputs: What could not be used, the first thousand.
+        bad_input_count: How many there are.
+    """
+
+    file: str = ""
+    format: str = ""
+    packets: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    not_tcp: int = 0
+    ip_fragments: int = 0
+    unknown_links: Counter[int] = field(default_factory=Counter)
+    cut_packets: int = 0
+    resent: int = 0
+    connections: int = 0
+    kafka_connections: int = 0
+    tls_connections: int = 0
+    http_connections: int = 0
+    gaps: int = 0
+    gap_bytes: int = 0
+    requests: Counter[tuple[int, int]] = field(default_factory=Counter)
+    responses: int = 0
+    unmatched_requests: int = 0
+    unmatched_responses: int = 0
+    bad_inputs: list[BadInput] = field(default_factory=list)
+    bad_input_count: int = 0
+
+    def bad(self, reason: str, offset: int, bytes_skipped: int = 0) -> None:
+        """Note a piece of input that could not be used."""
+        self.bad_input_count += 1
+        if len(self.bad_inputs) < _KEPT_BAD_INPUTS:
+            self.bad_inputs.append(BadInput(self.file, reason, offset, bytes_skipped))
+
+    @property
+    def control_requests(self) -> int:
+        """LeaderAndIsr, StopReplica and UpdateMetadata requests, of any version."""
+        return sum(n for (api, _), n in self.requests.items() if api in CONTROL_APIS)
+
+    @property
+    def speaks_kraft(self) -> bool:
+        """Whether requests were seen that only a KRaft cluster makes, or that are newer than Kafka 3.9."""
+        return any(
+            api in _KRAFT_APIS or api not in _APIS or version > ApiKey(api).info.max_version
+            for api, version in self.requests
+        )
+
+    def problem(self) -> str | None:
+        """One line that says why there is no control request and what to try; None if there is one."""
+        if self.control_requests:
+            return None
+        name = self.file or "the capture"
+        if self.format == "request log":
+            return (
+                f"{name}: no LeaderAndIsr, StopReplica or UpdateMetadata request in this log; "
+                "set kafka.request.logger to DEBUG on the brokers"
+            )
+        if not self.packets:
+            return f"{name}: a capture without packets; was the capture filter right?"
+        if self.unknown_links and sum(self.unknown_links.values()) == self.packets:
+            types = ", ".join(map(str, sorted(self.unknown_links)))
+            return f"{name}: link type {types} is not read; capture on an Ethernet interface or with -i any"
+        if not self.connections:
+            return f"{name}: no TCP data in {self.packets} packets; try: {_USABLE}"
+        if self.tls_connections and not self.kafka_connections:
+            return (
+                f"{name}: TLS inside ({self.tls_connections} of {self.connections} connections), which cannot be read; "
+                "capture a PLAINTEXT listener, or take the brokers' kafka-request.log"
+            )
+        if not self.kafka_connections:
+            http = f" ({self.http_connections} speak HTTP)" if self.http_connections else ""
+            return (
+                f"{name}: no Kafka requests on {self.connections} TCP connections{http}; "
+                f"name the listener ports, and capture whole packets: {_USABLE}"
+            )
+        if self.speaks_kraft:
+            return (
+                f"{name}: a KRaft cluster's traffic: its controllers send no LeaderAndIsr, StopReplica or "
+                "UpdateMetadata; these exist in ZooKeeper mode and during a migration, up to Kafka 3.9"
+            )
+        return (
+            f"{name}: Kafka traffic on {self.kafka_connections} connections, but no control request; "
+            "capture on a broker's inter-broker or control-plane port, while a leader or a topic changes"
+        )

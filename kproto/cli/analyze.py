@@ -1,0 +1,180 @@
+"""``kproto analyze``: captures -> Parquet tables, and what they say in short."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import contextmanager
+from fnmatch import translate
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from kproto.api import CONTROL_APIS, api_name
+from kproto.cli.digest import as_json, print_text
+from kproto.cli.options import Filters, capture_filters
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark import StatusTracker
+    from pyspark.sql import SparkSession
+    from rich.status import Status
+
+    from kproto.pipeline import Selection
+
+__all__ = ["command"]
+
+
+@click.command(
+    epilog="""\b
+Tables, in Parquet, below DIR: frames, bodies, requests, responses, partition_errors, partition_states.
+requests.body_id is what was said, partition_states holds it once however many brokers were told.
+
+\b
+Examples:
+  kproto analyze control.pcap --out tables
+  kproto analyze captures/*.pcap.gz --out tables --overwrite --since 2026-11-21T05:59
+  kproto analyze control.pcap --out tables --topic 'orders*'    only what names these topics
+  kproto analyze control.pcap --out tables --format json | jq .requests
+  kproto analyze /shared/*.pcap --out /shared/tables --master spark://host:7077
+  duckdb -c "from 'tables/requests/**/*.parquet' select target_broker, max(latency_us) group by all" """
+)
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the tables go.")
+@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Spark's master.")
+@click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other things too.")
+@capture_filters
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--log", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Keep Spark's own log.")
+def command(
+    captures: tuple[str, ...],
+    filters: Filters,
+    *,
+    out: Path,
+    master: str,
+    overwrite: bool,
+    form: str,
+    log: Path | None,
+) -> None:
+    """Turn captures into tables with PySpark, and sum them up.
+
+    CAPTURE is a pcap or pcapng file, also gzip or zstd. Each is read once, each distinct message body decoded once.
+    With another --master than local, CAPTURE and DIR are paths that every worker sees.
+
+    DIR is made if need be. Tables that kproto wrote there before are replaced, when all new ones are complete.
+    """
+    paths = _readable(captures)
+    from kproto.pipeline import OutputDirectory, analyze, spark_session, summarize
+
+    selection = _selection(filters)
+    directory = OutputDirectory(out, overwrite=overwrite)
+    directory.check()
+    with _explained(), _Steps() as steps, spark_session(master, log=log) as spark, steps.watching(spark):
+        run = analyze(spark, paths, directory, selection=selection, on_step=steps.show)
+        steps.show("summing up")
+        summary = summarize(spark, directory.path)
+    if form == "json":
+        print(as_json(run, summary, out))
+    else:
+        print_text(run, summary, out)
+
+
+def _readable(captures: Sequence[str]) -> list[str]:
+    """The captures, each once. What is no capture is told before Spark starts."""
+    from kproto.capture.read import open_source
+
+    found: dict[Path, str] = {}
+    for capture in captures:
+        if capture == "-":
+            raise ConfigurationError("analyze reads files; save standard input to one first, or try kproto inspect -")
+        source, _format = open_source(capture)
+        source.close()
+        found.setdefault(Path(capture).resolve(), capture)
+    return list(found.values())
+
+
+def _selection(filters: Filters) -> Selection:
+    from kproto.pipeline import Selection
+
+    others = sorted(filters.apis - set(CONTROL_APIS))
+    if others:
+        raise ConfigurationError(
+            f"analyze makes tables of LeaderAndIsr, StopReplica and UpdateMetadata; for {api_name(others[0])} "
+            "try kproto inspect --all-apis"
+        )
+    return Selection(
+        apis=filters.apis or frozenset(CONTROL_APIS),
+        since_ns=filters.since_ns,
+        until_ns=filters.until_ns,
+        ports=filters.ports,
+        brokers=filters.brokers,
+        topic_patterns=tuple(f"^{translate(pattern)}" for pattern in filters.topics),
+        partitions=filters.partitions,
+        errors=filters.errors,
+        broker_ids=filters.broker_ids,
+    )
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """A failure inside Spark as one line instead of two stack traces."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as e:
+        lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+        reason = next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")
+        raise click.ClickException(f"Spark failed: {reason[:300]}; --log FILE keeps what Spark says of it") from e
+
+
+class _Steps:
+    """What is being done and how far it is, on standard error, where a person looks at it."""
+
+    def __init__(self) -> None:
+        self._status: Status | None = None
+        self._step = "starting Spark"
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status(self._step)
+            self._status.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def show(self, step: str) -> None:
+        self._step = step
+        if self._status is not None:
+            self._status.update(step)
+
+    @contextmanager
+    def watching(self, spark: SparkSession) -> Iterator[None]:
+        """Add the running tasks to the words. Ends before Spark does, whose tracker it asks."""
+        if self._status is None:
+            yield
+            return
+        over = threading.Event()
+        tracker = spark.sparkContext.statusTracker()
+        watcher = threading.Thread(target=self._poll, args=(self._status, tracker, over), name="kproto-steps")
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join(timeout=10)
+
+    def _poll(self, status: Status, tracker: StatusTracker, over: threading.Event) -> None:
+        while not over.wait(0.3):
+            stages = [info for info in map(tracker.getStageInfo, tracker.getActiveStageIds()) if info is not None]
+            tasks = sum(info.numTasks for info in stages)
+            done = sum(info.numCompletedTasks for info in stages)
+            status.update(f"{self._step}  [dim]{done}/{tasks} tasks[/dim]" if tasks else self._step)

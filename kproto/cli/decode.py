@@ -1,0 +1,77 @@
+"""``kproto decode``: one message, header or frame, as JSON or field by field."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kproto.cli.octets import FORMS, parse_octets
+from kproto.cli.subject import read_input, subject_of, subject_options
+from kproto.cli.text import counted
+
+if TYPE_CHECKING:
+    from kproto.cli.octets import Form
+
+__all__ = ["command"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kproto decode frame.bin                                          a request with size and header tells what it is
+  xxd -s 66 packet | kproto decode                                 so does a dump of it
+  kproto decode --api UpdateMetadata --version 8 body.hex          a request's body alone
+  kproto decode --kind response-frame --api 4 --version 7 x.bin    an answer does not tell: say what it answers
+  kproto decode --kind response --api 5 --version 4 --data 000b0100 --format json"""
+)
+@click.argument("source", default="-", metavar="[FILE]")
+@click.option("--data", metavar="TEXT", help="The hex or base64 itself, in place of a file.")
+@click.option(
+    "--input",
+    "form",
+    type=click.Choice(FORMS),
+    default="auto",
+    show_default=True,
+    help="How the bytes are written; auto tells it by their looks.",
+)
+@subject_options
+@click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--strict", is_flag=True, help="Refuse what the protocol forbids though Kafka lets it pass.")
+def command(
+    source: str,
+    data: str | None,
+    form: Form,
+    kind: str | None,
+    api: str | None,
+    version: int | None,
+    output: str,
+    *,
+    strict: bool,
+) -> None:
+    """Read one message, header or frame: every field with its offset and bytes, or Kafka's JSON form.
+
+    FILE holds raw bytes, hex, base64, or a dump as xxd, hexdump -C, od -A x -t x1, tcpdump -X and Wireshark print it; -
+    or none reads standard input. What cannot be read is shown up to the field where it goes wrong.
+    """
+    from kproto.cli.dissection import dissect
+    from kproto.cli.table import table
+
+    subject = subject_of(kind, api, version)
+    parts = dissect(subject, parse_octets(read_input(source, data), form), strict=strict)
+    terminal = sys.stdout.isatty()
+    if output == "json":
+        print(json.dumps(parts.to_json(subject), indent=2 if terminal else None))
+    else:
+        width = shutil.get_terminal_size().columns if terminal else None
+        for line in table(parts, width, color=terminal and "NO_COLOR" not in os.environ):
+            print(line)
+        sys.stdout.flush()
+        if parts.error is not None:
+            raise parts.error
+    if parts.left_over:
+        print(f"{counted(parts.left_over, 'byte')} left over behind the message, which Kafka ignores", file=sys.stderr)

@@ -1,0 +1,147 @@
+"""A message taken apart: size, header and body, each with its fields and where they lie."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kproto.api import api_name, check_version, request_header_version, response_header_version
+from kproto.cli.subject import request_header_at, size_field
+from kproto.cli.text import counted
+from kproto.errors import DecodeError, Malformed, Truncated
+from kproto.reference.trace import trace
+
+if TYPE_CHECKING:
+    from kproto.cli.subject import Subject
+    from kproto.reference.trace import FieldSpan
+    from kproto.types import Json, Kind
+
+__all__ = ["Dissection", "Section", "dissect"]
+
+
+@dataclass(slots=True)
+class Section:
+    """A header or a body.
+
+    Attributes:
+        title: What it is, for people.
+        version: The version it is read at; a header's own.
+        start, end: Where it lies in the input; ``end`` is where reading stopped.
+        fields: Its fields, each before those in it; their offsets count from the input's start.
+        message: The header or message, None if it cannot be read.
+        error: Why not; its offset counts from the input's start.
+    """
+
+    title: str
+    version: int
+    start: int
+    end: int
+    fields: list[FieldSpan]
+    message: Any
+    error: DecodeError | None
+
+
+@dataclass(slots=True)
+class Dissection:
+    """All of the input.
+
+    Attributes:
+        data: The bytes.
+        size: What the size field in front says, None where there is none.
+        api_key, version: Whose message it is, None for a header alone.
+        sections: Header and body, what there is of both, in order.
+    """
+
+    data: bytes
+    size: int | None = None
+    api_key: int | None = None
+    version: int | None = None
+    sections: list[Section] = field(default_factory=list)
+
+    @property
+    def error(self) -> DecodeError | None:
+        """What cannot be read, None if everything could."""
+        return self.sections[-1].error
+
+    @property
+    def left_over(self) -> int:
+        """Bytes behind the message."""
+        return len(self.data) - self.sections[-1].end
+
+    def to_json(self, subject: Subject) -> Json:
+        """Kafka's JSON form; for a frame an object with ``kind``, ``api``, ``version``, ``header`` and ``body``.
+
+        Raises:
+            DecodeError: It cannot be read.
+        """
+        if self.error is not None:
+            raise self.error
+        forms = [section.message.to_json(section.version) for section in self.sections]
+        if not subject.kind.endswith("-frame"):
+            return forms[0]  # type: ignore[no-any-return]
+        header, body = forms
+        return {"kind": subject.kind, "api": self.api_key, "version": self.version, "header": header, "body": body}
+
+    def read(self, kind: Kind, api_key: int, version: int, start: int, *, strict: bool) -> Section:
+        """Read one more section that begins at ``start``; what is wrong with it stands in its ``error``."""
+        title = kind.replace("_", " ") if api_key < 0 else f"{api_name(api_key)} {kind}"
+        fields, message, used, error = trace(kind, api_key, version, memoryview(self.data)[start:], strict=strict)
+        for span in fields:
+            span.start += start
+            span.end += start
+            if span.first_inner is not None:
+                span.first_inner += start
+        if error is not None and error.offset is not None:
+            error.offset += start
+        left = len(self.data) - start - used
+        if strict and error is None and left and kind in ("request", "response"):
+            error = Malformed(f"{counted(left, 'byte')} after the message", start + used, "", api_key, version)
+        section = Section(f"{title} v{version}", version, start, start + used, fields, message, error)
+        self.sections.append(section)
+        return section
+
+
+def dissect(subject: Subject, data: bytes, *, strict: bool) -> Dissection:
+    """Take the input apart, as far as it can be read.
+
+    Raises:
+        ConfigurationError: The options do not tell whose message it is.
+        DecodeError: A request frame too short to tell.
+        UnsupportedApi, UnsupportedVersion: Kafka 3.9.1 does not have what they, or the bytes, name.
+    """
+    parts = Dissection(data)
+    match subject.kind:
+        case "request" | "response":
+            parts.api_key, parts.version = subject.of_body()
+            parts.read(subject.kind, parts.api_key, parts.version, 0, strict=strict)
+        case "request-header":
+            version = subject.header_version()
+            parts.read("request_header", -1, _derived(data, 0) if version is None else version, 0, strict=strict)
+        case "response-header":
+            version = subject.header_version()
+            assert version is not None
+            parts.read("response_header", -1, version, 0, strict=strict)
+        case "request-frame":
+            start = request_header_at(data)
+            header = parts.read("request_header", -1, _derived(data, start), start, strict=strict)
+            if header.error is None:
+                parts.api_key, parts.version = header.message.request_api_key, header.message.request_api_version
+                check_version(parts.api_key, parts.version)
+                parts.read("request", parts.api_key, parts.version, header.end, strict=strict)
+        case "response-frame":
+            parts.api_key, parts.version = subject.of_body()
+            own = response_header_version(parts.api_key, parts.version)
+            header = parts.read("response_header", -1, own, size_field(data), strict=strict)
+            if header.error is None:
+                parts.read("response", parts.api_key, parts.version, header.end, strict=strict)
+    if parts.sections[0].start == 4:
+        (parts.size,) = struct.unpack_from(">i", data)
+    return parts
+
+
+def _derived(data: bytes, start: int) -> int:
+    """The version of the request header that stands here, from the API key and version in it."""
+    if len(data) < start + 4:
+        raise Truncated(f"{len(data) - start} bytes, where a request header needs at least 8", start)
+    return request_header_version(*struct.unpack_from(">hh", data, start))

@@ -1,0 +1,100 @@
+"""``kproto send``: one request to any broker, and its answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kproto.cli.options import parse_api
+from kproto.errors import ConfigurationError
+
+__all__ = ["command"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kproto send 127.0.0.1:19092 --api UpdateMetadata --file request.json
+  echo '{"topics":null,"allowAutoTopicCreation":false,"includeTopicAuthorizedOperations":false}' \\
+    | kproto send 127.0.0.1:19092 --api Metadata --api-version 12
+  kproto inspect control.pcap --format json | head -n 1 | jq .request \\
+    | kproto send 127.0.0.1:19092 --api 6 --api-version 8 """
+)
+@click.argument("broker", metavar="HOST:PORT")
+@click.option("--api", required=True, metavar="API", help="Name or number: UpdateMetadata, 6.")
+@click.option("--api-version", type=int, metavar="N", help="Version; the newest unless told otherwise.")
+@click.option(
+    "--file",
+    "source",
+    default="-",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="The request in Kafka's JSON form; standard input unless told otherwise.",
+)
+@click.option("--client-id", default="kproto", show_default=True)
+@click.option("--timeout", default=30.0, show_default=True, type=click.FloatRange(0.001), help="Seconds to wait.")
+def command(broker: str, api: str, api_version: int | None, source: str, client_id: str, timeout: float) -> None:
+    """Send one request and print its answer in Kafka's JSON form.
+
+    Brokers of 3.9 take any controller's word: this tells a real broker what to lead, follow or delete.
+    """
+    from kproto.api import ApiKey, check_version
+    from kproto.codec import message_class
+
+    address, api_key = _address(broker), parse_api(api)
+    version = ApiKey(api_key).info.max_version if api_version is None else api_version
+    check_version(api_key, version)
+    text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    try:
+        value: Any = json.loads(text)
+    except json.JSONDecodeError as e:
+        raise ConfigurationError(f"the request is no JSON: {e}; kproto decode prints requests in the right form") from e
+    if not isinstance(value, dict):
+        raise ConfigurationError("the request is no JSON object")
+    request = message_class(api_key, "request").from_json(value, version)
+    answer = _ask(address, request, version, client_id, round(timeout * 1000))
+    print(json.dumps(answer.to_json(version), indent=2 if sys.stdout.isatty() else None))
+
+
+def _ask(address: tuple[str, int], request: Any, version: int, client_id: str, timeout_ms: int) -> Any:
+    from channel.errors import Disconnected, RequestTimeout
+    from channel.network.blocking import await_ready, send_and_receive
+    from channel.network.client import NetworkClient
+    from channel.network.metadata import ManualMetadataUpdater, Node
+    from channel.network.request import MessageRequest
+    from channel.network.selector import Selector
+
+    node = Node(0, *address)
+    client = NetworkClient(
+        Selector(),
+        ManualMetadataUpdater([node]),
+        client_id,
+        request_timeout_ms=timeout_ms,
+        setup_timeout_ms=timeout_ms,
+        setup_timeout_max_ms=timeout_ms,
+        discover_versions=False,
+    )
+    try:
+        if not await_ready(client, node, timeout_ms):
+            raise RequestTimeout(f"no connection to {address[0]}:{address[1]} within {timeout_ms} ms")
+        return send_and_receive(client, client.new_request(node.key, MessageRequest(request, version))).body
+    except Disconnected as e:
+        if isinstance(e, RequestTimeout):
+            raise
+        raise Disconnected(
+            f"{address[0]}:{address[1]} closed the connection without an answer or could not be reached; a broker does "
+            "so for a version that it does not know, or where the listener wants TLS"
+        ) from e
+    finally:
+        client.close()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigurationError(f"{text!r} is no HOST:PORT, e.g. 127.0.0.1:9092 or [::1]:9092")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,137 @@
+"""A Spark session with kproto's defaults, quiet, and a clear word where Java is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import SparkSession
+
+import kproto
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["check_java", "spark_session"]
+
+_LOWEST_JAVA: Final = 17
+_HOW_TO_GET_JAVA: Final = (
+    "install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; "
+    "or https://adoptium.net) and put it on PATH or in JAVA_HOME"
+)
+
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # Frames are large values: few of them make a batch (Spark also ends one at 64 MiB).
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.sources.partitionOverwriteMode": "static",
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+_LOCAL_SETTINGS: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+}
+
+
+def check_java() -> None:
+    """Make sure that Spark will find a Java that it can run on.
+
+    Raises:
+        ConfigurationError: There is none, or it is too old; says how to get one.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None:
+        raise ConfigurationError(f"Spark needs Java {_LOWEST_JAVA} or newer, and there is none; {_HOW_TO_GET_JAVA}")
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603  # the user's own Java
+    except (OSError, subprocess.SubprocessError) as e:
+        where = f"JAVA_HOME={home}" if home else java
+        raise ConfigurationError(
+            f"Spark needs Java {_LOWEST_JAVA} or newer; {where} gives none that runs ({e})"
+        ) from None
+    match = re.search(r'version "(?:1\.)?(\d+)', told)
+    if match and int(match[1]) < _LOWEST_JAVA:
+        raise ConfigurationError(
+            f"Spark needs Java {_LOWEST_JAVA} or newer, and {java} is Java {match[1]}; {_HOW_TO_GET_JAVA}"
+        )
+
+
+@contextmanager
+def spark_session(
+    master: str = "local[*]", *, log: Path | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Start Spark, or take the session that is there (``spark-submit``), and stop what was started.
+
+    Args:
+        master: Where to run: ``local[*]``, ``spark://host:7077`` ...
+        log: Keep what Spark itself has to say there; None drops it.
+        settings: Spark settings over kproto's own.
+
+    Raises:
+        ConfigurationError: No Java, or Spark did not start; says why.
+    """
+    existing = SparkSession.getActiveSession()
+    if existing is not None:
+        yield existing
+        return
+    check_java()
+    if find_spec("pandas") is None:  # Spark insists before it runs mapInArrow, though nothing here uses it
+        raise ConfigurationError("this needs pandas, which is not installed; try: pip install 'kproto[pipeline]'")
+    # Without it local workers run whatever python3 is on PATH, where kproto need not be.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    wanted: dict[str, Any] = _SETTINGS | (_LOCAL_SETTINGS if master.startswith("local") else {}) | dict(settings or {})
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Local workers import what this process imports, also from a checkout that is not installed.
+        here = str(Path(kproto.__file__).parent.parent)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    builder = SparkSession.builder.master(master).appName("kproto").config(map=wanted)
+    with log.open("w+b") if log else tempfile.TemporaryFile() as spark_log:
+        try:
+            with _stderr_to(spark_log.fileno()):
+                spark = builder.getOrCreate()
+        except Exception as e:
+            raise ConfigurationError(f"Spark did not start on {master}: {_reason(e, spark_log.fileno())}") from e
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _stderr_to(descriptor: int) -> Iterator[None]:
+    """The JVM is born with this standard error: its chatter goes elsewhere, ours does not."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def _reason(error: Exception, log: int) -> str:
+    """What went wrong, in one line: the last of the JVM's complaints, else the error itself."""
+    size = os.fstat(log).st_size
+    said = os.pread(log, 1 << 16, max(0, size - (1 << 16))).decode("utf-8", "replace").splitlines()
+    complaints = [line for line in said if re.search(r"Exception|Error:|ERROR", line)]
+    text = complaints[-1].strip() if complaints else str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

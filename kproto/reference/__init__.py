@@ -1,0 +1,241 @@
+"""The Construct codec: slow, readable beside the protocol's description, and for every API that kproto knows.
+
+The same names as the C-accelerated codec (``kproto.codec.Codec``), with no code in common and nothing compiled. Each
+API has a module, in which every message is one Construct expression over all its versions; how such expressions are
+made is in ``fields``, ``datatypes`` and ``primitives``. The structs inside the messages of the three control APIs are
+here too, those of the other APIs in their modules.
+
+>>> request = decode_request(6, 8, bytes.fromhex("000000010000000002ffffffffffffffff010101000102"))
+>>> request
+UpdateMetadataRequest(controller_id=1, type=2, controller_epoch=2)
+>>> encode(request, 3).hex()
+Traceback (most recent call last):
+    ...
+kproto.errors.FieldNotInVersion: type: version 3 has no such field, and its value is not the default
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from kproto.api import check_version
+from kproto.errors import UnsupportedApi
+
+from .allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from .alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from .api_versions import ApiVersionsRequest, ApiVersionsResponse
+from .broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from .broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from .controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from .create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from .create_topics import CreateTopicsRequest, CreateTopicsResponse
+from .delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from .envelope import EnvelopeRequest, EnvelopeResponse
+from .headers import (
+    RequestHeader,
+    ResponseHeader,
+    decode_request_header,
+    decode_request_header_from,
+    decode_response_header,
+    decode_response_header_from,
+    encode_request_header,
+    encode_response_header,
+)
+from .leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from .metadata import MetadataRequest, MetadataResponse
+from .sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from .sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from .stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaState,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from .struct import Message
+from .update_metadata import (
+    BrokerEndpoints,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+
+if TYPE_CHECKING:
+    from kproto.types import Buffer
+
+__all__ = [
+    "AllocateProducerIdsRequest",
+    "AllocateProducerIdsResponse",
+    "AlterPartitionRequest",
+    "AlterPartitionResponse",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "BrokerEndpoints",
+    "BrokerHeartbeatRequest",
+    "BrokerHeartbeatResponse",
+    "BrokerRegistrationRequest",
+    "BrokerRegistrationResponse",
+    "ControlledShutdownRequest",
+    "ControlledShutdownResponse",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DeleteTopicsRequest",
+    "DeleteTopicsResponse",
+    "EnvelopeRequest",
+    "EnvelopeResponse",
+    "LeaderAndIsrLiveLeader",
+    "LeaderAndIsrPartitionError",
+    "LeaderAndIsrPartitionState",
+    "LeaderAndIsrRequest",
+    "LeaderAndIsrResponse",
+    "LeaderAndIsrTopicError",
+    "LeaderAndIsrTopicState",
+    "MetadataRequest",
+    "MetadataResponse",
+    "RequestHeader",
+    "ResponseHeader",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
+    "StopReplicaPartitionError",
+    "StopReplicaPartitionState",
+    "StopReplicaPartitionV0",
+    "StopReplicaRequest",
+    "StopReplicaResponse",
+    "StopReplicaState",
+    "StopReplicaTopicState",
+    "StopReplicaTopicV1",
+    "UpdateMetadataBroker",
+    "UpdateMetadataEndpoint",
+    "UpdateMetadataPartitionState",
+    "UpdateMetadataRequest",
+    "UpdateMetadataResponse",
+    "UpdateMetadataTopicState",
+    "decode_request",
+    "decode_request_from",
+    "decode_request_header",
+    "decode_request_header_from",
+    "decode_response",
+    "decode_response_from",
+    "decode_response_header",
+    "decode_response_header_from",
+    "encode",
+    "encode_request_header",
+    "encode_response_header",
+    "message_class",
+]
+
+_MESSAGES: dict[tuple[int, str], type[Message]] = {
+    (cls.api_key, cls.kind): cls
+    for cls in (
+        LeaderAndIsrRequest,
+        LeaderAndIsrResponse,
+        StopReplicaRequest,
+        StopReplicaResponse,
+        UpdateMetadataRequest,
+        UpdateMetadataResponse,
+        AllocateProducerIdsRequest,
+        AllocateProducerIdsResponse,
+        AlterPartitionRequest,
+        AlterPartitionResponse,
+        ApiVersionsRequest,
+        ApiVersionsResponse,
+        BrokerHeartbeatRequest,
+        BrokerHeartbeatResponse,
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+        ControlledShutdownRequest,
+        ControlledShutdownResponse,
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        EnvelopeRequest,
+        EnvelopeResponse,
+        MetadataRequest,
+        MetadataResponse,
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        SaslHandshakeRequest,
+        SaslHandshakeResponse,
+    )
+}
+
+
+def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]:
+    """The class of an API's requests or responses.
+
+    Raises:
+        UnsupportedApi: Kafka 3.9.1 or kproto does not have it.
+    """
+    try:
+        return _MESSAGES[api_key, kind]
+    except KeyError:
+        name = check_version(api_key, 0).name
+        raise UnsupportedApi(api_key, f"kproto does not read or write the bodies of {name} ({api_key})") from None
+
+
+def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
+    """Read a request's body.
+
+    Args:
+        api_key: Whose request.
+        version: The version that its header named.
+        data: The body, without size and header; what follows the message is ignored unless ``strict``.
+        strict: Refuse what the protocol forbids though Kafka lets it pass.
+
+    Raises:
+        DecodeError: The bytes are no such message.
+        UnsupportedApi, UnsupportedVersion: kproto or Kafka 3.9.1 does not have it.
+    """
+    return message_class(api_key, "request").decode(version, data, strict=strict)[0]
+
+
+def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
+    """``decode_request``, and how many bytes the message took; what follows is ignored, ``strict`` or not."""
+    message, used = message_class(api_key, "request").decode(version, data, strict=strict, alone=False)
+    return message, used
+
+
+def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
+    """Read a response's body; ``version`` is that of the request it answers. Errors as ``decode_request``."""
+    return message_class(api_key, "response").decode(version, data, strict=strict)[0]
+
+
+def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
+    """``decode_response``, and how many bytes the message took; what follows is ignored, ``strict`` or not."""
+    message, used = message_class(api_key, "response").decode(version, data, strict=strict, alone=False)
+    return message, used
+
+
+def encode(message: Message, version: int) -> bytes:
+    """Write a message, byte for byte as Kafka 3.9.1 does.
+
+    Raises:
+        FieldNotInVersion: A field that this version lacks holds a value that may not be dropped.
+        OutOfRange, EncodeError: A value that cannot be written.
+        UnsupportedVersion: The API has no such version.
+        TypeError: No message of this codec.
+    """
+    if not isinstance(message, Message):
+        raise TypeError(f"expected a message of kproto.reference, got {type(message).__name__}")
+    return message.encode(version)

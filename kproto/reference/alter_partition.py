@@ -1,0 +1,104 @@
+"""AlterPartition (56): a leader tells the controller which replicas are in sync. Versions 0 to 3, all flexible.
+
+What each version brought:
+
+    1  the recovery state of a leader that was elected uncleanly
+    2  topics by id, no longer by name
+    3  the in-sync replicas with their brokers' epochs, so that a restarted broker is not taken for its past
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int8, Int16, Int32, Int64, String, Uuid
+from .fields import Fields, Since, Until
+from .struct import Request, Response, Struct
+
+__all__ = [
+    "AlterPartitionRequest",
+    "AlterPartitionRequestPartition",
+    "AlterPartitionRequestTopic",
+    "AlterPartitionResponse",
+    "AlterPartitionResponsePartition",
+    "AlterPartitionResponseTopic",
+    "BrokerState",
+]
+
+
+class BrokerState(Struct):
+    """An in-sync replica and the epoch of its broker, -1 where it is not known."""
+
+    fields = Fields(
+        "broker_id" / Since(3, Int32),
+        "broker_epoch" / Since(3, Int64, default=-1),
+    )
+
+
+class AlterPartitionRequestPartition(Struct):
+    """The in-sync replicas that the leader proposes."""
+
+    fields = Fields(
+        "partition_index" / Int32,
+        "leader_epoch" / Int32,
+        "new_isr" / Until(2, ArrayOf(Int32)),
+        "new_isr_with_epochs" / Since(3, ArrayOf(BrokerState)),
+        "leader_recovery_state" / Since(1, Int8),
+        "partition_epoch" / Int32,
+    )
+
+
+class AlterPartitionRequestTopic(Struct):
+    """One topic's partitions."""
+
+    fields = Fields(
+        "topic_name" / Until(1, String, ignorable=True),
+        "topic_id" / Since(2, Uuid, ignorable=True),
+        "partitions" / ArrayOf(AlterPartitionRequestPartition),
+    )
+
+
+class AlterPartitionRequest(Request):
+    """Broker to controller: for the partitions that I lead, these replicas are in sync."""
+
+    api_key = ApiKey.ALTER_PARTITION
+    fields = Fields(
+        "broker_id" / Int32,
+        "broker_epoch" / Since(0, Int64, default=-1),
+        "topics" / ArrayOf(AlterPartitionRequestTopic),
+    )
+
+
+class AlterPartitionResponsePartition(Struct):
+    """How the partition stands now."""
+
+    fields = Fields(
+        "partition_index" / Int32,
+        "error_code" / Int16,
+        "leader_id" / Int32,
+        "leader_epoch" / Int32,
+        "isr" / ArrayOf(Int32),
+        "leader_recovery_state" / Since(1, Int8, ignorable=True),
+        "partition_epoch" / Int32,
+    )
+
+
+class AlterPartitionResponseTopic(Struct):
+    """One topic's partitions."""
+
+    fields = Fields(
+        "topic_name" / Until(1, String, ignorable=True),
+        "topic_id" / Since(2, Uuid, ignorable=True),
+        "partitions" / ArrayOf(AlterPartitionResponsePartition),
+    )
+
+
+class AlterPartitionResponse(Response):
+    """Controller to broker: what was made of it."""
+
+    api_key = ApiKey.ALTER_PARTITION
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Int16,
+        "topics" / ArrayOf(AlterPartitionResponseTopic),
+    )

@@ -1,0 +1,82 @@
+"""ApiVersions (18): what the other end can speak; the first question on most connections. Versions 0 to 4.
+
+What each version brought:
+
+    1  throttle time
+    2  (the broker throttles after its answer instead of before it)
+    3  flexible; the client's software in the request; features of broker and cluster as tagged fields in the response
+    4  features whose lowest version is 0 are no longer left out
+
+Responses always have header version 0: the asker does not know yet whether the answerer is flexible.
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, String
+from .fields import Fields, Since, Tagged
+from .struct import Request, Response, Struct
+
+__all__ = [
+    "ApiVersion",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "FinalizedFeatureKey",
+    "SupportedFeatureKey",
+]
+
+
+class ApiVersionsRequest(Request):
+    """What do you speak? Below version 3 the question has no content."""
+
+    api_key = ApiKey.API_VERSIONS
+    fields = Fields(
+        "client_software_name" / Since(3, String, ignorable=True),
+        "client_software_version" / Since(3, String, ignorable=True),
+    )
+
+
+class ApiVersion(Struct):
+    """One API and the versions of it, both ends included."""
+
+    fields = Fields(
+        "api_key" / Int16,
+        "min_version" / Int16,
+        "max_version" / Int16,
+    )
+
+
+class SupportedFeatureKey(Struct):
+    """A feature and the levels that the broker can run."""
+
+    fields = Fields(
+        "name" / Since(3, String),
+        "min_version" / Since(3, Int16),
+        "max_version" / Since(3, Int16),
+    )
+
+
+class FinalizedFeatureKey(Struct):
+    """A feature and the levels that the whole cluster runs."""
+
+    fields = Fields(
+        "name" / Since(3, String),
+        "max_version_level" / Since(3, Int16),
+        "min_version_level" / Since(3, Int16),
+    )
+
+
+class ApiVersionsResponse(Response):
+    """The APIs and features of the broker. ``finalized_features_epoch`` is -1 where it is not known."""
+
+    api_key = ApiKey.API_VERSIONS
+    fields = Fields(
+        "error_code" / Int16,
+        "api_keys" / ArrayOf(ApiVersion),
+        "throttle_time_ms" / Since(1, Int32, ignorable=True),
+        "supported_features" / Tagged(0, ArrayOf(SupportedFeatureKey), since=3, ignorable=True),
+        "finalized_features_epoch" / Tagged(1, Int64, since=3, default=-1, ignorable=True),
+        "finalized_features" / Tagged(2, ArrayOf(FinalizedFeatureKey), since=3, ignorable=True),
+        "zk_migration_ready" / Tagged(3, Bool, since=3, ignorable=True),
+    )

@@ -1,0 +1,41 @@
+"""BrokerHeartbeat (63): a broker tells a KRaft controller that it is alive. Versions 0 and 1, both flexible.
+
+1  log directories that have failed, as a tagged field
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Uuid
+from .fields import Fields, Since, Tagged
+from .struct import Request, Response
+
+__all__ = ["BrokerHeartbeatRequest", "BrokerHeartbeatResponse"]
+
+
+class BrokerHeartbeatRequest(Request):
+    """Broker to controller: this is how far I am, and what I want."""
+
+    api_key = ApiKey.BROKER_HEARTBEAT
+    fields = Fields(
+        "broker_id" / Int32,
+        "broker_epoch" / Since(0, Int64, default=-1),
+        "current_metadata_offset" / Int64,
+        "want_fence" / Bool,
+        "want_shut_down" / Bool,
+        "offline_log_dirs" / Tagged(0, ArrayOf(Uuid), since=1),
+    )
+
+
+class BrokerHeartbeatResponse(Response):
+    """Controller to broker: this is what you are to me."""
+
+    api_key = ApiKey.BROKER_HEARTBEAT
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Int16,
+        "is_caught_up" / Bool,
+        "is_fenced" / Since(0, Bool, default=True),
+        "should_shut_down" / Bool,
+    )

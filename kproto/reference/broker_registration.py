@@ -1,0 +1,68 @@
+"""BrokerRegistration (62): a broker makes itself known to a KRaft controller. Versions 0 to 4, all flexible.
+
+What each version brought:
+
+    1  whether the broker is on its way from ZooKeeper
+    2  log directories
+    3  the epoch of the broker's former registration, by which a clean restart is told
+    4  (features whose lowest version is 0)
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Nullable, String, UInt16, Uuid
+from .fields import Fields, Since
+from .struct import Request, Response, Struct
+
+__all__ = ["BrokerRegistrationRequest", "BrokerRegistrationResponse", "Feature", "Listener"]
+
+
+class Listener(Struct):
+    """One address of the broker. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+    fields = Fields(
+        "name" / String,
+        "host" / String,
+        "port" / UInt16,
+        "security_protocol" / Int16,
+    )
+
+
+class Feature(Struct):
+    """A feature and the levels that the broker can run."""
+
+    fields = Fields(
+        "name" / String,
+        "min_supported_version" / Int16,
+        "max_supported_version" / Int16,
+    )
+
+
+class BrokerRegistrationRequest(Request):
+    """Broker to controller: here I am."""
+
+    api_key = ApiKey.BROKER_REGISTRATION
+    fields = Fields(
+        "broker_id" / Int32,
+        "cluster_id" / String,
+        "incarnation_id" / Uuid,
+        "listeners" / ArrayOf(Listener),
+        "features" / ArrayOf(Feature),
+        "rack" / Nullable(String),
+        "is_migrating_zk_broker" / Since(1, Bool),
+        "log_dirs" / Since(2, ArrayOf(Uuid), ignorable=True),
+        "previous_broker_epoch" / Since(3, Int64, default=-1, ignorable=True),
+    )
+
+
+class BrokerRegistrationResponse(Response):
+    """Controller to broker: this is your epoch."""
+
+    api_key = ApiKey.BROKER_REGISTRATION
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Int16,
+        "broker_epoch" / Since(0, Int64, default=-1),
+    )

@@ -1,0 +1,48 @@
+"""ControlledShutdown (7): a broker asks the controller to move its leaderships away. Versions 0 to 3.
+
+What each version brought:
+
+    0  sent with a request header of its own, which has no client id
+    1  the ordinary header
+    2  the broker's epoch
+    3  flexible
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int16, Int32, Int64, String
+from .fields import Fields, Since
+from .struct import Request, Response, Struct
+
+__all__ = ["ControlledShutdownRequest", "ControlledShutdownResponse", "RemainingPartition"]
+
+
+class ControlledShutdownRequest(Request):
+    """Broker to controller: I am about to stop."""
+
+    api_key = ApiKey.CONTROLLED_SHUTDOWN
+    fields = Fields(
+        "broker_id" / Int32,
+        "broker_epoch" / Since(2, Int64, default=-1, ignorable=True),
+    )
+
+
+class RemainingPartition(Struct):
+    """A partition that the broker still leads."""
+
+    fields = Fields(
+        "topic_name" / String,
+        "partition_index" / Int32,
+    )
+
+
+class ControlledShutdownResponse(Response):
+    """Controller to broker: these are still yours; ask again while there are any."""
+
+    api_key = ApiKey.CONTROLLED_SHUTDOWN
+    fields = Fields(
+        "error_code" / Int16,
+        "remaining_partitions" / ArrayOf(RemainingPartition),
+    )

@@ -1,0 +1,70 @@
+"""CreatePartitions (37): more partitions for topics that are there. Versions 0 to 3; flexible since 2.
+
+1  (the broker throttles after its answer instead of before it)
+3  (quota violations have an error code)
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String
+from .fields import Fields, Since
+from .struct import Request, Response, Struct
+
+__all__ = [
+    "CreatePartitionsAssignment",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreatePartitionsTopic",
+    "CreatePartitionsTopicResult",
+]
+
+
+class CreatePartitionsAssignment(Struct):
+    """The brokers that shall hold one new partition."""
+
+    fields = Fields(
+        "broker_ids" / ArrayOf(Int32),
+    )
+
+
+class CreatePartitionsTopic(Struct):
+    """A topic and how many partitions it shall have; null assignments leave the brokers to the controller."""
+
+    fields = Fields(
+        "name" / String,
+        "count" / Int32,
+        "assignments" / Nullable(ArrayOf(CreatePartitionsAssignment)),
+    )
+
+
+class CreatePartitionsRequest(Request):
+    """Give these topics more partitions, or say whether it could be done."""
+
+    api_key = ApiKey.CREATE_PARTITIONS
+    fields = Fields(
+        "topics" / ArrayOf(CreatePartitionsTopic),
+        "timeout_ms" / Int32,
+        "validate_only" / Bool,
+    )
+
+
+class CreatePartitionsTopicResult(Struct):
+    """What became of one topic."""
+
+    fields = Fields(
+        "name" / String,
+        "error_code" / Int16,
+        "error_message" / Since(0, Nullable(String), default=None),
+    )
+
+
+class CreatePartitionsResponse(Response):
+    """What became of the topics, each for itself."""
+
+    api_key = ApiKey.CREATE_PARTITIONS
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "results" / ArrayOf(CreatePartitionsTopicResult),
+    )

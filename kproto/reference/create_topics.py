@@ -1,0 +1,108 @@
+"""CreateTopics (19). Versions 0 to 7; flexible since 5.
+
+What each version brought:
+
+    1  a question that only validates; messages beside error codes
+    2  throttle time
+    3  (the broker throttles after its answer instead of before it)
+    4  -1 partitions or replicas stand for the broker's default
+    5  flexible; the response tells what was made: partitions, replicas, configuration
+    6  (quota violations have an error code)
+    7  topic ids
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String, Uuid
+from .fields import Fields, Since, Tagged
+from .struct import Request, Response, Struct
+
+__all__ = [
+    "CreatableReplicaAssignment",
+    "CreatableTopic",
+    "CreatableTopicConfig",
+    "CreatableTopicConfigs",
+    "CreatableTopicResult",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+]
+
+
+class CreatableReplicaAssignment(Struct):
+    """The brokers that shall hold one partition."""
+
+    fields = Fields(
+        "partition_index" / Int32,
+        "broker_ids" / ArrayOf(Int32),
+    )
+
+
+class CreatableTopicConfig(Struct):
+    """One setting of a topic to be made."""
+
+    fields = Fields(
+        "name" / String,
+        "value" / Nullable(String),
+    )
+
+
+class CreatableTopic(Struct):
+    """A topic to be made, by counts or by assignments."""
+
+    fields = Fields(
+        "name" / String,
+        "num_partitions" / Int32,
+        "replication_factor" / Int16,
+        "assignments" / ArrayOf(CreatableReplicaAssignment),
+        "configs" / ArrayOf(CreatableTopicConfig),
+    )
+
+
+class CreateTopicsRequest(Request):
+    """Make these topics, or say whether they could be made."""
+
+    api_key = ApiKey.CREATE_TOPICS
+    fields = Fields(
+        "topics" / ArrayOf(CreatableTopic),
+        "timeout_ms" / Since(0, Int32, default=60_000),
+        "validate_only" / Since(1, Bool),
+    )
+
+
+class CreatableTopicConfigs(Struct):
+    """One setting of a topic that was made; ``config_source`` says who set it."""
+
+    fields = Fields(
+        "name" / Since(5, String),
+        "value" / Since(5, Nullable(String)),
+        "read_only" / Since(5, Bool),
+        "config_source" / Since(5, Int8, default=-1, ignorable=True),
+        "is_sensitive" / Since(5, Bool),
+    )
+
+
+class CreatableTopicResult(Struct):
+    """What became of one topic."""
+
+    fields = Fields(
+        "name" / String,
+        "topic_id" / Since(7, Uuid, ignorable=True),
+        "error_code" / Int16,
+        "error_message" / Since(1, Nullable(String), ignorable=True),
+        "topic_config_error_code" / Tagged(0, Int16, since=5, ignorable=True),
+        "num_partitions" / Since(5, Int32, default=-1, ignorable=True),
+        "replication_factor" / Since(5, Int16, default=-1, ignorable=True),
+        "configs" / Since(5, Nullable(ArrayOf(CreatableTopicConfigs)), ignorable=True),
+    )
+
+
+class CreateTopicsResponse(Response):
+    """What became of the topics, each for itself."""
+
+    api_key = ApiKey.CREATE_TOPICS
+    fields = Fields(
+        "throttle_time_ms" / Since(2, Int32, ignorable=True),
+        "topics" / ArrayOf(CreatableTopicResult),
+    )

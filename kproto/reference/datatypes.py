@@ -1,0 +1,260 @@
+"""The types that a field can have: for each its Construct in any version, its default, and its JSON form.
+
+A type becomes a Construct when version and form are known (``at``): a string has an int16 in front in the older
+versions and a varint in the flexible ones. JSON is checked as strictly as Kafka's own converters do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto.errors import EncodeError, OutOfRange
+from kproto.json_form import bytes_from_json, bytes_to_json, uuid_from_json, uuid_to_json
+from kproto.types import ZERO_UUID
+
+from . import primitives
+
+if TYPE_CHECKING:
+    from construct import Construct
+
+    from .fields import Field
+    from .struct import Struct
+
+__all__ = [
+    "ArrayOf",
+    "Bool",
+    "Bytes",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Nullable",
+    "PlainString",
+    "String",
+    "Type",
+    "UInt16",
+    "Uuid",
+]
+
+
+class Type:
+    """What a field holds. ``"name" / type`` makes a field of it that every version has.
+
+    Attributes:
+        default: What a fresh object holds unless its field says otherwise.
+    """
+
+    default: Any
+
+    def __rtruediv__(self, name: str) -> Field:
+        from .fields import Field
+
+        return Field(self, name=name)
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        """The Construct of one version; ``flexible`` chooses the compact forms."""
+        raise NotImplementedError
+
+    def nullable_in(self, version: int) -> bool:
+        """Whether null is allowed in a version."""
+        return False
+
+    def keep(self, value: Any) -> Any:
+        """The form in which an object holds a value that was assigned to it."""
+        return value
+
+    def to_json(self, value: Any, version: int, path: str) -> object:
+        """A value of this type in JSON; null has been dealt with."""
+        return value
+
+    def from_json(self, json: Any, version: int, path: str) -> Any:
+        """The value behind the JSON.
+
+        Raises:
+            EncodeError: It is no such value.
+        """
+        raise NotImplementedError
+
+
+def _wrong(expected: str, json: object, path: str) -> EncodeError:
+    return EncodeError(f"expected {expected}, got {'null' if json is None else type(json).__name__}", path)
+
+
+class _Integer(Type):
+    default = 0
+
+    def __init__(self, code: str) -> None:
+        self.construct = primitives.Integer(code)
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        return self.construct
+
+    def from_json(self, json: Any, version: int, path: str) -> int:
+        if type(json) is not int:
+            raise _wrong("an integer", json, path)
+        low, high = self.construct.low, self.construct.high
+        if high == 127 and 128 <= json <= 256:
+            return json - 128  # Kafka's converter takes a byte above 127 for an unsigned one, and shifts it
+        if not low <= json <= high:
+            raise OutOfRange(f"{json} is not in {low}..{high}", path)
+        return json
+
+
+class _Bool(Type):
+    default = False
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        return primitives.Bool()
+
+    def from_json(self, json: Any, version: int, path: str) -> bool:
+        if type(json) is not bool:
+            raise _wrong("true or false", json, path)
+        return json
+
+
+class _Uuid(Type):
+    default = ZERO_UUID
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        return primitives.UuidBytes()
+
+    def to_json(self, value: Any, version: int, path: str) -> str:
+        return uuid_to_json(value)
+
+    def from_json(self, json: Any, version: int, path: str) -> bytes:
+        return uuid_from_json(json, path)
+
+
+class _String(Type):
+    """UTF-8 with an int16 length; from the first flexible version on a compact one, unless ``always_plain``."""
+
+    default = ""
+
+    def __init__(self, always_plain: bool = False) -> None:
+        self.always_plain = always_plain
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        compact = flexible and not self.always_plain
+        return primitives.Text(primitives.COMPACT_LENGTH if compact else primitives.INT16_LENGTH, nullable)
+
+    def from_json(self, json: Any, version: int, path: str) -> str:
+        if not isinstance(json, str):
+            raise _wrong("a string", json, path)
+        return json
+
+
+class _Bytes(Type):
+    default = b""
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        return primitives.Bytes(primitives.COMPACT_LENGTH if flexible else primitives.INT32_LENGTH, nullable)
+
+    def to_json(self, value: Any, version: int, path: str) -> str:
+        return bytes_to_json(value)
+
+    def from_json(self, json: Any, version: int, path: str) -> bytes:
+        return bytes_from_json(json, path)
+
+
+class _StructOf(Type):
+    """A nested struct; occurs in arrays only."""
+
+    default = None
+
+    def __init__(self, cls: type[Struct]) -> None:
+        self.cls = cls
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        return self.cls.fields.at(self.cls, version, flexible)
+
+    def to_json(self, value: Any, version: int, path: str) -> object:
+        return self.cls.fields.to_json(value, version, path)
+
+    def from_json(self, json: Any, version: int, path: str) -> Struct:
+        return self.cls(**self.cls.fields.from_json(json, version, path))
+
+
+class ArrayOf(Type):
+    """An array of scalars, held as a tuple, or of structs, held as a list."""
+
+    def __init__(self, item: Type | type[Struct]) -> None:
+        self.item = item if isinstance(item, Type) else _StructOf(item)
+        self.sequence: type[Any] = list if isinstance(self.item, _StructOf) else tuple
+
+    @property
+    def default(self) -> Any:
+        """Empty; a list of its own for every object."""
+        return self.sequence()
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        """An int32 count in front, or a compact one."""
+        length = primitives.COMPACT_LENGTH if flexible else primitives.INT32_LENGTH
+        return primitives.Elements(self.item.at(version, flexible), length, nullable, self.sequence)
+
+    def keep(self, value: Any) -> Any:
+        """A list or tuple of its own; what is no sequence is for the encoder to refuse."""
+        if value is None or isinstance(value, str | bytes):
+            return value
+        try:
+            return self.sequence(value)
+        except TypeError:
+            return value
+
+    def to_json(self, value: Any, version: int, path: str) -> list[object]:
+        """A list of what the elements are in JSON."""
+        if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+            raise EncodeError(f"expected a sequence, got {type(value).__name__}", path)
+        return [self.item.to_json(item, version, f"{path}[{i}]") for i, item in enumerate(value)]
+
+    def from_json(self, json: Any, version: int, path: str) -> Any:
+        """The elements, as an object holds them."""
+        if not isinstance(json, list | tuple):
+            raise _wrong("an array", json, path)
+        return self.keep([self.item.from_json(item, version, f"{path}[{i}]") for i, item in enumerate(json)])
+
+
+class Nullable(Type):
+    """A type with null beside its values, from version ``since`` on. The default stays that of the type."""
+
+    def __init__(self, of: Type, since: int = 0) -> None:
+        self.of = of
+        self.since = since
+
+    @property
+    def default(self) -> Any:
+        """The type's own."""
+        return self.of.default
+
+    def nullable_in(self, version: int) -> bool:
+        """From ``since`` on."""
+        return version >= self.since
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        """The type's own, with null where the version has it."""
+        return self.of.at(version, flexible, self.nullable_in(version))
+
+    def keep(self, value: Any) -> Any:
+        """As the type does."""
+        return self.of.keep(value)
+
+    def to_json(self, value: Any, version: int, path: str) -> object:
+        """As the type does; null has been dealt with."""
+        return self.of.to_json(value, version, path)
+
+    def from_json(self, json: Any, version: int, path: str) -> Any:
+        """As the type does, or null."""
+        if json is None and self.nullable_in(version):
+            return None
+        return self.of.from_json(json, version, path)
+
+
+Bool: Final = _Bool()
+Int8: Final = _Integer("b")
+Int16: Final = _Integer("h")
+UInt16: Final = _Integer("H")
+Int32: Final = _Integer("l")
+Int64: Final = _Integer("q")
+Uuid: Final = _Uuid()
+String: Final = _String()
+PlainString: Final = _String(always_plain=True)
+Bytes: Final = _Bytes()

@@ -1,0 +1,62 @@
+"""DeleteTopics (20). Versions 0 to 6; flexible since 4.
+
+What each version brought:
+
+    1  throttle time
+    2  (the broker throttles after its answer instead of before it)
+    3  (a broker that may not delete says so)
+    4  flexible
+    5  messages beside error codes
+    6  topics by name or by id
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int16, Int32, Nullable, String, Uuid
+from .fields import Fields, Since, Until
+from .struct import Request, Response, Struct
+
+__all__ = ["DeletableTopicResult", "DeleteTopicState", "DeleteTopicsRequest", "DeleteTopicsResponse"]
+
+
+class DeleteTopicState(Struct):
+    """A topic to be deleted, by name or, with a null name, by id."""
+
+    fields = Fields(
+        "name" / Since(6, Nullable(String), default=None),
+        "topic_id" / Since(6, Uuid),
+    )
+
+
+class DeleteTopicsRequest(Request):
+    """Delete these topics."""
+
+    api_key = ApiKey.DELETE_TOPICS
+    fields = Fields(
+        "topics" / Since(6, ArrayOf(DeleteTopicState)),
+        "topic_names" / Until(5, ArrayOf(String), ignorable=True),
+        "timeout_ms" / Int32,
+    )
+
+
+class DeletableTopicResult(Struct):
+    """What became of one topic."""
+
+    fields = Fields(
+        "name" / Nullable(String, since=6),
+        "topic_id" / Since(6, Uuid, ignorable=True),
+        "error_code" / Int16,
+        "error_message" / Since(5, Nullable(String), default=None, ignorable=True),
+    )
+
+
+class DeleteTopicsResponse(Response):
+    """What became of the topics, each for itself."""
+
+    api_key = ApiKey.DELETE_TOPICS
+    fields = Fields(
+        "throttle_time_ms" / Since(1, Int32, ignorable=True),
+        "responses" / ArrayOf(DeletableTopicResult),
+    )

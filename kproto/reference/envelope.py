@@ -1,0 +1,32 @@
+"""Envelope (58): a client's request that a broker passes on to the controller. Version 0, flexible."""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import Bytes, Int16, Nullable
+from .fields import Fields, Since
+from .struct import Request, Response
+
+__all__ = ["EnvelopeRequest", "EnvelopeResponse"]
+
+
+class EnvelopeRequest(Request):
+    """A whole request, header included, who sent it (null where the broker has no principal), and from where."""
+
+    api_key = ApiKey.ENVELOPE
+    fields = Fields(
+        "request_data" / Bytes,
+        "request_principal" / Nullable(Bytes),
+        "client_host_address" / Bytes,
+    )
+
+
+class EnvelopeResponse(Response):
+    """A whole response, header included, or why there is none."""
+
+    api_key = ApiKey.ENVELOPE
+    fields = Fields(
+        "response_data" / Since(0, Nullable(Bytes), default=None),
+        "error_code" / Int16,
+    )

@@ -1,0 +1,229 @@
+"""Fields and the versions that have them, and the struct expression that they form.
+
+A struct of a message is one expression over all its versions::
+
+    fields = Fields(
+        "controller_id" / Int32,
+        "is_kraft_controller" / Since(7, Bool),
+        "broker_epoch" / Since(2, Int64, default=-1, ignorable=True),
+        "ungrouped_partition_states" / Until(1, ArrayOf(LeaderAndIsrPartitionState)),
+    )
+
+``Fields.at`` leaves out what a version lacks and gives the ``construct.Struct`` of that version, which parses and
+builds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from construct import Adapter, Construct
+from construct import Struct as ConstructStruct
+
+from kproto.errors import EncodeError, FieldNotInVersion
+from kproto.json_form import camel_case
+
+from .primitives import TaggedFields
+from .wire import field_path
+
+if TYPE_CHECKING:
+    from construct import Container
+
+    from .datatypes import Type
+    from .struct import Struct
+
+__all__ = ["Between", "Field", "Fields", "Since", "Tagged", "Until"]
+
+_NEWEST = 1 << 15
+_OF_TYPE: Any = object()  # stands for the default of the field's type
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named field and its versions.
+
+    Attributes:
+        since, until: The first and the last version that have it.
+        default: What a fresh object holds, where that is not the type's own default.
+        ignorable: Whether a version that lacks the field drops its value; otherwise only the default may be dropped.
+        tag: The tag under which it stands in the tagged section, None for a field of the body.
+    """
+
+    type: Type
+    since: int = 0
+    until: int = _NEWEST
+    default: Any = _OF_TYPE
+    ignorable: bool = False
+    tag: int | None = None
+    name: str = ""
+    json_name: str = ""
+
+    def __rtruediv__(self, name: str) -> Field:
+        return replace(self, name=name)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "json_name", camel_case(self.name))
+
+    def exists_in(self, version: int) -> bool:
+        """Whether a version has the field."""
+        return self.since <= version <= self.until
+
+    def fresh(self) -> Any:
+        """The value of a fresh object."""
+        return self.type.default if self.default is _OF_TYPE else self.default
+
+    def check_droppable(self, value: Any, version: int, path: str) -> None:
+        """Make sure that a version without this field loses nothing.
+
+        Raises:
+            FieldNotInVersion: The value is not the default, and the field is not ignorable.
+        """
+        if self.ignorable or value == self.fresh():
+            return
+        if value is None and not self.type.nullable_in(version):
+            raise EncodeError("null, where null is not allowed", path)
+        raise FieldNotInVersion(f"version {version} has no such field, and its value is not the default", path)
+
+
+def Since(version: int, of: Type, *, default: Any = _OF_TYPE, ignorable: bool = False) -> Field:
+    """A field of ``version`` and all later ones."""
+    return Field(of, since=version, default=default, ignorable=ignorable)
+
+
+def Until(version: int, of: Type, *, default: Any = _OF_TYPE, ignorable: bool = False) -> Field:
+    """A field of version 0 up to and with ``version``."""
+    return Field(of, until=version, default=default, ignorable=ignorable)
+
+
+def Between(first: int, last: int, of: Type, *, default: Any = _OF_TYPE, ignorable: bool = False) -> Field:
+    """A field of the versions ``first`` to ``last``, both included."""
+    return Field(of, since=first, until=last, default=default, ignorable=ignorable)
+
+
+def Tagged(tag: int, of: Type, *, since: int, default: Any = _OF_TYPE, ignorable: bool = False) -> Field:
+    """A field of the tagged section, from version ``since`` on; written only when it is not the default."""
+    return Field(of, since=since, default=default, ignorable=ignorable, tag=tag)
+
+
+class Fields:
+    """The fields of one struct in wire order, over all its versions."""
+
+    def __init__(self, *fields: Field) -> None:
+        self.all = {field.name: field for field in fields}
+        self._constructs: dict[tuple[int, bool], Construct] = {}
+
+    def at(self, cls: type[Struct], version: int, flexible: bool) -> Construct:
+        """The Construct of one version, which parses to and builds from objects of ``cls``."""
+        key = version, flexible
+        if key not in self._constructs:
+            present = [f for f in self.all.values() if f.exists_in(version)]
+            body = [f.name / f.type.at(version, flexible) for f in present if f.tag is None]
+            if flexible:
+                tagged = {
+                    f.tag: (f.name, f.type.at(version, flexible), f.fresh()) for f in present if f.tag is not None
+                }
+                every_tag = frozenset(f.tag for f in self.all.values() if f.tag is not None)
+                body.append(TAGGED_SECTION / TaggedFields(tagged, every_tag - tagged.keys()))
+            self._constructs[key] = _Wrapped(ConstructStruct(*body), cls, version, flexible)
+        return self._constructs[key]
+
+    def check_absent(self, values: Container, version: int, path: str) -> None:
+        """Make sure that what a version lacks may be dropped.
+
+        Raises:
+            EncodeError: It may not.
+        """
+        for field in self.all.values():
+            if not field.exists_in(version):
+                field.check_droppable(values[field.name], version, f"{path}.{field.name}" if path else field.name)
+
+    def to_json(self, struct: Any, version: int, path: str = "") -> dict[str, object]:
+        """Kafka's JSON form of one version. Unknown tagged fields have no place in it.
+
+        Raises:
+            EncodeError: A value that has no place in this version, or null where null is not allowed.
+        """
+        values = values_of(struct, self, path)
+        self.check_absent(values, version, path)
+        json: dict[str, object] = {}
+        for name, field in self.all.items():
+            if not field.exists_in(version):
+                continue
+            value = values[name]
+            where = f"{path}.{name}" if path else name
+            if field.tag is not None and value == field.fresh():
+                continue
+            if value is None:
+                if not field.type.nullable_in(version):
+                    raise EncodeError("null, where null is not allowed", where)
+                json[field.json_name] = None
+            else:
+                json[field.json_name] = field.type.to_json(value, version, where)
+        return json
+
+    def from_json(self, json: Any, version: int, path: str = "") -> dict[str, Any]:
+        """The values behind Kafka's JSON form of one version; keys that it does not know are passed over.
+
+        Raises:
+            EncodeError: A field of this version is missing, of the wrong type, or out of range.
+        """
+        if not isinstance(json, dict):
+            raise EncodeError(f"expected an object, got {'null' if json is None else type(json).__name__}", path)
+        values: dict[str, Any] = {}
+        for name, field in self.all.items():
+            if not field.exists_in(version):
+                continue
+            where = f"{path}.{name}" if path else name
+            if field.json_name in json:
+                values[name] = field.type.from_json(json[field.json_name], version, where)
+            elif field.tag is None:
+                raise EncodeError(f"{field.json_name!r} is missing", where)
+        return values
+
+
+TAGGED_SECTION = "_tagged"
+
+
+def values_of(struct: Any, fields: Fields, path: str) -> Container:
+    """The container behind a struct that stands where ``fields`` say what is expected.
+
+    Raises:
+        EncodeError: It is null, or a struct of another kind.
+    """
+    if struct is None:
+        raise EncodeError("null, where null is not allowed", path)
+    if getattr(type(struct), "fields", None) is not fields:
+        raise EncodeError(f"a {type(struct).__name__} has no place here", path)
+    values: Container = struct.container
+    return values
+
+
+class _Wrapped(Adapter):  # type: ignore[misc]
+    """Between the container that Construct parses and builds, and the object that people hold."""
+
+    def __init__(self, subcon: Construct, cls: type[Struct], version: int, flexible: bool) -> None:
+        super().__init__(subcon)
+        self.cls = cls
+        self.version = version
+        self.flexible = flexible
+        self.absent = [f for f in cls.fields.all.values() if not f.exists_in(version) or f.tag is not None]
+
+    def _decode(self, obj: Container, context: Any, path: str) -> Struct:
+        del obj["_io"]  # the stream that it was read from, which would keep all of the input alive
+        for field in self.absent:
+            obj[field.name] = field.fresh()
+        obj.update(obj.pop(TAGGED_SECTION, {"unknown_tagged_fields": ()}))
+        return self.cls.wrap(obj, self.version)
+
+    def _encode(self, obj: Any, context: Any, path: str) -> Container:
+        where = field_path(path)
+        values = values_of(obj, self.cls.fields, where)
+        self.cls.fields.check_absent(values, self.version, where)
+        if not self.flexible:
+            if values.unknown_tagged_fields:
+                raise FieldNotInVersion(f"version {self.version} has no tagged fields", where)
+            return values
+        values = values.copy()
+        values[TAGGED_SECTION] = values
+        return values

@@ -1,0 +1,167 @@
+"""The headers before every body: of requests versions 0 to 2, of responses 0 and 1.
+
+Which header stands before which body is ``kproto.api.request_header_version`` and ``response_header_version``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from kproto.api import request_header_version
+from kproto.errors import Truncated, UnsupportedVersion
+
+from .datatypes import Int16, Int32, Nullable, PlainString
+from .fields import Fields, Since
+from .struct import Struct
+from .wire import build, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from construct import Construct
+
+    from kproto.types import Buffer, Json, Kind
+
+__all__ = [
+    "RequestHeader",
+    "ResponseHeader",
+    "decode_request_header",
+    "decode_request_header_from",
+    "decode_response_header",
+    "decode_response_header_from",
+    "encode_request_header",
+    "encode_response_header",
+]
+
+
+class _Header(Struct):
+    """What both headers can do."""
+
+    __slots__ = ()
+    kind: ClassVar[Kind]
+    flexible_from: ClassVar[int]  # the highest version of either header is its first flexible one
+
+    @classmethod
+    def _check(cls, version: int) -> bool:
+        """Whether a version is flexible, if it exists."""
+        if not 0 <= version <= cls.flexible_from:
+            raise UnsupportedVersion(-1, version, cls.kind.replace("_", " "), 0, cls.flexible_from)
+        return version == cls.flexible_from
+
+    @classmethod
+    def at(cls, version: int) -> Construct:
+        """The Construct of one of the header's own versions; its ``subcon`` is the ``construct.Struct``."""
+        return cls.fields.at(cls, version, cls._check(version))
+
+    @classmethod
+    def decode(cls, version: int, data: Buffer, *, strict: bool = False, alone: bool = True) -> tuple[Self, int]:
+        """Read a header from the start of a buffer; also how many bytes it took, which is where the body begins.
+
+        ``strict`` refuses what the protocol forbids though Kafka lets it pass, a header that stands ``alone`` may not
+        have bytes after it.
+        """
+        return parse(cls.at(version), data, api_key=None, version=version, strict=strict, alone=alone)
+
+    def encode(self, version: int) -> bytes:
+        """The header's bytes in one of its own versions."""
+        return build(self.at(version), self)
+
+    def to_json(self, version: int) -> Json:
+        """Kafka's JSON form; ``version`` is the header's own."""
+        self._check(version)
+        return self.fields.to_json(self, version)
+
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self:
+        """The header behind Kafka's JSON form; ``version`` is the header's own."""
+        cls._check(version)
+        return cls(**cls.fields.from_json(json, version))
+
+
+class RequestHeader(_Header):
+    """What opens a request.
+
+    0  written for one request only, the first ControlledShutdown
+    1  the client's id
+    2  tagged fields; the client's id keeps its int16 length, so that a header of any version can be read so far
+    """
+
+    kind = "request_header"
+    flexible_from = 2
+    fields = Fields(
+        "request_api_key" / Int16,
+        "request_api_version" / Int16,
+        "correlation_id" / Int32,
+        "client_id" / Since(1, Nullable(PlainString), ignorable=True),
+    )
+
+    @property
+    def client_id_or_empty(self) -> str:
+        """The client id as Kafka's own parser presents it: null becomes the empty string."""
+        return self.client_id or ""
+
+
+class ResponseHeader(_Header):
+    """What opens a response; tagged fields since version 1."""
+
+    kind = "response_header"
+    flexible_from = 1
+    fields = Fields(
+        "correlation_id" / Int32,
+    )
+
+
+def decode_request_header(data: Buffer, header_version: int | None = None, *, strict: bool = False) -> RequestHeader:
+    """Read the header that opens a request's payload.
+
+    Args:
+        data: Any buffer that begins with the header; what follows it is ignored unless ``strict``.
+        header_version: 0 to 2; None derives it from the API key and version at the header's start, as Kafka does.
+        strict: Refuse what the protocol forbids though Kafka lets it pass.
+
+    Raises:
+        DecodeError: No such header.
+        UnsupportedApi: The key is not one of 3.9.1's and ``header_version`` was not given.
+    """
+    return RequestHeader.decode(_or_derived(header_version, data), data, strict=strict)[0]
+
+
+def decode_request_header_from(
+    data: Buffer, header_version: int | None = None, *, strict: bool = False
+) -> tuple[RequestHeader, int]:
+    """``decode_request_header``, and how many bytes it took; what follows is ignored, ``strict`` or not."""
+    return RequestHeader.decode(_or_derived(header_version, data), data, strict=strict, alone=False)
+
+
+def _or_derived(header_version: int | None, data: Buffer) -> int:
+    if header_version is not None:
+        return header_version
+    start = memoryview(data).cast("B")[:4].tobytes()
+    if len(start) < 4:
+        raise Truncated(f"4 bytes wanted for API key and version, {len(start)} left", 0)
+    api_key, version = (int.from_bytes(start[at : at + 2], "big", signed=True) for at in (0, 2))
+    return request_header_version(api_key, version)
+
+
+def encode_request_header(header: RequestHeader, header_version: int | None = None) -> bytes:
+    """The bytes of a request header; its version follows from the API key and version unless given."""
+    if header_version is None:
+        header_version = request_header_version(header.request_api_key, header.request_api_version)
+    return header.encode(header_version)
+
+
+def decode_response_header(data: Buffer, header_version: int, *, strict: bool = False) -> ResponseHeader:
+    """Read the header that opens a response's payload; errors as ``decode_request_header``."""
+    return ResponseHeader.decode(header_version, data, strict=strict)[0]
+
+
+def decode_response_header_from(
+    data: Buffer, header_version: int, *, strict: bool = False
+) -> tuple[ResponseHeader, int]:
+    """``decode_response_header``, and how many bytes it took; what follows is ignored, ``strict`` or not."""
+    return ResponseHeader.decode(header_version, data, strict=strict, alone=False)
+
+
+def encode_response_header(header: ResponseHeader, header_version: int) -> bytes:
+    """The bytes of a response header."""
+    return header.encode(header_version)

@@ -1,0 +1,109 @@
+"""Metadata (3): where topics and brokers are. Versions 0 to 12; flexible since 9.
+
+What each version brought:
+
+    1   null topics ask for all of them (in 0 an empty array does); racks, the controller, internal topics
+    2   the cluster's id
+    3   throttle time
+    4   whether the question may create topics
+    5   offline replicas
+    6   (the broker throttles after its answer instead of before it)
+    7   leader epochs
+    8   authorized operations, as bit fields, for cluster and topics
+    9   flexible
+    10  topic ids, and null names beside them
+    11  the cluster's operations moved to an API of their own
+    12  topics may be asked for by id alone, so an answer may lack the name
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String, Uuid
+from .fields import Between, Fields, Since
+from .struct import Request, Response, Struct
+
+__all__ = [
+    "MetadataRequest",
+    "MetadataRequestTopic",
+    "MetadataResponse",
+    "MetadataResponseBroker",
+    "MetadataResponsePartition",
+    "MetadataResponseTopic",
+]
+
+_NOT_ASKED = -(1 << 31)  # a bit field of operations that nobody asked for
+
+
+class MetadataRequestTopic(Struct):
+    """A topic that is asked for, by name or by id."""
+
+    fields = Fields(
+        "topic_id" / Since(10, Uuid, ignorable=True),
+        "name" / Nullable(String, since=10),
+    )
+
+
+class MetadataRequest(Request):
+    """Any client to a broker: tell me of these topics, or of all."""
+
+    api_key = ApiKey.METADATA
+    fields = Fields(
+        "topics" / Nullable(ArrayOf(MetadataRequestTopic), since=1),
+        "allow_auto_topic_creation" / Since(4, Bool, default=True),
+        "include_cluster_authorized_operations" / Between(8, 10, Bool),
+        "include_topic_authorized_operations" / Since(8, Bool),
+    )
+
+
+class MetadataResponseBroker(Struct):
+    """A broker and its address on the listener that was asked."""
+
+    fields = Fields(
+        "node_id" / Int32,
+        "host" / String,
+        "port" / Int32,
+        "rack" / Since(1, Nullable(String), default=None, ignorable=True),
+    )
+
+
+class MetadataResponsePartition(Struct):
+    """One partition: leader, replicas, and what is wrong with it."""
+
+    fields = Fields(
+        "error_code" / Int16,
+        "partition_index" / Int32,
+        "leader_id" / Int32,
+        "leader_epoch" / Since(7, Int32, default=-1, ignorable=True),
+        "replica_nodes" / ArrayOf(Int32),
+        "isr_nodes" / ArrayOf(Int32),
+        "offline_replicas" / Since(5, ArrayOf(Int32), ignorable=True),
+    )
+
+
+class MetadataResponseTopic(Struct):
+    """One topic and its partitions."""
+
+    fields = Fields(
+        "error_code" / Int16,
+        "name" / Nullable(String, since=12),
+        "topic_id" / Since(10, Uuid, ignorable=True),
+        "is_internal" / Since(1, Bool, ignorable=True),
+        "partitions" / ArrayOf(MetadataResponsePartition),
+        "topic_authorized_operations" / Since(8, Int32, default=_NOT_ASKED),
+    )
+
+
+class MetadataResponse(Response):
+    """Brokers, controller and topics as the broker that was asked knows them."""
+
+    api_key = ApiKey.METADATA
+    fields = Fields(
+        "throttle_time_ms" / Since(3, Int32, ignorable=True),
+        "brokers" / ArrayOf(MetadataResponseBroker),
+        "cluster_id" / Since(2, Nullable(String), default=None, ignorable=True),
+        "controller_id" / Since(1, Int32, default=-1, ignorable=True),
+        "topics" / ArrayOf(MetadataResponseTopic),
+        "cluster_authorized_operations" / Between(8, 10, Int32, default=_NOT_ASKED),
+    )

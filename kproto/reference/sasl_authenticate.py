@@ -1,0 +1,36 @@
+"""SaslAuthenticate (36): one step of the mechanism that SaslHandshake agreed on. Versions 0 to 2.
+
+1  how long the session may live before the client must prove itself again
+2  flexible
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import Bytes, Int16, Int64, Nullable, String
+from .fields import Fields, Since
+from .struct import Request, Response
+
+__all__ = ["SaslAuthenticateRequest", "SaslAuthenticateResponse"]
+
+
+class SaslAuthenticateRequest(Request):
+    """The client's token."""
+
+    api_key = ApiKey.SASL_AUTHENTICATE
+    fields = Fields(
+        "auth_bytes" / Bytes,
+    )
+
+
+class SaslAuthenticateResponse(Response):
+    """The server's token, or why there is none."""
+
+    api_key = ApiKey.SASL_AUTHENTICATE
+    fields = Fields(
+        "error_code" / Int16,
+        "error_message" / Nullable(String),
+        "auth_bytes" / Bytes,
+        "session_lifetime_ms" / Since(1, Int64, ignorable=True),
+    )

@@ -1,0 +1,36 @@
+"""SaslHandshake (17): a client names the mechanism by which it will prove who it is. Versions 0 and 1.
+
+    0  the mechanism's tokens follow bare, each with its length only
+    1  they follow inside SaslAuthenticate requests
+
+It never became flexible: it is spoken before the two ends know each other.
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int16, String
+from .fields import Fields
+from .struct import Request, Response
+
+__all__ = ["SaslHandshakeRequest", "SaslHandshakeResponse"]
+
+
+class SaslHandshakeRequest(Request):
+    """The mechanism that the client wants, e.g. ``SCRAM-SHA-512``."""
+
+    api_key = ApiKey.SASL_HANDSHAKE
+    fields = Fields(
+        "mechanism" / String,
+    )
+
+
+class SaslHandshakeResponse(Response):
+    """Whether the broker has it, and all that it has."""
+
+    api_key = ApiKey.SASL_HANDSHAKE
+    fields = Fields(
+        "error_code" / Int16,
+        "mechanisms" / ArrayOf(String),
+    )

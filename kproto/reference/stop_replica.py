@@ -1,0 +1,157 @@
+"""StopReplica (5): the controller makes a broker stop replicas, and delete them if it says so. Versions 0 to 4.
+
+What each version brought:
+
+    0  one flag for all, and partitions one by one
+    1  the broker's epoch; partitions grouped by topic
+    2  flexible: compact forms, tagged fields
+    3  for each partition its own flag and the leader epoch, by which a broker tells old requests from new ones
+    4  ``is_kraft_controller``: for brokers on their way from ZooKeeper
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, String
+from .fields import Between, Fields, Since, Until
+from .struct import Request, Response, Struct, count_errors
+
+__all__ = [
+    "StopReplicaPartitionError",
+    "StopReplicaPartitionState",
+    "StopReplicaPartitionV0",
+    "StopReplicaRequest",
+    "StopReplicaResponse",
+    "StopReplicaState",
+    "StopReplicaTopicState",
+    "StopReplicaTopicV1",
+]
+
+
+class StopReplicaState(NamedTuple):
+    """One partition to stop, whatever the version: a row of ``StopReplicaRequest.partition_states``."""
+
+    topic_name: str
+    partition_index: int
+    leader_epoch: int
+    delete_partition: bool
+
+
+class StopReplicaPartitionV0(Struct):
+    """One partition, version 0."""
+
+    fields = Fields(
+        "topic_name" / Until(0, String),
+        "partition_index" / Until(0, Int32),
+    )
+
+
+class StopReplicaTopicV1(Struct):
+    """One topic's partitions, versions 1 and 2."""
+
+    fields = Fields(
+        "name" / Between(1, 2, String),
+        "partition_indexes" / Between(1, 2, ArrayOf(Int32)),
+    )
+
+
+class StopReplicaPartitionState(Struct):
+    """One partition, versions 3 and above. ``leader_epoch``: -1 unknown, -2 the topic is being deleted."""
+
+    fields = Fields(
+        "partition_index" / Since(3, Int32),
+        "leader_epoch" / Since(3, Int32, default=-1),
+        "delete_partition" / Since(3, Bool),
+    )
+
+
+class StopReplicaTopicState(Struct):
+    """One topic's partitions, versions 3 and above."""
+
+    fields = Fields(
+        "topic_name" / Since(3, String),
+        "partition_states" / Since(3, ArrayOf(StopReplicaPartitionState)),
+    )
+
+
+class StopReplicaRequest(Request):
+    """Controller to broker: stop these replicas."""
+
+    api_key = ApiKey.STOP_REPLICA
+    fields = Fields(
+        "controller_id" / Int32,
+        "is_kraft_controller" / Since(4, Bool),
+        "controller_epoch" / Int32,
+        "broker_epoch" / Since(1, Int64, default=-1, ignorable=True),
+        "delete_partitions" / Until(2, Bool),
+        "ungrouped_partitions" / Until(0, ArrayOf(StopReplicaPartitionV0)),
+        "topics" / Between(1, 2, ArrayOf(StopReplicaTopicV1)),
+        "topic_states" / Since(3, ArrayOf(StopReplicaTopicState)),
+    )
+
+    @property
+    def partition_states(self) -> list[StopReplicaState]:
+        """All partitions whatever the version; a partition that version 3 and above names twice counts once.
+
+        Below version 3 the leader epoch is -1 and the flag is the request's. The last mention of a partition wins and
+        keeps the place of the first.
+        """
+        merged = {(row.topic_name, row.partition_index): row for row in self._grouped()}
+        return [*self._flat(), *merged.values()]
+
+    def _flat(self) -> list[StopReplicaState]:
+        return [
+            *(
+                StopReplicaState(row.topic_name, row.partition_index, -1, self.delete_partitions)
+                for row in self.ungrouped_partitions
+            ),
+            *(
+                StopReplicaState(topic.name, index, -1, self.delete_partitions)
+                for topic in self.topics
+                for index in topic.partition_indexes
+            ),
+        ]
+
+    def _grouped(self) -> list[StopReplicaState]:
+        return [
+            StopReplicaState(topic.topic_name, row.partition_index, row.leader_epoch, row.delete_partition)
+            for topic in self.topic_states
+            for row in topic.partition_states
+        ]
+
+    def error_response(self, error_code: int) -> StopReplicaResponse:
+        """The answer that refuses all of this request: ``error_code`` at the top and for every partition named."""
+        errors = [
+            StopReplicaPartitionError(
+                topic_name=row.topic_name, partition_index=row.partition_index, error_code=error_code
+            )
+            for row in [*self._flat(), *self._grouped()]
+        ]
+        return StopReplicaResponse(version=self.version, error_code=error_code, partition_errors=errors)
+
+
+class StopReplicaPartitionError(Struct):
+    """What became of one partition; 0 means done."""
+
+    fields = Fields(
+        "topic_name" / String,
+        "partition_index" / Int32,
+        "error_code" / Int16,
+    )
+
+
+class StopReplicaResponse(Response):
+    """Broker to controller: an error for the whole, and one for each partition; flexible since version 2."""
+
+    api_key = ApiKey.STOP_REPLICA
+    fields = Fields(
+        "error_code" / Int16,
+        "partition_errors" / ArrayOf(StopReplicaPartitionError),
+    )
+
+    def error_counts(self) -> dict[int, int]:
+        """How often each code occurs. An error at the top stands for every partition and for itself."""
+        return count_errors(self.error_code, self.partition_errors)

@@ -1,0 +1,236 @@
+"""What people hold: structs and messages around Construct containers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from construct import Container
+
+from kproto.api import check_version
+
+from .wire import build, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from construct import Construct
+
+    from kproto.types import Buffer, Json, Kind, RawTag
+
+    from .fields import Fields
+
+__all__ = ["Message", "Request", "Response", "Struct", "count_errors"]
+
+
+class Struct:
+    """Named fields with Kafka's defaults; mutable, compared by value.
+
+    Arrays of structs are lists, arrays of numbers tuples, UUIDs 16 bytes. ``unknown_tagged_fields`` holds the tagged
+    fields that nobody defines, as (tag, bytes) in wire order; only flexible versions have room for them.
+
+    Attributes:
+        fields: The struct's fields over all versions.
+        container: The values, in a Construct container.
+    """
+
+    __slots__ = ("container",)
+    __hash__ = None  # type: ignore[assignment]
+    fields: ClassVar[Fields]
+    container: Container
+
+    def __init__(self, **values: Any) -> None:
+        fields = self.fields.all
+        container = Container()
+        for name, field in fields.items():
+            container[name] = field.type.keep(values.pop(name)) if name in values else field.fresh()
+        container["unknown_tagged_fields"] = _raw_tags(values.pop("unknown_tagged_fields", ()))
+        if values:
+            raise TypeError(f"{type(self).__name__} has no field {next(iter(values))!r}")
+        object.__setattr__(self, "container", container)
+
+    @classmethod
+    def wrap(cls, container: Container, version: int) -> Self:
+        """An object around a container that holds a value for every field, as read in a version."""
+        self = cls.__new__(cls)
+        object.__setattr__(self, "container", container)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.fields.all or name == "unknown_tagged_fields":
+            return self.container[name]
+        raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        field = self.fields.all.get(name)
+        if field is not None:
+            self.container[name] = field.type.keep(value)
+        elif name == "unknown_tagged_fields":
+            self.container[name] = _raw_tags(value)
+        else:
+            raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.fields.all, "unknown_tagged_fields"]
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        assert isinstance(other, Struct)
+        return bool(self.container == other.container)
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name}={_short(self.container[name])}"
+            for name, field in self.fields.all.items()
+            if self.container[name] != field.fresh()
+        ]
+        if self.container.unknown_tagged_fields:
+            shown.append(f"unknown_tagged_fields={_short(self.container.unknown_tagged_fields)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), dict(self.container))
+
+    def replace(self, **values: Any) -> Self:
+        """A copy with some fields changed; what the fields hold is shared."""
+        return type(self)(**{**self.container, **values})
+
+
+class Message(Struct):
+    """The body of a request or response.
+
+    Attributes:
+        api_key: Whose message it is.
+        kind: ``request`` or ``response``.
+        version: The version that it was read with, or made for: the newest unless given. Encoding names its own.
+    """
+
+    __slots__ = ("version",)
+    api_key: ClassVar[int]
+    kind: ClassVar[Kind]
+    version: int
+
+    def __init__(self, *, version: int | None = None, **values: Any) -> None:
+        super().__init__(**values)
+        self.version = check_version(self.api_key, 0).max_version if version is None else version
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "version":
+            check_version(self.api_key, value)
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    @classmethod
+    def wrap(cls, container: Container, version: int) -> Self:
+        """As ``Struct.wrap``; a message keeps its version."""
+        self = super().wrap(container, version)
+        object.__setattr__(self, "version", version)
+        return self
+
+    @classmethod
+    def at(cls, version: int) -> Construct:
+        """The Construct of one version; its ``subcon`` is the ``construct.Struct``.
+
+        Raises:
+            UnsupportedVersion: The API has no such version.
+        """
+        return cls.fields.at(cls, version, check_version(cls.api_key, version).is_flexible(version))
+
+    @classmethod
+    def decode(cls, version: int, data: Buffer, *, strict: bool = False, alone: bool = True) -> tuple[Self, int]:
+        """Read a message from the start of a buffer; also how many bytes it took.
+
+        Args:
+            version: The API's version.
+            data: A buffer that begins with the message.
+            strict: Refuse what the protocol forbids though Kafka lets it pass.
+            alone: Whether that includes bytes after the message.
+
+        Raises:
+            DecodeError: The bytes are no such message.
+            UnsupportedVersion: The API has no such version.
+        """
+        return parse(cls.at(version), data, api_key=cls.api_key, version=version, strict=strict, alone=alone)
+
+    def encode(self, version: int) -> bytes:
+        """The message's bytes in one version.
+
+        Raises:
+            EncodeError: It cannot be written.
+            UnsupportedVersion: The API has no such version.
+        """
+        return build(self.at(version), self)
+
+    def to_json(self, version: int) -> Json:
+        """Kafka's JSON form of that version: what the brokers' request log prints.
+
+        Raises:
+            FieldNotInVersion: As ``encode``.
+            UnsupportedVersion: The API has no such version.
+        """
+        check_version(self.api_key, version)
+        return self.fields.to_json(self, version)
+
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self:
+        """The message behind Kafka's JSON form of that version.
+
+        Raises:
+            EncodeError: A field is missing, of the wrong type or out of range.
+            UnsupportedVersion: The API has no such version.
+        """
+        check_version(cls.api_key, version)
+        return cls(version=version, **cls.fields.from_json(json, version))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), {**self.container, "version": self.version})
+
+
+class Request(Message):
+    """The body of a request."""
+
+    __slots__ = ()
+    kind = "request"
+
+
+class Response(Message):
+    """The body of a response; its version is that of the request."""
+
+    __slots__ = ()
+    kind = "response"
+
+
+def count_errors(top: int, errors: Sequence[Any]) -> dict[int, int]:
+    """How often each error code occurs, as Kafka counts: an error at the top stands for all partitions and itself."""
+    if top != 0:
+        return {top: len(errors) + 1}
+    return dict(Counter([0, *(error.error_code for error in errors)]))
+
+
+def _restored(cls: type[Struct], values: dict[str, Any]) -> Struct:
+    return cls(**values)
+
+
+def _raw_tags(tags: Any) -> tuple[RawTag, ...]:
+    return tuple((int(tag), bytes(data)) for tag, data in tags)
+
+
+_SHOWN = 3
+
+
+def _short(value: object) -> str:
+    """A repr whose length does not follow the value's."""
+    if isinstance(value, list | tuple) and len(value) > _SHOWN:
+        if isinstance(value, tuple) and len(value) <= 12 and all(isinstance(item, int) for item in value):
+            return repr(value)  # replica lists read better whole
+        shown = ", ".join(_short(item) for item in value[:_SHOWN])
+        return f"[{shown}, ... {len(value) - _SHOWN} more]"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_short, value))}]" if isinstance(value, list) else repr(value)
+    if isinstance(value, str) and len(value) > 60:
+        return f"{value[:50]!r}... {len(value)} characters"
+    if isinstance(value, bytes) and len(value) > 16:
+        return f"{value[:12]!r}... {len(value)} bytes"
+    return repr(value)

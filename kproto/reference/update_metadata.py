@@ -1,0 +1,170 @@
+"""UpdateMetadata (6): the controller tells a broker what clients may ask of it. Versions 0 to 8.
+
+What each version brought:
+
+    0  every broker with one plaintext address
+    1  every broker with as many endpoints as it has security protocols
+    2  racks
+    3  endpoints have listener names, since one protocol may serve several listeners
+    4  replicas that are offline
+    5  states grouped by topic; the broker's epoch
+    6  flexible: compact forms, tagged fields
+    7  topic ids
+    8  ``is_kraft_controller``, and ``type`` (1 some partitions, 2 all of them) as a tagged field: for brokers on their
+       way from ZooKeeper
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Int64, Nullable, String, Uuid
+from .fields import Fields, Since, Tagged, Until
+from .struct import Request, Response, Struct
+
+if TYPE_CHECKING:
+    from kproto.types import BrokerId
+    from kproto.types import Uuid as UuidBytes
+
+__all__ = [
+    "BrokerEndpoints",
+    "UpdateMetadataBroker",
+    "UpdateMetadataEndpoint",
+    "UpdateMetadataPartitionState",
+    "UpdateMetadataRequest",
+    "UpdateMetadataResponse",
+    "UpdateMetadataTopicState",
+]
+
+_SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+
+
+class UpdateMetadataPartitionState(Struct):
+    """One partition: who leads it, who follows in sync, who holds it.
+
+    ``zk_version`` is the version of the partition's state in ZooKeeper.
+    """
+
+    fields = Fields(
+        "topic_name" / Until(4, String, ignorable=True),
+        "partition_index" / Int32,
+        "controller_epoch" / Int32,
+        "leader" / Int32,
+        "leader_epoch" / Int32,
+        "isr" / ArrayOf(Int32),
+        "zk_version" / Int32,
+        "replicas" / ArrayOf(Int32),
+        "offline_replicas" / Since(4, ArrayOf(Int32), ignorable=True),
+    )
+
+
+class UpdateMetadataTopicState(Struct):
+    """The partitions of one topic, versions 5 and above."""
+
+    fields = Fields(
+        "topic_name" / Since(5, String),
+        "topic_id" / Since(7, Uuid, ignorable=True),
+        "partition_states" / Since(5, ArrayOf(UpdateMetadataPartitionState)),
+    )
+
+
+class UpdateMetadataEndpoint(Struct):
+    """One address of a broker. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+    fields = Fields(
+        "port" / Since(1, Int32),
+        "host" / Since(1, String),
+        "listener" / Since(3, String, ignorable=True),
+        "security_protocol" / Since(1, Int16),
+    )
+
+
+class UpdateMetadataBroker(Struct):
+    """A broker that is alive."""
+
+    fields = Fields(
+        "id" / Int32,
+        "v0_host" / Until(0, String, ignorable=True),
+        "v0_port" / Until(0, Int32, ignorable=True),
+        "endpoints" / Since(1, ArrayOf(UpdateMetadataEndpoint), ignorable=True),
+        "rack" / Since(2, Nullable(String), ignorable=True),
+    )
+
+
+class BrokerEndpoints(NamedTuple):
+    """A live broker's addresses whatever the version: a row of ``UpdateMetadataRequest.broker_endpoints``."""
+
+    broker_id: BrokerId
+    endpoints: list[UpdateMetadataEndpoint]
+    rack: str | None
+
+
+class UpdateMetadataRequest(Request):
+    """Controller to broker: these brokers are alive, and this is how partitions stand."""
+
+    api_key = ApiKey.UPDATE_METADATA
+    fields = Fields(
+        "controller_id" / Int32,
+        "is_kraft_controller" / Since(8, Bool),
+        "type" / Tagged(0, Int8, since=8),
+        "controller_epoch" / Int32,
+        "broker_epoch" / Since(5, Int64, default=-1, ignorable=True),
+        "ungrouped_partition_states" / Until(4, ArrayOf(UpdateMetadataPartitionState)),
+        "topic_states" / Since(5, ArrayOf(UpdateMetadataTopicState)),
+        "live_brokers" / ArrayOf(UpdateMetadataBroker),
+    )
+
+    @property
+    def partition_states(self) -> list[UpdateMetadataPartitionState]:
+        """All partition states in wire order, each with its topic's name, whatever the version."""
+        return [
+            *self.ungrouped_partition_states,
+            *(
+                state.replace(topic_name=topic.topic_name)
+                for topic in self.topic_states
+                for state in topic.partition_states
+            ),
+        ]
+
+    @property
+    def topic_ids(self) -> dict[str, UuidBytes]:
+        """Topic names to ids: empty below version 5, zero ids below version 7."""
+        return {topic.topic_name: topic.topic_id for topic in self.topic_states}
+
+    @property
+    def broker_endpoints(self) -> list[BrokerEndpoints]:
+        """Every live broker's addresses, whatever the version.
+
+        Version 0 has one plaintext address for each broker. Versions 1 and 2 have no listener names, and the name is
+        that of the security protocol; an unknown protocol leaves it empty.
+        """
+        return [BrokerEndpoints(broker.id, self._endpoints(broker), broker.rack) for broker in self.live_brokers]
+
+    def _endpoints(self, broker: UpdateMetadataBroker) -> list[UpdateMetadataEndpoint]:
+        if self.version >= 3:
+            return list(broker.endpoints)
+        if self.version >= 1:
+            return [
+                endpoint.replace(listener=_SECURITY_PROTOCOLS.get(endpoint.security_protocol, ""))
+                for endpoint in broker.endpoints
+            ]
+        return [UpdateMetadataEndpoint(port=broker.v0_port, host=broker.v0_host, listener="PLAINTEXT")]
+
+    def error_response(self, error_code: int) -> UpdateMetadataResponse:
+        """The answer that refuses this request."""
+        return UpdateMetadataResponse(version=self.version, error_code=error_code)
+
+
+class UpdateMetadataResponse(Response):
+    """Broker to controller: one error for the whole; flexible since version 6."""
+
+    api_key = ApiKey.UPDATE_METADATA
+    fields = Fields(
+        "error_code" / Int16,
+    )
+
+    def error_counts(self) -> dict[int, int]:
+        """How often each code occurs: the one at the top, once."""
+        return {self.error_code: 1}

@@ -1,0 +1,106 @@
+"""The bytes that a Construct reads: where it stands, how much is left, and kproto's errors in place of Construct's."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from construct import ConstructError, StreamError
+
+from kproto.errors import EncodeError, Malformed, Truncated
+
+if TYPE_CHECKING:
+    from construct import Construct
+
+    from kproto.types import Buffer
+
+__all__ = ["Wire", "build", "field_path", "parse"]
+
+
+def field_path(path: str) -> str:
+    """``topic_states[3].isr`` for Construct's ``(parsing) -> topic_states[3] -> isr``."""
+    return ".".join(path.split(" -> ")[1:])
+
+
+class Wire:
+    """A stream over bytes for Construct to read, which knows what is read and from where.
+
+    Attributes:
+        at: Bytes read so far.
+        strict: Whether to refuse what the protocol forbids though Kafka lets it pass.
+        short_at: Where the read began that found too few bytes.
+    """
+
+    __slots__ = ("api_key", "at", "data", "short_at", "strict", "version", "wanted")
+
+    def __init__(self, data: bytes, strict: bool, api_key: int | None, version: int) -> None:
+        self.data = data
+        self.at = 0
+        self.strict = strict
+        self.api_key = api_key
+        self.version = version
+        self.short_at = 0
+        self.wanted = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes not read yet."""
+        return len(self.data) - self.at
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; fewer at the end, as file objects do."""
+        start = self.at
+        piece = self.data[start : start + size]
+        self.at = start + len(piece)
+        if len(piece) < size:
+            self.short_at, self.wanted = start, size
+        return piece
+
+    def malformed(self, reason: str, at: int, path: str) -> Malformed:
+        """The error for bytes that contradict the protocol."""
+        return Malformed(reason, at, field_path(path), self.api_key, self.version)
+
+    def truncated(self, reason: str, at: int, path: str) -> Truncated:
+        """The error for bytes that end too early."""
+        return Truncated(reason, at, field_path(path), self.api_key, self.version)
+
+
+def parse(
+    construct: Construct, data: Buffer, *, api_key: int | None, version: int, strict: bool, alone: bool
+) -> tuple[Any, int]:
+    """Read one value from the start of a buffer; also how many bytes it took.
+
+    Args:
+        strict: Refuse what the protocol forbids though Kafka lets it pass.
+        alone: Whether that includes bytes after the value.
+
+    Raises:
+        DecodeError: The bytes are no such value.
+        BufferError: The buffer's bytes do not lie side by side.
+    """
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise BufferError("the bytes to decode must be contiguous")
+    wire = Wire(view.tobytes(), strict, api_key, version)
+    try:
+        value = construct.parse_stream(wire)
+    except StreamError as e:
+        reason = f"{wire.wanted} bytes wanted, {len(wire.data) - wire.short_at} left"
+        raise wire.truncated(reason, wire.short_at, e.path) from None
+    if strict and alone and wire.left:
+        raise wire.malformed(f"{wire.left} bytes after the message", wire.at, "")
+    return value, wire.at
+
+
+def build(construct: Construct, value: Any) -> bytes:
+    """Write one value.
+
+    Raises:
+        EncodeError: It cannot be written.
+    """
+    out = io.BytesIO()
+    try:
+        construct.build_stream(value, out)
+    except ConstructError as e:
+        raise EncodeError(str(e).rpartition("\n")[2], field_path(e.path or "")) from e
+    return out.getvalue()

@@ -1,0 +1,56 @@
+"""Rows gathered into record batches by their bytes: one frame can be larger than ten thousand others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BATCH_BYTES", "RowBuffer", "plain_text", "slices"]
+
+BATCH_BYTES: Final = 8 << 20
+"""When a batch is handed on. Spark and Arrow are at their best with 4 to 16 MiB."""
+
+
+class RowBuffer:
+    """Rows on their way into a batch of a fixed schema."""
+
+    def __init__(self, schema: pa.Schema, limit: int = BATCH_BYTES) -> None:
+        self._schema = schema
+        self._limit = limit
+        self._columns: list[list[Any]] = [[] for _ in schema]
+        self._bytes = 0
+
+    def add(self, row: tuple[Any, ...], size: int) -> None:
+        """Take a row, in the schema's order, of about ``size`` bytes."""
+        for column, value in zip(self._columns, row, strict=True):
+            column.append(value)
+        self._bytes += size
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to ``take``."""
+        return self._bytes >= self._limit
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """The rows so far as one batch, or none; the buffer is empty afterwards."""
+        if self._columns[0]:
+            arrays = [pa.array(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
+            self._columns = [[] for _ in self._schema]
+            self._bytes = 0
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def plain_text(text: str | None) -> str | None:
+    """Text that Arrow can hold: half a surrogate pair, which Java lets pass, becomes a question mark."""
+    return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def slices(batch: pa.RecordBatch, size: int, limit: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
+    """A batch that will take about ``size`` bytes, cut into pieces of about ``limit``, without a copy."""
+    rows = max(1, batch.num_rows * limit // max(size, 1))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

@@ -1,0 +1,169 @@
+"""Captures that lack packets: what is lost is marked, what is there is found, nothing is invented."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import packets as make
+import pytest
+from conftest import DATA
+
+from kproto.capture import GAP, WHOLE, CaptureSummary, Connection, Frame, exchanges, frames
+from kproto.capture.link import segment
+
+CAPTURES = DATA / "captures"
+SAMPLES = ["ibp-0.10.2-a", "ibp-2.6-a", "ibp-2.8-a", "ibp-3.9-big-a", "ibp-3.9-migration-a", "external-controller-a"]
+
+Lost = dict[tuple[int, int], list[bytes]]
+
+
+def identity(frame: Frame) -> tuple[object, ...]:
+    connection = frame.connection
+    return connection.client, connection.server, frame.direction, frame.api_key, frame.api_version, frame.payload
+
+
+def lost_bytes(link: int, packets: list[make.Packet]) -> Lost:
+    """Payloads of the packets that are gone, by sender's and receiver's port."""
+    lost: Lost = {}
+    for _, data, on_wire in packets:
+        found = segment(link, data, 0, len(data), on_wire, CaptureSummary())
+        if found is not None and found[4] < found[5]:
+            flow, _, _, _, begin, end, _ = found
+            lost.setdefault((int.from_bytes(flow[-4:-2]), int.from_bytes(flow[-2:])), []).append(data[begin:end])
+    return lost
+
+
+def is_whole(frame: Frame, lost: Lost) -> bool:
+    """Whether all of a request's packets are there."""
+    ports = frame.connection.client.port, frame.connection.server.port
+    wire = make.sized(frame.payload)
+    return not any(piece in wire or wire in piece for piece in lost.get(ports, ()))
+
+
+def compare(original: Path, link: int, kept: list[make.Packet], gone: list[make.Packet], damaged: Path) -> Counter[str]:
+    damaged.write_bytes(make.pcap(kept, link))
+    there = [frame for frame in frames(original) if frame.direction == "req" and frame.status == WHOLE]
+    lost = lost_bytes(link, gone)
+    known = Counter(map(identity, frames(original)))
+    found = Counter(identity(frame) for frame in frames(damaged) if frame.status == WHOLE and frame.api_key is not None)
+    whole = [frame for frame in there if is_whole(frame, lost)]
+    return Counter(
+        whole=len(whole), found=sum(identity(frame) in found for frame in whole), wrong=sum((found - known).values())
+    )
+
+
+@pytest.mark.parametrize("lossy", sorted(CAPTURES.glob("*-lossy.pcap.gz")), ids=lambda path: path.name)
+def test_nearly_all_requests_of_a_lossy_capture_are_found(lossy: Path, tmp_path: Path) -> None:
+    removed = json.loads(Path(str(lossy).replace(".pcap.gz", ".steps.json")).read_text())["removed_frames"]
+    original = Path(str(lossy).replace("-lossy", ""))
+    link, packets = make.read_pcap(original)
+    gone = [packets[number - 1] for number in removed]
+    _, kept = make.read_pcap(lossy)
+    score = compare(original, link, kept, gone, tmp_path / "lossy.pcap")
+    print(f"{lossy.name}: {score['found']} of {score['whole']} requests found of those whose packets are all there")
+    assert score["wrong"] == 0
+    assert score["found"] >= 0.95 * score["whole"]
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.05, 0.2])
+def test_nothing_is_invented_at_any_rate_of_loss(rate: float, tmp_path: Path) -> None:
+    total: Counter[str] = Counter()
+    for name in SAMPLES:
+        original = CAPTURES / f"{name}.pcap.gz"
+        link, packets = make.read_pcap(original)
+        draw = random.Random(f"{name} {rate}")
+        kept, gone = [], []
+        for packet in packets:
+            (gone if draw.random() < rate else kept).append(packet)
+        total += compare(original, link, kept, gone, tmp_path / "lossy.pcap")
+    print(f"{rate:.0%} of the packets lost: {total['found']} of {total['whole']} whole requests found")
+    assert total["wrong"] == 0
+    assert total["found"] >= 0.99 * total["whole"]
+
+
+def test_a_gap_is_marked_and_counted(tmp_path: Path) -> None:
+    """The middle one of a request's three segments is missing: the next request is read at its exact place."""
+    body = b"\0\0\0\1\0\0\0\0\1" + bytes(3000)
+    talk = make.Talk().open()
+    first, second = make.request(6, 8, 0, body), make.request(6, 8, 1, body[:100])
+    talk.ask(first).answer(make.response(6, 8, 0, b"\0\0\0")).ask(second).answer(make.response(6, 8, 1, b"\0\0\0"))
+    del talk.packets[4]
+    path = tmp_path / "gap.pcap"
+    path.write_bytes(make.pcap(talk.packets))
+    summary = CaptureSummary()
+    broken, whole = list(exchanges(path, summary=summary))
+    assert broken.request is not None
+    assert (broken.request.status, broken.request.length) == (GAP, len(first) - 4)
+    assert broken.request.payload == first[4:1460]
+    assert broken.error == f"{len(first) - 1460} of {len(first) - 4} bytes are not in the capture"
+    assert broken.response is not None
+    assert broken.to_json()["request"] is None
+    assert whole.request is not None
+    assert (whole.request.payload, whole.request.offset) == (second[4:], len(first))
+    assert (summary.gaps, summary.gap_bytes) == (1, 1460)
+
+
+def test_a_response_whose_request_is_lost_is_kept(tmp_path: Path) -> None:
+    talk = make.Talk().open()
+    for n in range(3):
+        talk.ask(make.request(6, 8, n, bytes(40))).answer(make.response(6, 8, n, b"\0\0\0"))
+    del talk.packets[5]
+    path = tmp_path / "lost.pcap"
+    path.write_bytes(make.pcap(talk.close().packets))
+    found = list(exchanges(path))
+    assert [exchange.correlation_id for exchange in found] == [0, 1, 2]
+    assert found[1].request is None
+    assert found[1].unmatched_reason == "the request is not in the capture"
+    assert found[1].to_json()["api_key"] is None
+
+
+def test_a_request_whose_response_is_lost_is_kept(tmp_path: Path) -> None:
+    talk = make.Talk().open()
+    for n in range(3):
+        talk.ask(make.request(6, 8, n, bytes(40))).answer(make.response(6, 8, n, b"\0\0\0"))
+    del talk.packets[6]
+    path = tmp_path / "lost.pcap"
+    path.write_bytes(make.pcap(talk.close().packets))
+    found = list(exchanges(path))
+    assert [exchange.response is not None for exchange in found] == [True, False, True]
+    assert found[1].unmatched_reason == "the response is not in the capture: a later request was answered"
+    assert found[1].latency_ms is None
+
+
+def test_a_hole_that_nobody_acknowledged_is_given_up_after_a_while(tmp_path: Path) -> None:
+    """Only the client's side was captured: nothing tells whether the missing segment was late or lost."""
+    talk = make.Talk()
+    for n in range(4):
+        talk.ask(make.request(6, 8, n, make.UPDATE_METADATA_8))
+    del talk.packets[1]
+    talk.now_ns += 60 * 10**9
+    talk.ask(make.request(6, 8, 4, make.UPDATE_METADATA_8))
+    path = tmp_path / "half.pcap"
+    path.write_bytes(make.pcap(talk.packets))
+    assert [frame.correlation_id for frame in frames(path, ports=[9092])] == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("snaplen", [54, 60, 96, 500, 1000])
+def test_packets_cut_by_snaplen_are_gaps(snaplen: int, tmp_path: Path) -> None:
+    link, packets = make.read_pcap(CAPTURES / "ibp-3.9-a.pcap.gz")
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(make.pcap((make.Packet(p.time_ns, p.data[:snaplen], p.on_wire) for p in packets), link))
+    summary = CaptureSummary()
+    got = list(frames(path, summary=summary))
+    known = {identity(frame) for frame in frames(CAPTURES / "ibp-3.9-a.pcap.gz")}
+    assert all(identity(frame) in known for frame in got if frame.status == WHOLE)
+    assert summary.cut_packets > 0
+    requests = [frame for frame in got if frame.direction == "req"]
+    assert any(frame.status == GAP for frame in requests) or snaplen <= 60
+    if snaplen >= 96:  # the headers are there, so each request is at least named
+        assert len(requests) == 348
+
+
+def test_conn_ids_tell_connections_apart() -> None:
+    ids = {frame.connection.conn_id for frame in frames(CAPTURES / "ibp-3.9-a.pcap.gz")}
+    connections: set[Connection] = {frame.connection for frame in frames(CAPTURES / "ibp-3.9-a.pcap.gz")}
+    assert len(ids) == len(connections)
+    assert {len(conn_id) for conn_id in ids} == {16}

@@ -1,0 +1,273 @@
+"""Embedded brokers over real sockets: what they answer, what they hang up on, how they die and return."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+import pytest
+from control_messages import (
+    broker,
+    leader_and_isr,
+    leader_state,
+    metadata_state,
+    stop_replica,
+    topic_id,
+    update_metadata,
+)
+
+import kproto
+from channel.broker.cluster import EmbeddedCluster, raise_file_limit
+from channel.broker.hooks import BrokerHooks, Interception
+from channel.errors import BrokerNotAvailable, IllegalState
+from kproto import codec, headers
+from kproto.api import response_header_version
+from kproto.framing import FrameSplitter, frame
+
+conformance = pytest.mark.conformance
+
+
+class Peer:
+    """A bare connection that writes requests and reads answers."""
+
+    def __init__(self, member):
+        self.socket = socket.create_connection((member.host, member.port), timeout=5)
+        self._frames = FrameSplitter()
+        self._next = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, api, version, body, client_id="77"):
+        header = headers.encode_request_header(headers.request_header(api, version, self._next, client_id))
+        self._next += 1
+        self.socket.sendall(frame(header + body))
+        return self._next - 1
+
+    def receive(self):
+        """The next payload, or None if the peer has closed."""
+        for payload in self._frames:
+            return payload
+        while True:
+            try:
+                data = self.socket.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not data:
+                return None
+            for payload in self._frames.feed(data):
+                return payload
+
+    def ask(self, request, version):
+        sent = self.send(request.api_key, version, codec.encode(request, version))
+        payload = self.receive()
+        header, at = headers.decode_response_header_from(payload, response_header_version(request.api_key, version))
+        assert header.correlation_id == sent
+        return codec.decode_response(request.api_key, version, memoryview(payload)[at:])
+
+
+@pytest.fixture
+def cluster():
+    with EmbeddedCluster(3) as made:
+        yield made
+
+
+VERSIONS = [(4, v) for v in range(8)] + [(5, v) for v in range(5)] + [(6, v) for v in range(9)]
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_every_version_of_the_three_requests_is_answered(cluster, api, version):
+    request = {4: leader_and_isr, 5: stop_replica, 6: update_metadata}[api]({})
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(request, version).error_code == 0
+
+
+def test_a_partition_is_made_moved_and_deleted(cluster):
+    with Peer(cluster[0]) as peer:
+        announce = update_metadata({"t": [metadata_state(0, 0)]}, [broker(i) for i in range(3)], broker_epoch=1)
+        assert peer.ask(announce, 8).error_code == 0
+        made = peer.ask(leader_and_isr({"t": [leader_state(0, 0)]}, broker_epoch=1, controller_epoch=1), 7)
+        assert [(t.topic_id, [e.error_code for e in t.partition_errors]) for t in made.topics] == [(topic_id("t"), [0])]
+        moved = leader_and_isr({"t": [leader_state(0, 1, epoch=1)]}, broker_epoch=1, controller_epoch=1)
+        assert peer.ask(moved, 7).error_code == 0
+        assert next(iter(cluster[0].broker.replicas.hosted.values())).role == "follower"
+        gone = peer.ask(stop_replica({"t": [(0, -2, True)]}, controller_epoch=1, broker_epoch=1), 4)
+        assert [e.error_code for e in gone.partition_errors] == [0]
+        assert cluster[0].broker.replicas.hosted == {}
+
+
+def test_clients_see_what_the_controller_said(cluster):
+    with Peer(cluster[1]) as peer:
+        states = {"orders": [metadata_state(0, 2, isr=[2], replicas=[2, 1])]}
+        peer.ask(update_metadata(states, [broker(i) for i in range(3)]), 8)
+        for version in range(13):
+            request = codec.message_class(3, "request")(topics=None if version else [])
+            answer = peer.ask(request, version)
+            assert [b.node_id for b in answer.brokers] == [0, 1, 2]
+            assert [(t.name, t.error_code, [p.leader_id for p in t.partitions]) for t in answer.topics] == [
+                ("orders", 0, [2])
+            ]
+            assert version < 1 or answer.controller_id == 2
+        topic = codec.get_codec("construct").MetadataRequestTopic(name="absent")
+        absent = peer.ask(codec.message_class(3, "request")(topics=[topic]), 9)
+        assert [(t.name, t.error_code) for t in absent.topics] == [("absent", 3)]
+
+
+@pytest.mark.parametrize(
+    ("api", "version"), [(4, 8), (4, 99), (5, 5), (6, 9), (6, -1), (99, 0), (0, 9)], ids=lambda v: str(v)
+)
+def test_what_is_not_served_ends_the_connection(cluster, api, version):
+    with Peer(cluster[0]) as peer:
+        peer.socket.sendall(frame(struct.pack(">hhih2s", api, version, 0, 2, b"77") + bytes(20)))
+        assert peer.receive() is None
+
+
+GARBAGE = {
+    "random bytes": frame(bytes(range(7, 60))),
+    "body cut short": frame(struct.pack(">hhih2sB", 6, 8, 0, 2, b"77", 0) + bytes(5)),
+    "header without its tag byte": frame(struct.pack(">hhih2s", 6, 8, 0, 2, b"77")),
+    "length -1": struct.pack(">i", -1),
+    "length 0": struct.pack(">i", 0),
+    "length 200 MB": struct.pack(">i", 200_000_000) + bytes(10),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_ends_the_connection_and_nothing_else(cluster, what):
+    with Peer(cluster[0]) as peer, Peer(cluster[0]) as neighbour:
+        peer.socket.sendall(GARBAGE[what])
+        assert peer.receive() is None
+        assert neighbour.ask(update_metadata({}), 8).error_code == 0
+
+
+def test_a_length_longer_than_what_follows_is_waited_for(cluster):
+    with Peer(cluster[0]) as peer:
+        peer.socket.sendall(struct.pack(">i", 1000) + bytes(10))
+        peer.socket.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            peer.receive()
+
+
+@conformance("AVR-14")
+def test_avr_14_an_unknown_version_of_api_versions_is_answered_in_version_0(cluster):
+    with Peer(cluster[0]) as peer:
+        sent = peer.send(18, 99, b"")
+        payload = peer.receive()
+        header, at = headers.decode_response_header_from(payload, 0)
+        assert header.correlation_id == sent
+        answer, used = codec.decode_response_from(18, 0, payload[at:])
+        assert used == len(payload) - at
+        assert answer.error_code == 35
+        assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == [(18, 0, 4)]
+
+
+def test_api_versions_announces_the_handlers(cluster):
+    with Peer(cluster[0]) as peer:
+        for version in range(5):
+            request = codec.message_class(18, "request")(client_software_name="kproto", client_software_version="1.0")
+            answer = peer.ask(request, version)
+            assert {k.api_key: k.max_version for k in answer.api_keys} == {3: 12, 4: 7, 5: 4, 6: 8, 7: 3, 18: 4}
+        nameless = codec.message_class(18, "request")(client_software_name="-", client_software_version="1.0")
+        assert peer.ask(nameless, 4).error_code == 42
+
+
+def test_requests_of_one_connection_are_answered_in_order_whatever_their_pieces(cluster):
+    with Peer(cluster[0]) as peer:
+        body = codec.encode(update_metadata({"t": [metadata_state(0, 0)]}), 8)
+        stream = b"".join(
+            frame(headers.encode_request_header(headers.request_header(6, 8, i, "77")) + body) for i in range(20)
+        )
+        for i in range(0, len(stream), 7):
+            peer.socket.sendall(stream[i : i + 7])
+        ids = [headers.decode_response_header(peer.receive(), 1).correlation_id for _ in range(20)]
+        assert ids == list(range(20))
+
+
+def test_a_killed_broker_comes_back_with_a_new_epoch_and_no_memory(cluster):
+    with Peer(cluster[0]) as peer:
+        peer.ask(leader_and_isr({"t": [leader_state(0, 0)]}, broker_epoch=1), 7)
+        cluster.kill(0)
+        assert peer.receive() is None
+    with pytest.raises(ConnectionRefusedError):
+        Peer(cluster[0])
+    with pytest.raises(IllegalState):
+        cluster.kill(0)
+    epoch = cluster.restart(0)
+    assert epoch > 3
+    assert cluster[0].broker.replicas.hosted == {}
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(update_metadata({}, broker_epoch=1), 8).error_code == 77
+        assert peer.ask(update_metadata({}, broker_epoch=epoch), 8).error_code == 0
+
+
+def test_a_paused_broker_answers_when_it_goes_on(cluster):
+    with Peer(cluster[0]) as peer:
+        peer.ask(update_metadata({}), 8)
+        cluster.pause(0)
+        peer.send(6, 8, codec.encode(update_metadata({}), 8))
+        peer.socket.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            peer.receive()
+        cluster.resume(0)
+        peer.socket.settimeout(5)
+        assert peer.receive() is not None
+
+
+def interceptor(plan):
+    return lambda broker_id: BrokerHooks(intercept=lambda context, request: plan)
+
+
+def test_faults_on_demand():
+    request = update_metadata({"t": [metadata_state(0, 0)]})
+    with EmbeddedCluster(1, hooks=interceptor(Interception(error=11))) as made, Peer(made[0]) as peer:
+        assert peer.ask(request, 8).error_code == 11
+        assert not made[0].broker.metadata.contains("t")
+    with EmbeddedCluster(1, hooks=interceptor(Interception(delay_s=0.2))) as made, Peer(made[0]) as peer:
+        began = time.monotonic()
+        assert peer.ask(request, 8).error_code == 0
+        assert time.monotonic() - began >= 0.19
+    for when, applied in (("before", False), ("after", True)):
+        with EmbeddedCluster(1, hooks=interceptor(Interception(disconnect=when))) as made, Peer(made[0]) as peer:
+            peer.send(6, 8, codec.encode(request, 8))
+            assert peer.receive() is None
+            assert made[0].broker.metadata.contains("t") == applied
+    answer = kproto.UpdateMetadataResponse(error_code=31)
+    with EmbeddedCluster(1, hooks=interceptor(Interception(answer=answer))) as made, Peer(made[0]) as peer:
+        assert peer.ask(request, 8).error_code == 31
+
+
+def test_every_answer_is_told():
+    told = []
+    hooks = BrokerHooks(answered=lambda context, request, answer: told.append((context.api_key, answer.error_code)))
+    with EmbeddedCluster(1, hooks=lambda _: hooks) as made, Peer(made[0]) as peer:
+        peer.ask(update_metadata({}), 8)
+        peer.ask(update_metadata({}, broker_epoch=0), 8)
+    assert told == [(6, 0), (6, 77)]
+
+
+def test_brokers_of_one_process_decode_a_large_update_once():
+    rows = [metadata_state(i, i % 3, isr=[0, 1, 2], replicas=[0, 1, 2]) for i in range(500)]
+    with EmbeddedCluster(5) as made:
+        for member in made:
+            request = update_metadata({"big": rows}, [broker(i) for i in range(5)], broker_epoch=member.epoch)
+            with Peer(member) as peer:
+                assert peer.ask(request, 8).error_code == 0
+        snapshots = {id(member.broker.metadata.snapshot) for member in made}
+        assert len(snapshots) == 1
+        with Peer(made[4]) as peer:
+            stale = update_metadata({"big": rows}, [broker(i) for i in range(5)], broker_epoch=0)
+            assert peer.ask(stale, 8).error_code == 77
+
+
+def test_wrong_use_says_what_is_wrong(cluster):
+    with pytest.raises(BrokerNotAvailable, match="no broker 9 here"):
+        cluster[9]
+    with pytest.raises(kproto.ConfigurationError, match="in use"):
+        EmbeddedCluster(1, base_port=cluster[0].port).start()
+    with pytest.raises(BrokerNotAvailable, match="ulimit -Hn"):
+        raise_file_limit(10**9)

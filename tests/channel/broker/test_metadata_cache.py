@@ -1,0 +1,279 @@
+"""The metadata cache of a ZooKeeper-mode broker: partial updates, deletions, topic ids, full updates of a migration."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from control_messages import broker, metadata_state, topic_id, update_metadata
+
+from channel.broker.metadata_cache import MetadataCache, Node
+from channel.broker.snapshot import (
+    EMPTY,
+    CachedController,
+    MetadataSnapshot,
+    SnapshotMemo,
+    apply_update,
+    deletions_of_full_update,
+)
+from kproto.types import ZERO_UUID, TopicPartition
+
+FULL, INCREMENTAL, UNKNOWN = 2, 1, 0
+conformance = pytest.mark.conformance
+
+
+def cache_after(*requests, version=8, migration_enabled=False, broker_id=1):
+    cache = MetadataCache(broker_id, migration_enabled=migration_enabled)
+    for request in requests:
+        cache.update_metadata(0, request, version=version)
+    return cache
+
+
+@conformance("MDC-01")
+def test_mdc_01_unknown_topics_are_left_out():
+    assert cache_after().topic_metadata(["topic"], "PLAINTEXT") == []
+
+
+@conformance("MDC-02")
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL"])
+def test_mdc_02_topics_are_answered_as_they_were_sent(listener):
+    brokers = [broker(i, "PLAINTEXT", "SSL") for i in range(5)]
+    cache = cache_after(
+        update_metadata(
+            {
+                "topic-0": [
+                    metadata_state(0, 0, isr=[0, 1, 3], replicas=[0, 1, 3]),
+                    metadata_state(1, 1, epoch=1, isr=[1, 0], replicas=[1, 2, 0, 4]),
+                ],
+                "topic-1": [metadata_state(0, 2, epoch=2, isr=[2, 1], replicas=[2, 1, 3])],
+            },
+            brokers,
+        )
+    )
+    first, second = cache.topic_metadata(["topic-0", "topic-1"], listener, error_unavailable_listeners=True)
+    assert (first.name, first.topic_id, first.error_code) == ("topic-0", topic_id("topic-0"), 0)
+    assert [(p.error_code, p.partition, p.leader, p.leader_epoch, p.isr, p.replicas) for p in first.partitions] == [
+        (0, 0, 0, 0, (0, 1, 3), (0, 1, 3)),
+        (0, 1, 1, 1, (1, 0), (1, 2, 0, 4)),
+    ]
+    assert [(p.leader, p.leader_epoch) for p in second.partitions] == [(2, 2)]
+
+
+@conformance("MDC-03")
+@pytest.mark.parametrize("newer_client", [False, True])
+def test_mdc_03_a_dead_leader_is_not_available(newer_client):
+    cache = cache_after(update_metadata({"topic": [metadata_state(0, 1, isr=[0], replicas=[0])]}, [broker(0)]))
+    (topic,) = cache.topic_metadata(["topic"], "PLAINTEXT", error_unavailable_listeners=newer_client)
+    assert topic.error_code == 0
+    assert [(p.error_code, p.replicas, p.isr) for p in topic.partitions] == [(5, (0,), (0,))]
+
+
+@conformance("MDC-04")
+@pytest.mark.parametrize(("newer_client", "code"), [(True, 72), (False, 5)])
+def test_mdc_04_a_leader_without_the_listener(newer_client, code):
+    brokers = [broker(0, "PLAINTEXT", "SSL"), broker(1, "PLAINTEXT")]
+    cache = cache_after(update_metadata({"topic": [metadata_state(0, 1)]}, brokers))
+    (topic,) = cache.topic_metadata(["topic"], "SSL", error_unavailable_listeners=newer_client)
+    assert [p.error_code for p in topic.partitions] == [code]
+
+
+@conformance("MDC-06")
+@pytest.mark.parametrize(("unavailable_is_error", "code", "isr"), [(False, 0, (0, 1)), (True, 9, (0,))])
+def test_mdc_06_isr_of_brokers_that_are_gone(unavailable_is_error, code, isr):
+    cache = cache_after(update_metadata({"topic": [metadata_state(0, 0, isr=[0, 1], replicas=[0])]}, [broker(0)]))
+    (topic,) = cache.topic_metadata(["topic"], "PLAINTEXT", error_unavailable_endpoints=unavailable_is_error)
+    assert [(p.error_code, p.isr) for p in topic.partitions] == [(code, isr)]
+
+
+@conformance("MDC-08")
+def test_mdc_08_alive_brokers_taken_do_not_change():
+    cache = cache_after(update_metadata({}, [broker(i) for i in range(3)]))
+    taken = cache.alive_brokers()
+    cache.update_metadata(1, update_metadata({}, [broker(i) for i in range(4)]), version=8)
+    assert [b.id for b in taken] == [0, 1, 2]
+    assert [b.id for b in cache.alive_brokers()] == [0, 1, 2, 3]
+
+
+@conformance("MDC-09")
+def test_mdc_09_cluster_view_shows_unknown_nodes_without_a_host():
+    silent = broker(1)
+    silent.endpoints = []
+    state = metadata_state(0, 1, isr=[], replicas=[0, 1], offline_replicas=[1])
+    cache = cache_after(update_metadata({"topic": [state]}, [broker(0, host="foo", rack="r"), silent]))
+    cluster = cache.cluster("PLAINTEXT")
+    assert cluster.nodes == (Node(0, "foo", 9092, "r"),)
+    view = cluster.partitions[TopicPartition("topic", 0)]
+    unknown = Node(1, "", -1)
+    assert view.leader == unknown
+    assert view.replicas == (Node(0, "foo", 9092, "r"), unknown)
+    assert view.offline == (unknown,)
+
+
+@conformance("MDC-10")
+def test_mdc_10_partition_info_is_what_was_sent():
+    state = metadata_state(
+        0, 0, isr=[2, 3, 0], replicas=[2, 3, 0, 1, 4], offline_replicas=[0], zk_version=3, controller_epoch=1
+    )
+    cache = cache_after(update_metadata({"topic": [state]}, [broker(0)]))
+    info = cache.partition_info("topic", 0)
+    assert (info.leader, info.leader_epoch, info.zk_version, info.controller_epoch) == (0, 0, 3, 1)
+    assert (tuple(info.isr), tuple(info.replicas), tuple(info.offline_replicas)) == ((2, 3, 0), (2, 3, 0, 1, 4), (0,))
+
+
+def two_topics():
+    rows = [metadata_state(i, 0) for i in range(3)]
+    return update_metadata({"test-topic-1": rows, "test-topic-2": list(rows)}, [broker(0)])
+
+
+MIGRATION_CASES = [
+    pytest.param("MDC-11", False, True, FULL, 3, marks=conformance("MDC-11"), id="MDC-11 migration off"),
+    pytest.param("MDC-12", True, True, FULL, 1, marks=conformance("MDC-12"), id="MDC-12 full"),
+    pytest.param("MDC-13", True, False, FULL, 3, marks=conformance("MDC-13"), id="MDC-13 not KRaft"),
+    pytest.param("MDC-14", True, True, INCREMENTAL, 3, marks=conformance("MDC-14"), id="MDC-14 incremental"),
+    pytest.param("MDC-14", True, True, UNKNOWN, 3, marks=conformance("MDC-14"), id="MDC-14 unknown type"),
+]
+
+
+@pytest.mark.parametrize(("row", "enabled", "kraft", "kind", "topics"), MIGRATION_CASES)
+def test_full_updates_count_as_full_only_in_a_migration(row, enabled, kraft, kind, topics, caplog):
+    cache = cache_after(two_topics(), migration_enabled=enabled)
+    caplog.clear()
+    other = update_metadata(
+        {"different-topic": [metadata_state(0, 0)]}, [broker(0)], is_kraft_controller=kraft, type=kind
+    )
+    with caplog.at_level(logging.INFO):
+        cache.update_metadata(7, other, version=8)
+    assert len(cache.topics()) == topics
+    errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert bool(errors) == (row == "MDC-11"), errors
+
+
+@conformance("MDC-18")
+def test_mdc_18_a_topic_made_anew_is_deleted_and_put_back_with_its_new_id():
+    old = cache_after(
+        update_metadata(
+            {"foo": [metadata_state(i, 0) for i in (0, 1)], "bar": [metadata_state(i, 0) for i in range(3)]}
+        )
+    ).snapshot
+    again = update_metadata(
+        {"foo": [metadata_state(i, 0) for i in (0, 1)], "bar": [metadata_state(i, 0) for i in range(3)]},
+        ids={"foo": topic_id("foo"), "bar": topic_id("bar2")},
+        is_kraft_controller=True,
+        type=FULL,
+    )
+    deletions, lines = deletions_of_full_update(old, again.topic_states)
+    assert deletions == [("bar", [0, 1, 2])]
+    assert len(lines) == 1
+    assert lines[0].startswith("Removing topic bar with ID")
+    update = apply_update(old, again, version=8, migration_enabled=True)
+    assert set(update.snapshot.partitions) == {"foo", "bar"}
+    assert update.snapshot.topic_ids["bar"] == topic_id("bar2")
+    assert update.deleted == ()
+
+
+def test_a_full_update_without_changes_deletes_nothing():
+    old = cache_after(two_topics()).snapshot
+    assert deletions_of_full_update(old, two_topics().topic_states) == ([], [])
+
+
+def test_a_full_update_takes_away_partitions_that_vanished_from_a_kept_topic():
+    old = cache_after(update_metadata({"t": [metadata_state(0, 0), metadata_state(1, 0)]})).snapshot
+    full = update_metadata({"t": [metadata_state(0, 0), metadata_state(2, 0)]}, is_kraft_controller=True, type=FULL)
+    update = apply_update(old, full, version=8, migration_enabled=True)
+    assert sorted(update.snapshot.partitions["t"]) == [0, 2]
+    assert update.deleted == (TopicPartition("t", 1),)
+
+
+@conformance("MDC-19")
+def test_mdc_19_ids_without_partitions_are_told_as_errors():
+    broken = MetadataSnapshot({}, {"foo": topic_id("foo"), "bar": topic_id("bar")}, None, {})
+    request = update_metadata({"foo": [metadata_state(0, 0)], "bar": [metadata_state(0, 0)]})
+    deletions, lines = deletions_of_full_update(broken, request.topic_states)
+    assert deletions == []
+    assert len(lines) == 2
+    assert all(line.startswith("Error") and "not in currentMetadata.partitionStates" in line for line in lines)
+
+
+@conformance("MDC-20")
+def test_mdc_20_a_kraft_controllers_first_update():
+    rows = [metadata_state(0, 0), metadata_state(1, 0)]
+    cache = cache_after(update_metadata({"foo": rows, "bar": list(rows)}, [broker(0)], is_kraft_controller=True))
+    assert cache.snapshot.topic_ids == {"foo": topic_id("foo"), "bar": topic_id("bar")}
+    assert cache.snapshot.topic_names == {topic_id("foo"): "foo", topic_id("bar"): "bar"}
+    assert cache.snapshot.partition_count == 4
+
+
+@conformance("MDC-24")
+def test_mdc_24_deleted_and_put_back_within_one_request():
+    cache = cache_after(update_metadata({"t": [metadata_state(0, 0)]}))
+    again = update_metadata({"t": [metadata_state(0, -2), metadata_state(0, 1)]})
+    assert cache.update_metadata(1, again, version=8) == ()
+    assert cache.partition_info("t", 0).leader == 1
+
+
+def test_a_topic_goes_with_its_last_partition_and_its_id_with_it():
+    cache = cache_after(update_metadata({"t": [metadata_state(0, 0), metadata_state(1, 0)]}))
+    one = update_metadata({"t": [metadata_state(0, -2)]})
+    assert cache.update_metadata(1, one, version=8) == (TopicPartition("t", 0),)
+    assert cache.contains("t")
+    rest = update_metadata({"t": [metadata_state(1, -2)]})
+    assert cache.update_metadata(2, rest, version=8) == (TopicPartition("t", 1),)
+    assert not cache.contains("t")
+    assert cache.snapshot.topic_ids == {}
+
+
+@conformance("MDC-25")
+def test_mdc_25_topic_ids_come_go_and_stay():
+    cache = cache_after(update_metadata({"t": [metadata_state(0, 0)]}))
+    cache.update_metadata(1, update_metadata({"t": [metadata_state(0, 0)]}, ids={"t": ZERO_UUID}), version=8)
+    assert cache.snapshot.topic_ids == {}
+    cache = cache_after(update_metadata({"t": [metadata_state(0, 0)]}), update_metadata({"u": [metadata_state(0, 0)]}))
+    assert cache.snapshot.topic_ids == {"t": topic_id("t"), "u": topic_id("u")}
+    ungrouped = update_metadata({})
+    state = metadata_state(1, 0)
+    state.topic_name = "t"
+    ungrouped.ungrouped_partition_states = [state]
+    cache.update_metadata(2, ungrouped, version=4)
+    assert cache.snapshot.topic_ids == {"t": topic_id("t"), "u": topic_id("u")}
+    assert cache.contains("t", 1)
+
+
+@conformance("MDC-26")
+@pytest.mark.parametrize(
+    ("controller_id", "kraft", "expected"),
+    [(-1, False, None), (3, False, CachedController(3, False)), (3, True, CachedController(3, True))],
+)
+def test_mdc_26_the_controller_is_remembered_with_its_kind(controller_id, kraft, expected):
+    cache = cache_after(update_metadata({}, controller_id=controller_id, is_kraft_controller=kraft))
+    assert cache.snapshot.controller == expected
+
+
+@conformance("MDC-27")
+def test_mdc_27_different_listeners_are_an_error_once_and_no_obstacle(caplog):
+    cache = cache_after(update_metadata({}, [broker(1, "A", "B"), broker(2, "A")]))
+    told = [r for r in caplog.records if "Listeners are not identical" in r.getMessage()]
+    assert len(told) == 1
+    assert [b.id for b in cache.alive_brokers()] == [1, 2]
+    caplog.clear()
+    cache.update_metadata(1, update_metadata({}, [broker(1, "A", "B"), broker(2, "A", "B")]), version=8)
+    assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
+
+
+def test_an_update_copies_only_the_topics_that_it_names():
+    before = cache_after(two_topics()).snapshot
+    after = apply_update(
+        before, update_metadata({"test-topic-1": [metadata_state(0, 1)]}), version=8, migration_enabled=False
+    ).snapshot
+    assert after.partitions["test-topic-2"] is before.partitions["test-topic-2"]
+    assert before.partition("test-topic-1", 0).leader == 0
+    assert after.partition("test-topic-1", 0).leader == 1
+
+
+def test_brokers_that_were_told_the_same_share_one_snapshot():
+    memo = SnapshotMemo()
+    caches = [MetadataCache(i, memo=memo) for i in range(10)]
+    request = two_topics()
+    for cache in caches:
+        cache.update_metadata(0, request, version=8)
+    assert len({id(cache.snapshot) for cache in caches}) == 1
+    assert EMPTY.partition_count == 0

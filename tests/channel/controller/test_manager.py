@@ -1,0 +1,525 @@
+"""The channel manager and its send threads over real sockets, against brokers that misbehave."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted_broker import ScriptedBroker, Seen, answer, until
+
+from channel.config import ChannelConfig
+from channel.controller.manager import GROUP, ControllerChannelManager
+from channel.controller.requests import SingleRequest
+from channel.controller.types import Broker, EndPoint
+from channel.errors import BrokerNotAvailable
+from channel.metrics import Metrics
+from kproto._codec import (
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataRequest,
+)
+from kproto.codec import decode_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from channel.controller.send_thread import QueueItem
+
+FAST = ChannelConfig(request_timeout_ms=500, controller_socket_timeout_ms=500)
+
+
+def request(number: int = 0, broker_epoch: int = 7, controller_epoch: int = 5) -> SingleRequest:
+    """An UpdateMetadata request that is known by its controller id."""
+    message = UpdateMetadataRequest(controller_id=number, controller_epoch=controller_epoch, broker_epoch=broker_epoch)
+    return SingleRequest(message, 8)
+
+
+def number(seen: Seen) -> int:
+    """Which request that was."""
+    return int(decode_request(seen.api_key, seen.version, seen.body).controller_id)
+
+
+class Answers:
+    """What came back, in order, and on which thread."""
+
+    def __init__(self) -> None:
+        self.codes: list[tuple[int, int]] = []
+        self.threads: set[str] = set()
+
+    def to(self, n: int) -> Callable[[Any], None]:
+        def callback(response: Any) -> None:
+            self.threads.add(threading.current_thread().name)
+            self.codes.append((n, response.error_code))
+
+        return callback
+
+    @property
+    def numbers(self) -> list[int]:
+        return [n for n, _ in self.codes]
+
+
+class Dropped:
+    """What was dropped, by broker."""
+
+    def __init__(self) -> None:
+        self.items: dict[int, list[QueueItem]] = {}
+
+    def __call__(self, broker_id: int, items: list[QueueItem]) -> None:
+        self.items.setdefault(broker_id, []).extend(items)
+
+    def numbers(self, broker_id: int) -> list[int]:
+        return [i.request.message.controller_id for i in self.items.get(broker_id, [])]
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def dropped() -> Dropped:
+    return Dropped()
+
+
+@pytest.fixture
+def make(metrics: Metrics, dropped: Dropped) -> Iterator[Callable[..., ControllerChannelManager]]:
+    """Builds managers and shuts them down."""
+    made: list[ControllerChannelManager] = []
+
+    def build(*brokers: Broker, config: ChannelConfig | None = None, **options: Any) -> ControllerChannelManager:
+        made.append(ControllerChannelManager(1, lambda: 5, config, metrics=metrics, on_dropped=dropped, **options))
+        made[-1].startup(brokers)
+        return made[-1]
+
+    yield build
+    for manager in made:
+        manager.shutdown()
+
+
+def send_threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.endswith("-send-thread")]
+
+
+def closed(sock: socket.socket, seen: Seen) -> None:
+    """The peer goes away after it has read the request."""
+    sock.shutdown(socket.SHUT_RDWR)
+
+
+def reset(sock: socket.socket, seen: Seen) -> None:
+    """The connection breaks in the middle of the answer."""
+    sock.sendall(seen.answer()[:6])
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raise ConnectionResetError  # every reference goes, and the system sends a reset
+
+
+def byte_by_byte(sock: socket.socket, seen: Seen) -> None:
+    for byte in seen.answer():
+        sock.sendall(bytes([byte]))
+        time.sleep(0.002)
+
+
+def another_correlation_id(sock: socket.socket, seen: Seen) -> None:
+    sock.sendall(seen.answer(correlation_id=seen.correlation_id + 1000))
+
+
+def garbage(sock: socket.socket, seen: Seen) -> None:
+    sock.sendall(b"\0\0\0\x05" + seen.correlation_id.to_bytes(4, "big") + b"\xff")
+
+
+def negative_size(sock: socket.socket, seen: Seen) -> None:
+    sock.sendall(b"\xff\xff\xff\xff")
+
+
+def twice(sock: socket.socket, seen: Seen) -> None:
+    sock.sendall(seen.answer() + seen.answer())
+
+
+def silent(sock: socket.socket, seen: Seen) -> None:
+    """Never answers; the test's end closes the connection."""
+
+
+# ---- delivery
+
+
+@pytest.mark.conformance("RST-06")
+def test_one_request_at_a_time_in_order_each_called_back_once(make, scripted) -> None:
+    def slowly(sock: socket.socket, seen: Seen) -> None:
+        time.sleep(0.05)
+        overtaken.append(len(broker.seen))
+        answer(sock, seen)
+
+    overtaken: list[int] = []
+    broker, answers = scripted(slowly, slowly, slowly), Answers()
+    manager = make(broker.broker())
+    for n in (1, 2, 3):
+        manager.send_request(1, request(n), answers.to(n))
+    until(lambda: len(answers.codes) == 3)
+    assert [number(s) for s in broker.seen] == answers.numbers == [1, 2, 3]
+    assert overtaken == [1, 2, 3], "the next one comes only after the answer"
+    assert answers.threads == {"Controller-1-to-broker-1-send-thread"}
+    assert {s.client_id for s in broker.seen} == {"1"}
+    ids = [s.correlation_id for s in broker.seen]
+    assert ids == sorted(set(ids))
+
+
+@pytest.mark.conformance("RST-07")
+def test_a_request_whose_answer_was_lost_is_sent_again(make, scripted) -> None:
+    broker, answers = scripted(closed), Answers()
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), answers.to(1))
+    manager.send_request(1, request(2), answers.to(2))
+    until(lambda: len(answers.codes) == 2)
+    first, again, second = broker.seen
+    assert [number(s) for s in broker.seen] == [1, 1, 2]
+    assert again.connection == second.connection == first.connection + 1
+    assert first.correlation_id < again.correlation_id < second.correlation_id
+    assert 0.09 <= again.at - first.at < 5
+    assert answers.codes == [(1, 0), (2, 0)]
+
+
+@pytest.mark.conformance("RST-08")
+def test_an_error_code_is_an_answer(make, scripted) -> None:
+    broker, answers = scripted(lambda sock, seen: sock.sendall(seen.answer(77))), Answers()
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), answers.to(1))
+    manager.send_request(1, request(2), answers.to(2))
+    until(lambda: len(answers.codes) == 2)
+    assert answers.codes == [(1, 77), (2, 0)]
+    assert [number(s) for s in broker.seen] == [1, 2]
+
+
+@pytest.mark.conformance("RST-09")
+def test_a_failing_callback_costs_the_connection_and_nothing_else(
+    make, scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(response: Any) -> None:
+        raise ValueError("no good")
+
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), fail)
+    manager.send_request(1, request(2), answers.to(2))
+    until(lambda: len(answers.codes) == 1)
+    assert [(number(s), s.connection) for s in broker.seen] == [(1, 1), (2, 2)]
+    error = next(r for r in caplog.records if r.levelno == logging.ERROR)
+    assert "no good" in str(error.exc_info)
+
+
+def test_all_three_requests_pass(make, scripted) -> None:
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker())
+    manager.send_request(1, SingleRequest(LeaderAndIsrRequest(broker_epoch=1), 7), answers.to(4))
+    manager.send_request(1, SingleRequest(StopReplicaRequest(broker_epoch=1), 4), answers.to(5))
+    manager.send_request(1, request(), answers.to(6))
+    until(lambda: len(answers.codes) == 3)
+    assert [s.api_key for s in broker.seen] == answers.numbers == [4, 5, 6]
+
+
+def test_a_request_without_callback_is_sent(make, scripted) -> None:
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker())
+    manager.send_request(1, request(1))
+    manager.send_request(1, request(2), answers.to(2))
+    until(lambda: len(answers.codes) == 1)
+    assert [number(s) for s in broker.seen] == [1, 2]
+
+
+def test_a_callback_may_send_the_next_request(make, scripted) -> None:
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker())
+
+    def following(n: int) -> Callable[[Any], None]:
+        def callback(response: Any) -> None:
+            answers.to(n)(response)
+            if n < 50:
+                manager.send_request(1, request(n + 1), following(n + 1))
+
+        return callback
+
+    manager.send_request(1, request(1), following(1))
+    until(lambda: len(answers.codes) == 50)
+    assert [number(s) for s in broker.seen] == answers.numbers == list(range(1, 51))
+
+
+def test_a_large_request_passes_whole(make, scripted) -> None:
+    live = [
+        UpdateMetadataBroker(id=i, endpoints=[UpdateMetadataEndpoint(host="h" * 3000, port=1, listener="PLAINTEXT")])
+        for i in range(2000)
+    ]
+    message = UpdateMetadataRequest(controller_id=9, broker_epoch=3, live_brokers=live)
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker())
+    manager.send_request(1, SingleRequest(message, 8), answers.to(9))
+    until(lambda: len(answers.codes) == 1)
+    assert len(broker.seen[0].body) > 6_000_000
+    assert decode_request(6, 8, broker.seen[0].body) == message
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize(
+    "fault", [closed, reset, another_correlation_id, garbage, negative_size, silent], ids=lambda f: f.__name__
+)
+def test_after_any_fault_the_request_is_sent_again_and_order_kept(make, scripted, fault, caplog) -> None:
+    broker, answers = scripted(answer, fault, fault), Answers()
+    manager = make(broker.broker(), config=FAST)
+    for n in (1, 2, 3):
+        manager.send_request(1, request(n), answers.to(n))
+    until(lambda: len(answers.codes) == 3)
+    assert [number(s) for s in broker.seen] == [1, 2, 2, 2, 3]
+    assert [s.connection for s in broker.seen] == [1, 1, 2, 3, 3]
+    assert answers.codes == [(1, 0), (2, 0), (3, 0)]
+    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING and "send" in r.name + r.msg]
+    assert len(warnings) >= 2
+    assert max(map(len, warnings)) < 1000
+
+
+def test_an_answer_that_comes_byte_by_byte_is_one_answer(make, scripted) -> None:
+    broker, answers = scripted(byte_by_byte, byte_by_byte), Answers()
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), answers.to(1))
+    manager.send_request(1, request(2), answers.to(2))
+    until(lambda: len(answers.codes) == 2)
+    assert [(number(s), s.connection) for s in broker.seen] == [(1, 1), (2, 1)]
+
+
+def test_a_second_answer_to_one_request_is_not_taken_for_the_next_ones(make, scripted) -> None:
+    broker, answers = scripted(twice), Answers()
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), answers.to(1))
+    until(lambda: len(answers.codes) == 1)
+    manager.send_request(1, request(2), answers.to(2))
+    until(lambda: len(answers.codes) == 2)
+    assert [number(s) for s in broker.seen if s.connection == 1] == [1]
+    assert answers.codes == [(1, 0), (2, 0)]
+
+
+def test_a_broker_that_closes_idle_connections_costs_no_request(make, scripted) -> None:
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), answers.to(1))
+    until(lambda: len(answers.codes) == 1)
+    broker.hang_up()
+    time.sleep(0.02)
+    manager.send_request(1, request(2), answers.to(2))
+    until(lambda: len(answers.codes) == 2)
+    assert [(number(s), s.connection) for s in broker.seen] == [(1, 1), (2, 2)]
+
+
+def test_a_refused_connection_is_tried_until_the_broker_is_there(make, caplog) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    answers = Answers()
+    manager = make(Broker(1, (EndPoint("127.0.0.1", port),)))
+    for n in (1, 2):
+        manager.send_request(1, request(n), answers.to(n))
+    until(lambda: sum("no connection" in r.getMessage() for r in caplog.records) >= 2)
+    broker = ScriptedBroker(port=port)
+    try:
+        until(lambda: len(answers.codes) == 2)
+        assert [number(s) for s in broker.seen] == [1, 2]
+    finally:
+        broker.close()
+
+
+def test_a_host_that_cannot_be_resolved_stops_nobody(make, scripted) -> None:
+    broker, answers = scripted(), Answers()
+    manager = make(Broker(2, (EndPoint("no-such-host.invalid", 1),)), broker.broker())
+    manager.send_request(2, request(2), answers.to(2))
+    manager.send_request(1, request(1), answers.to(1))
+    until(lambda: answers.numbers == [1])
+    manager.remove_broker(2)
+    assert answers.numbers == [1]
+
+
+def test_one_slow_broker_holds_up_no_other(make, scripted) -> None:
+    slow, quick, answers = scripted(silent), scripted(), Answers()
+    manager = make(slow.broker(1), quick.broker(2))
+    manager.send_request(1, request(1), answers.to(1))
+    for n in range(2, 12):
+        manager.send_request(2, request(n), answers.to(n))
+    until(lambda: len(answers.codes) == 10)
+    assert answers.numbers == list(range(2, 12))
+
+
+# ---- the end
+
+
+def test_a_broker_can_be_removed_while_it_keeps_its_answer_back(make, scripted, dropped: Dropped) -> None:
+    broker, answers = scripted(answer, silent), Answers()
+    manager = make(broker.broker())
+    for n in (1, 2, 3):
+        manager.send_request(1, request(n), answers.to(n))
+    until(lambda: len(broker.seen) == 2)
+    began = time.monotonic()
+    manager.remove_broker(1)
+    assert time.monotonic() - began < 10, "a request in flight does not hold up the shutdown"
+    assert send_threads() == []
+    assert answers.numbers == [1]
+    assert dropped.numbers(1) == [2, 3]
+    assert manager.dropped == 2
+    assert manager.broker_ids == []
+
+
+def test_a_broker_can_be_removed_while_it_reads_nothing(make, dropped: Dropped) -> None:
+    live = [
+        UpdateMetadataBroker(id=i, endpoints=[UpdateMetadataEndpoint(host="h" * 30000, port=1)]) for i in range(1000)
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        manager = make(Broker(1, (EndPoint("127.0.0.1", listener.getsockname()[1]),)))
+        manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=4, live_brokers=live), 8))
+        connection, _ = listener.accept()
+        with connection:
+            time.sleep(0.05)  # let it fill the socket's buffers
+            manager.remove_broker(1)
+    assert send_threads() == []
+    assert dropped.numbers(1) == [4]
+
+
+def test_a_broker_can_be_removed_while_it_cannot_be_reached(make, dropped: Dropped) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    manager = make(Broker(1, (EndPoint("127.0.0.1", port),)))
+    manager.send_request(1, request(1))
+    time.sleep(0.05)
+    manager.remove_broker(1)
+    assert dropped.numbers(1) == [1]
+
+
+def test_thousands_of_queued_requests_at_shutdown_are_all_accounted_for(
+    make, scripted, dropped: Dropped, caplog
+) -> None:
+    brokers, answers = [scripted(answer, silent) for _ in range(3)], Answers()
+    manager = make(*(b.broker(i) for i, b in enumerate(brokers)))
+    for n in range(3000):
+        manager.send_request(n % 3, request(n), answers.to(n))
+    until(lambda: all(len(b.seen) == 2 for b in brokers))
+    assert manager_value(manager, "TotalQueueSize") == 3000 - 6
+    manager.shutdown()
+    assert send_threads() == []
+    assert sorted(answers.numbers) == [0, 1, 2]
+    for broker_id in range(3):
+        assert dropped.numbers(broker_id) == list(range(3000))[3 + broker_id :: 3]
+    assert manager.dropped == manager_value(manager, "DroppedRequests") == 3000 - 3
+    lines = [r.getMessage() for r in caplog.records if "will not be sent" in r.getMessage()]
+    assert len(lines) == 3
+
+
+def manager_value(manager: ControllerChannelManager, name: str, **tags: str) -> float:
+    return manager.metrics.value(GROUP, name, tags or None)
+
+
+def test_no_descriptor_is_left(make, scripted) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    broker, answers = scripted(), Answers()
+    manager = make()
+    before = descriptors()
+    for n in range(1, 4):
+        manager.add_broker(broker.broker())
+        manager.send_request(1, request(n), answers.to(n))
+        until(lambda n=n: len(answers.codes) == n)
+        manager.remove_broker(1)
+        until(lambda: all(s.fileno() < 0 for s in broker.sockets))
+        assert descriptors() == before
+
+
+def test_a_manager_may_be_started_again(make, scripted) -> None:
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker())
+    manager.shutdown()
+    manager.shutdown()
+    manager.startup([broker.broker()])
+    manager.send_request(1, request(1), answers.to(1))
+    until(lambda: len(answers.codes) == 1)
+
+
+# ---- the manager
+
+
+@pytest.mark.conformance("RST-12")
+def test_a_request_to_an_unknown_broker_is_a_warning(make, dropped: Dropped, caplog: pytest.LogCaptureFixture) -> None:
+    manager, answers = make(), Answers()
+    manager.send_request(9, request(1, broker_epoch=7, controller_epoch=5), answers.to(1))
+    (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    for fact in ("UpdateMetadata", "controller 1", "controller epoch 5", "broker epoch 7", "broker 9"):
+        assert fact in line
+    assert manager_value(manager, "TotalQueueSize") == 0
+    assert answers.codes == []
+    assert dropped.numbers(9) == [1]
+
+
+def test_a_request_after_shutdown_is_a_warning_that_says_so(make, scripted, caplog: pytest.LogCaptureFixture) -> None:
+    manager = make(scripted().broker())
+    manager.shutdown()
+    manager.send_request(1, request())
+    assert "shut down" in caplog.records[-1].getMessage()
+    assert manager.dropped == 1
+
+
+@pytest.mark.conformance("RST-13")
+def test_adding_a_known_broker_changes_nothing(make, scripted) -> None:
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker())
+    manager.add_broker(Broker(1, (EndPoint("127.0.0.1", 1),)))
+    manager.startup([Broker(1, (EndPoint("127.0.0.1", 1),))])
+    assert send_threads() == ["Controller-1-to-broker-1-send-thread"]
+    manager.send_request(1, request(1), answers.to(1))
+    until(lambda: len(answers.codes) == 1)
+    assert len(broker.seen) == 1
+
+
+def test_removing_an_unknown_broker_is_an_error(make) -> None:
+    with pytest.raises(KeyError, match="9"):
+        make().remove_broker(9)
+
+
+def test_a_broker_without_the_controllers_listener_is_refused(make) -> None:
+    manager = make(config=ChannelConfig(control_plane_listener_name="CONTROL"))
+    with pytest.raises(BrokerNotAvailable, match="CONTROL"):
+        manager.add_broker(Broker(1, (EndPoint("h", 1),)))
+    assert manager.broker_ids == []
+
+
+def test_the_control_plane_listener_is_preferred(make, scripted) -> None:
+    broker, answers = scripted(), Answers()
+    config = ChannelConfig(control_plane_listener_name="CONTROL", inter_broker_listener_name="INTERNAL")
+    endpoints = (EndPoint("127.0.0.1", 1, "INTERNAL"), EndPoint("127.0.0.1", broker.port, "CONTROL"))
+    manager = make(Broker(1, endpoints), config=config)
+    manager.send_request(1, request(1), answers.to(1))
+    until(lambda: len(answers.codes) == 1)
+
+
+def test_threads_have_a_prefix_if_one_is_given(make, scripted) -> None:
+    make(scripted().broker(), thread_name_prefix="migration")
+    assert send_threads() == ["migration:Controller-1-to-broker-1-send-thread"]
+
+
+def test_metrics_come_and_go_with_the_broker(make, scripted, metrics: Metrics) -> None:
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker(7))
+    manager.send_request(7, request(1), answers.to(1))
+    until(lambda: len(answers.codes) == 1)
+    tags = {"broker-id": "7"}
+    assert metrics.value(GROUP, "QueueSize", tags) == 0
+    assert metrics.value(GROUP, "RequestRateAndQueueTimeMs", tags, "count") == 1
+    selector = "controller-channel-metrics"
+    size = len(broker.seen[0].body)
+    assert metrics.value(selector, "request-total", tags) == 1
+    assert metrics.value(selector, "response-total", tags) == 1
+    assert metrics.value(selector, "connection-count", tags) == 1
+    assert size + 15 <= metrics.value(selector, "outgoing-byte-total", tags) <= size + 17
+    assert metrics.value(selector, "incoming-byte-total", tags) == len(broker.seen[0].answer())
+    manager.remove_broker(7)
+    assert not [m for m in metrics.names() if ("broker-id", "7") in m.tags]
+    assert manager_value(manager, "TotalQueueSize") == 0

@@ -1,0 +1,192 @@
+"""One connection: a send at a time, muting by its rules, an end that gives everything back."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from channel.errors import AuthenticationFailed, IllegalState
+from channel.network.channel import Channel, ChannelState, MuteEvent, MuteState
+from channel.network.frames import Send
+from channel.network.memory import MemoryPool
+from channel.network.transport import EVENT_READ, EVENT_WRITE
+
+
+class FakeTransport:
+    """A transport that takes and gives what a test says."""
+
+    local = remote = ("127.0.0.1", 9092)
+    ready = True
+    has_bytes_buffered = False
+
+    def __init__(self, *room: int, reads: tuple[bytes, ...] = ()) -> None:
+        self.room = list(room)
+        self.reads = list(reads)
+        self.pending = 0
+        self.flushed = 0
+        self.closed = 0
+        self.handshakes: list[int] = []
+
+    @property
+    def has_pending_writes(self) -> bool:
+        return self.pending > 0
+
+    def finish_connect(self) -> bool:
+        return True
+
+    def handshake(self) -> int:
+        wanted = self.handshakes.pop(0)
+        self.ready = not wanted
+        return wanted
+
+    def write(self, buffers):
+        return min(self.room.pop(0), sum(map(len, buffers)))
+
+    def flush(self) -> None:
+        self.flushed += 1
+        self.pending = 0
+
+    def read_into(self, buffer):
+        data = self.reads.pop(0)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.conformance("KCH-01")
+def test_a_send_is_complete_when_all_of_it_is_written_and_not_before():
+    channel = Channel("0", FakeTransport(4, 64, 64))
+    send = Send.framed("0", [bytes(128)])
+    channel.set_send(send)
+    with pytest.raises(IllegalState, match="has not gone out"):
+        channel.set_send(send)
+    for remaining in (128, 64, 0):
+        assert channel.maybe_complete_send() is None
+        channel.write()
+        assert send.remaining == remaining
+    assert channel.maybe_complete_send() is send
+    channel.set_send(Send("0", [b""]))
+
+
+def test_a_send_is_not_complete_while_its_transport_holds_encrypted_bytes():
+    transport = FakeTransport(8)
+    channel = Channel("0", transport)
+    channel.set_send(Send("0", [bytes(8)]))
+    transport.pending = 20
+    assert channel.write() == 8
+    assert channel.maybe_complete_send() is None
+    assert channel.write() == 0  # nothing of the frame is left; the transport goes on
+    assert transport.flushed == 1
+    assert channel.maybe_complete_send() is not None
+
+
+@pytest.mark.conformance("KCH-03")
+def test_a_muted_channel_is_read_again_only_when_nothing_is_due_any_more():
+    channel = Channel("0", FakeTransport())
+    assert channel.mute_state is MuteState.NOT_MUTED
+    channel.mute()
+    assert channel.mute_state is MuteState.MUTED
+    channel.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
+    assert channel.mute_state is MuteState.MUTED_AND_RESPONSE_PENDING
+    channel.handle_mute_event(MuteEvent.THROTTLE_STARTED)
+    assert channel.mute_state is MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
+    channel.handle_mute_event(MuteEvent.RESPONSE_SENT)
+    assert channel.mute_state is MuteState.MUTED_AND_THROTTLED
+    assert not channel.maybe_unmute()
+    channel.handle_mute_event(MuteEvent.THROTTLE_ENDED)
+    assert channel.mute_state is MuteState.MUTED
+    assert channel.maybe_unmute()
+    assert channel.mute_state is MuteState.NOT_MUTED
+
+
+ALLOWED = {
+    (MuteState.MUTED, MuteEvent.REQUEST_RECEIVED),
+    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT),
+    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT),
+    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_STARTED),
+    (MuteState.MUTED_AND_THROTTLED, MuteEvent.THROTTLE_ENDED),
+    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_ENDED),
+}
+
+
+@pytest.mark.parametrize("state", MuteState)
+@pytest.mark.parametrize("event", MuteEvent)
+def test_what_cannot_happen_to_a_channel_is_an_illegal_state(state, event):
+    channel = Channel("0", FakeTransport())
+    channel.mute_state = state
+    if (state, event) in ALLOWED:
+        channel.handle_mute_event(event)
+    else:
+        with pytest.raises(IllegalState, match=event.value):
+            channel.handle_mute_event(event)
+        assert channel.mute_state is state
+
+
+def test_a_channel_mutes_itself_while_its_pool_has_nothing_and_gives_its_buffer_back_at_its_end():
+    pool = MemoryPool(10, 10, strict=True)
+    held = pool.allocate(10)
+    transport = FakeTransport(reads=(struct.pack(">i", 10), b"ab"))
+    channel = Channel("0", transport, pool=pool)
+    channel.finish_connect()
+    assert channel.read() == 4
+    assert channel.muted
+    assert not channel.interest & EVENT_READ
+    pool.release(held)
+    assert channel.maybe_unmute()
+    assert channel.interest & EVENT_READ
+    assert channel.read() == 2
+    assert pool.available == 0
+    channel.close()
+    channel.close()
+    assert pool.available == 10
+    assert transport.closed == 1
+
+
+def test_a_handshake_waits_for_what_it_wants_and_requests_pass_only_after_it():
+    transport = FakeTransport()
+    transport.ready = False
+    transport.handshakes = [EVENT_WRITE, EVENT_READ, 0]
+    channel = Channel("0", transport)
+    assert channel.finish_connect()
+    assert channel.state is ChannelState.AUTHENTICATE
+    channel.set_send(Send("0", [b"first"]))
+    for wanted in (EVENT_WRITE, EVENT_READ):
+        assert not channel.prepare()
+        assert channel.interest == wanted
+    assert channel.prepare()
+    assert channel.state is ChannelState.READY
+    assert channel.interest == EVENT_READ | EVENT_WRITE
+
+
+class Refusing:
+    """An authenticator that refuses at its second step."""
+
+    complete = False
+    closed = False
+    steps = 0
+
+    def authenticate(self) -> int:
+        self.steps += 1
+        if self.steps == 2:
+            raise AuthenticationFailed("wrong password")
+        return EVENT_READ
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_failed_authentication_is_the_channels_state_and_its_reason_is_kept():
+    authenticator = Refusing()
+    channel = Channel("0", FakeTransport(), authenticator)
+    channel.finish_connect()
+    assert not channel.prepare()
+    with pytest.raises(AuthenticationFailed):
+        channel.prepare()
+    assert channel.state is ChannelState.AUTHENTICATION_FAILED
+    assert "wrong password" in str(channel.state_error)
+    assert not channel.ready
+    channel.close()
+    assert authenticator.closed

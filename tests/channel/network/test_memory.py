@@ -1,0 +1,112 @@
+"""The byte budget: never more out than it has, every buffer known until it is back."""
+
+from __future__ import annotations
+
+import gc
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channel.errors import IllegalState
+from channel.network.memory import MemoryPool
+
+
+@pytest.mark.parametrize(
+    ("size", "maximum"),
+    [
+        pytest.param(0, 7, marks=pytest.mark.conformance("MEM-01")),
+        pytest.param(-1, 7, marks=pytest.mark.conformance("MEM-02")),
+        pytest.param(100, 0, marks=pytest.mark.conformance("MEM-03")),
+        (100, -1),
+        (100, 101),
+    ],
+)
+def test_a_pool_that_could_give_nothing_is_refused(size, maximum):
+    with pytest.raises(ValueError, match="pool"):
+        MemoryPool(size, maximum)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(11, marks=pytest.mark.conformance("MEM-06")),
+        pytest.param(0, marks=pytest.mark.conformance("MEM-07")),
+        -1,
+    ],
+)
+def test_a_buffer_must_be_of_a_size_that_the_pool_gives(size):
+    with pytest.raises(ValueError, match="1 to 10"):
+        MemoryPool(1000, 10).allocate(size)
+
+
+@pytest.mark.conformance("MEM-09")
+def test_nothing_cannot_be_released():
+    with pytest.raises(ValueError, match="not given out"):
+        MemoryPool(1000, 10).release(None)
+
+
+@pytest.mark.conformance("MEM-10")
+def test_a_foreign_buffer_cannot_be_released():
+    with pytest.raises(ValueError, match="not given out"):
+        MemoryPool(1000, 10).release(bytearray(5))
+
+
+@pytest.mark.conformance("MEM-11")
+def test_a_buffer_can_be_released_once():
+    pool = MemoryPool(1000, 10)
+    buffer = pool.allocate(5)
+    pool.release(buffer)
+    with pytest.raises(ValueError, match="has back already"):
+        pool.release(buffer)
+
+
+def test_a_loose_pool_gives_while_anything_is_left_and_a_strict_one_only_what_is():
+    loose, strict = MemoryPool(10, 10), MemoryPool(10, 10, strict=True)
+    held = [pool.allocate(9) for pool in (loose, strict)]
+    assert strict.allocate(5) is None
+    more = loose.allocate(5)
+    assert more is not None
+    assert loose.available == -4
+    assert loose.out_of_memory
+    assert loose.allocate(1) is None
+    loose.release(more)
+    assert not loose.out_of_memory
+    loose.release(held[0])
+    strict.release(held[1])
+    assert loose.available == strict.available == 10
+
+
+def test_a_dropped_buffer_comes_back_and_is_an_error_in_the_log(caplog):
+    pool = MemoryPool(100, 10)
+    assert pool.allocate(10) is not None
+    gc.collect()
+    assert pool.available == 100
+    assert [r.levelno for r in caplog.records] == [logging.ERROR]
+    pool.close()
+
+
+def test_a_pool_that_is_closed_misses_its_buffers():
+    pool = MemoryPool(100, 10)
+    buffer = pool.allocate(10)
+    with pytest.raises(IllegalState, match="1 buffers"):
+        pool.close()
+    pool.release(buffer)
+    pool.close()
+
+
+@given(st.lists(st.integers(1, 10)), st.booleans())
+def test_what_is_out_and_what_is_left_are_always_the_pool(sizes, strict):
+    pool = MemoryPool(30, 10, strict=strict)
+    held = []
+    for size in sizes:
+        buffer = pool.allocate(size)
+        if buffer is not None:
+            assert len(buffer) == size
+            held.append(buffer)
+        assert pool.available + sum(map(len, held)) == 30
+        assert pool.available > (-1 if strict else -10)
+    for buffer in held:
+        pool.release(buffer)
+    assert pool.available == 30

@@ -1,0 +1,294 @@
+"""``kproto inspect``: equal to what the brokers logged, readable for people, and clear when there is nothing to see."""
+
+from __future__ import annotations
+
+import gzip
+import ipaddress
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+from conftest import DATA, read_jsonl
+
+from kproto.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CAPTURES = DATA / "captures"
+WITH_TRUTH = sorted(p.name.removesuffix(".truth.jsonl.gz") for p in CAPTURES.glob("*.truth.jsonl.gz"))
+KEYS = [
+    *("time", "server", "client", "api_key", "api_version", "correlation_id", "client_id"),
+    *("request", "response", "latency_ms"),
+]
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def path(name: str) -> str:
+    return str(CAPTURES / f"{name}.pcap.gz")
+
+
+def inspect(*arguments: str, **more: Any) -> Result:
+    return CliRunner().invoke(main, ["inspect", *arguments], prog_name="kproto", **more)
+
+
+def lines(*arguments: str) -> list[str]:
+    result = inspect(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def objects(*arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines(*arguments, "--format", "json")]
+
+
+def endpoint(text: str) -> str:
+    """An end of a connection as a broker logs it, as ``inspect`` writes it."""
+    host, _, port = text.rpartition(":")
+    ip = ipaddress.ip_address(host)
+    return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
+
+
+def name_of(connection: str) -> tuple[str, str]:
+    """Server and client of ``server:port-client:port-n``."""
+    server, client, _ = connection.split("-")
+    return endpoint(server), endpoint(client)
+
+
+@pytest.mark.parametrize("name", WITH_TRUTH)
+def test_every_request_that_a_broker_logged_is_shown_equal(name: str) -> None:
+    shown: dict[Any, list[dict[str, Any]]] = {}
+    for row in objects(path(name)):
+        key = row["server"], row["client"], row["correlation_id"], row["api_key"], row["api_version"]
+        shown.setdefault(key, []).append(row)
+    missing = wanted = 0
+    for row in read_jsonl(CAPTURES / f"{name}.truth.jsonl.gz"):
+        if row["api_key"] in (4, 5, 6) and row["in_capture"]:
+            wanted += 1
+            key = *name_of(row["connection"]), row["correlation_id"], row["api_key"], row["version"]
+            missing += not any(
+                # brokers log a null client id as the empty one
+                (found["client_id"] or "", found["request"], found["response"])
+                == (row["client_id"], row["request"], row["response"])
+                for found in shown.get(key, [])
+            )
+    assert wanted > 0
+    assert not missing, f"{missing} of {wanted}"
+
+
+def test_json_has_the_same_keys_on_every_line() -> None:
+    rows = objects(path("external-controller-a"))
+    assert all([k for k in row if k != "error"] == KEYS for row in rows)
+    unreadable = [row for row in rows if "error" in row]
+    assert len(unreadable) == 8
+    assert all(row["request"] is None for row in unreadable)
+    assert {row["api_version"] for row in unreadable if "has no version" in row["error"]} == {8, 5, 9, -1, 99}
+    assert all(type(row["time"]) is float for row in rows)
+
+
+def test_one_command_tells_who_told_a_broker_what_and_when() -> None:
+    shown = lines(path("ibp-3.9-a"), "--broker", "2", "--partition", "0r-jnuWj87v-p-1")
+    assert len(shown) == 34
+    assert re.split(" {2,}", shown[0]) == [
+        *("2026-11-20T19:34:52.361Z", "2 → 2", "LeaderAndIsr v7", "#3", "1/58", "665.0", "ok"),
+        *("0r-jnuWj87v-p-1", "leader 1 epoch 0", "isr 1,2,0", "replicas 1,2,0", "new"),
+    ]
+    assert any("leader 2 epoch 2  isr 2  replicas 1,2,0  offline 1,0" in line for line in shown)
+    assert any("STALE_CONTROLLER_EPOCH (11)  0r-jnuWj87v-p-1  leader 1 epoch 4" in line for line in shown)
+
+
+def test_the_same_filters_choose_the_same_requests_in_json() -> None:
+    rows = objects(path("ibp-3.9-a"), "--broker", "2", "--partition", "0r-jnuWj87v-p-1")
+    assert len(rows) == 34
+    assert {row["server"] for row in rows} == {"127.0.0.1:19094"}
+
+
+def test_a_topic_is_told_partition_by_partition() -> None:
+    shown = lines(path("ibp-3.9-a"), "--topic", "0r*", "--api", "LeaderAndIsr", "--broker", "2")
+    at = next(i for i, line in enumerate(shown) if line.endswith("3 partitions: 0r-jnuWj87v-p[0-2]"))
+    assert shown[at + 1 : at + 4] == [
+        "    0r-jnuWj87v-p-0  leader 0 epoch 0  isr 0,1,2  replicas 0,1,2  new",
+        "    0r-jnuWj87v-p-2  leader 2 epoch 0  isr 2,0,1  replicas 2,0,1  new",
+        "    0r-jnuWj87v-p-1  leader 1 epoch 0  isr 1,2,0  replicas 1,2,0  new",
+    ]
+
+
+def test_details_tell_states_errors_and_live_brokers() -> None:
+    shown = lines(path("external-controller-a"), "--errors", "-v")
+    assert "    made.by-python_1-0  leader 1 epoch 9  isr 0,1  replicas 0,1  INCONSISTENT_TOPIC_ID (103)" in shown
+    assert "    made.by-python_1-0  leader epoch 0  delete  FENCED_LEADER_EPOCH (74)" in shown
+    assert "    broker 0  PLAINTEXT://127.0.0.1:29092" in shown
+
+
+def test_errors_only_leaves_out_what_went_well() -> None:
+    everything, failed = objects(path("external-controller-a")), objects(path("external-controller-a"), "--errors")
+    assert 0 < len(failed) < len(everything)
+    for row in failed:
+        assert "error" in row or re.search(r'"errorCode": -?[1-9]', json.dumps(row["response"]))
+    well = [row for row in everything if row not in failed]
+    assert not any("error" in row or re.search(r'"errorCode": -?[1-9]', json.dumps(row["response"])) for row in well)
+
+
+def test_time_api_and_ports_are_filters_too() -> None:
+    everything = objects(path("ibp-3.9-a"))
+    middle = everything[len(everything) // 2]["time"]
+    before, after = (objects(path("ibp-3.9-a"), option, f"{middle:.6f}") for option in ("--until", "--since"))
+    assert before + after == everything
+    assert {row["api_key"] for row in objects(path("ibp-3.9-a"), "--api", "5", "--api", "UpdateMetadata")} == {5, 6}
+    one = objects(path("ibp-3.9-a"), "--ports", "19093")
+    assert one == [row for row in everything if row["server"] == "127.0.0.1:19093"]
+
+
+def test_other_requests_are_shown_when_asked_for() -> None:
+    rows = objects(path("ibp-3.9-a"), "--all-apis")
+    assert {3, 4, 5, 6, 7, 18, 56} <= {row["api_key"] for row in rows}
+    (altered, *_) = (row for row in rows if row["api_key"] == 56)
+    assert altered["request"]["topics"]
+    assert altered["response"]["errorCode"] == 0
+    assert objects(path("ibp-3.9-a"), "--api", "AlterPartition") == [row for row in rows if row["api_key"] == 56]
+    told = inspect(path("ibp-3.9-a")).stderr
+    assert "other requests, for --all-apis:" in told
+    assert "23 AlterPartition" in told
+
+
+def test_a_summary_goes_to_standard_error() -> None:
+    result = inspect(path("ibp-3.9-a"))
+    assert result.stderr.startswith("348 of 348 requests shown: 92 LeaderAndIsr, 30 StopReplica, 226 UpdateMetadata")
+    assert "requests shown" not in result.stdout
+    assert inspect(path("ibp-3.9-a"), "--format", "json").stderr == ""
+
+
+def test_filters_that_match_nothing_say_where_to_look() -> None:
+    result = inspect(path("ibp-3.9-a"), "--partition", "nosuch-0")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no request matches the filters; the captures reach from 2026-11-20T19:34:" in result.stderr
+
+
+def test_brokers_told_go_before_brokers_learnt() -> None:
+    shown = lines(path("ibp-3.9-a"), "--brokers", "77=127.0.0.1:19094", "--broker", "77")
+    assert shown
+    assert all(" → 77 " in line for line in shown)
+
+
+def test_several_captures_are_read_one_after_the_other() -> None:
+    both = objects(path("ibp-3.9-a"), path("ibp-2.8-a"))
+    assert both == objects(path("ibp-3.9-a")) + objects(path("ibp-2.8-a"))
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_standard_input_is_read_like_a_file(form: str) -> None:
+    data = gzip.decompress((CAPTURES / "ibp-3.9-a.pcap.gz").read_bytes())
+    from_file = inspect(path("ibp-3.9-a"), "--format", form)
+    from_pipe = inspect("-", "--format", form, input=data)
+    assert from_pipe.exit_code == 0
+    assert sorted(from_pipe.stdout.splitlines()) == sorted(from_file.stdout.splitlines())
+
+
+def test_a_pipe_is_followed_as_it_grows() -> None:
+    data = gzip.decompress((CAPTURES / "ibp-3.9-a.pcap.gz").read_bytes())
+    arguments = [sys.executable, "-m", "kproto", "inspect", "-", "--format", "json"]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(data[:50_000])
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["correlation_id"] == 0  # before the input has ended
+        rest, _ = process.communicate(data[50_000:], timeout=60)
+        assert len(rest.splitlines()) == 347
+        assert process.returncode == 0
+
+
+def on_a_terminal(*arguments: str, columns: int = 100) -> str:
+    """What the command prints where standard output and error are one terminal of that width."""
+    outer, inner = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "kproto", "inspect", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=inner,
+        stderr=inner,
+        env=environment | {"TERM": "xterm", "COLUMNS": str(columns)},
+    ) as process:
+        os.close(inner)
+        pieces = []
+        while True:
+            try:
+                piece = os.read(outer, 65_536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            pieces.append(piece)
+        assert process.wait(timeout=60) == 0
+    os.close(outer)
+    return b"".join(pieces).decode()
+
+
+def test_a_terminal_gets_colour_headings_and_its_own_width() -> None:
+    text = on_a_terminal(path("ibp-3.9-a"), "--topic", "0r*", columns=100)
+    assert "\x1b[" in text
+    shown = ANSI.sub("", text).splitlines()
+    assert shown[0] == "2026-11-20 (UTC)"
+    assert shown[1].split() == ["time", "who", "request", "id", "epochs", "ms", "answer", "what"]
+    assert shown[2].startswith("19:34:52.353  2 → 1  LeaderAndIsr v7")
+    assert sum(line.startswith("2026") for line in shown) == 1
+    assert max(len(line) for line in shown if "  ok  " in line) <= 100
+    assert any(line.endswith("…") for line in ANSI.sub("", on_a_terminal(path("ibp-3.9-a"), columns=90)).splitlines())
+
+
+def test_in_a_pipe_there_is_no_colour_unless_asked_for() -> None:
+    assert "\x1b[" not in "".join(lines(path("ibp-3.9-a")))
+    coloured = lines(path("ibp-3.9-a"), "--color", "always")
+    assert [ANSI.sub("", line) for line in coloured] == lines(path("ibp-3.9-a"))
+    assert all("\x1b[" in line for line in coloured)
+
+
+def test_strict_counts_as_unreadable_what_kafka_lets_pass() -> None:
+    easy = inspect(path("external-controller-a"), "--errors").stdout.count("cannot be read")
+    strict = inspect(path("external-controller-a"), "--errors", "--strict").stdout.count("cannot be read")
+    assert 0 < easy <= strict
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "an empty file"),
+        (b"hello, this is text\n", "not a capture"),
+        (b"PK\x03\x04 and so on", "a zip archive; unpack it first"),
+        (bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"), "a capture without packets"),
+    ],
+    ids=["empty", "text", "zip", "no packets"],
+)
+def test_what_is_no_capture_is_one_line_with_the_reason(tmp_path: Path, content: bytes, told: str) -> None:
+    file = tmp_path / "some.pcap"
+    file.write_bytes(content)
+    result = inspect(str(file))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("kproto: ")
+    assert "some.pcap: " in result.stderr
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_capture_without_the_wanted_api_says_so() -> None:
+    result = inspect(path("ibp-3.9-a"), "--api", "BrokerHeartbeat")
+    assert result.exit_code == 2
+    assert "no BrokerHeartbeat request; without --api it shows 348 control requests" in result.stderr
+
+
+def test_a_directory_is_no_capture(tmp_path: Path) -> None:
+    result = inspect(str(tmp_path))
+    assert result.exit_code == 2
+    assert "is a directory" in result.stderr
+
+
+def test_help_shows_the_tcpdump_line_that_makes_a_usable_capture() -> None:
+    result = inspect("--help")
+    assert "tcpdump -i any -s 0 -w control.pcap 'tcp port 9092 or tcp port 9091'" in result.stdout
+    assert "tcpdump -i any -s 0 -U -w - 'tcp port 9092' | kproto inspect -" in result.stdout

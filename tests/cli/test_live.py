@@ -1,0 +1,123 @@
+"""The commands that run brokers and speak to them, and the scenario whose recording must agree with its journal."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from channel.broker.cluster import EmbeddedCluster
+from channel.network.recorder import PcapngRecorder
+from kproto.capture import exchanges
+from kproto.cli import main
+from kproto.cli.rehearsal import Rehearsal
+
+UPDATE = {
+    "controllerId": 1,
+    "isKRaftController": False,
+    "controllerEpoch": 2,
+    "brokerEpoch": -1,
+    "topicStates": [],
+    "liveBrokers": [],
+}
+
+
+def kproto(*args, text="", code=0):
+    """Run the command in a process of its own; gives (stdout, stderr)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kproto", *args], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_brokers_answer_what_send_sends_and_tell_every_request():
+    server = subprocess.Popen(
+        [sys.executable, "-m", "kproto", "brokers", "--count", "2", "--requests"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        brokers = [json.loads(server.stdout.readline()) for _ in range(2)]
+        assert [b["broker"] for b in brokers] == [0, 1]
+        address = f"127.0.0.1:{brokers[1]['port']}"
+        out, _ = kproto("send", address, "--api", "UpdateMetadata", text=json.dumps(UPDATE))
+        assert json.loads(out) == {"errorCode": 0}
+        stale = {**UPDATE, "controllerEpoch": 1}
+        out, _ = kproto("send", address, "--api", "6", "--api-version", "8", text=json.dumps(stale))
+        assert json.loads(out) == {"errorCode": 11}
+        told = [json.loads(server.stdout.readline()) for _ in range(2)]
+        assert [(t["broker"], t["request"], t["response"]) for t in told] == [
+            (1, UPDATE, {"errorCode": 0}),
+            (1, stale, {"errorCode": 11}),
+        ]
+    finally:
+        server.send_signal(signal.SIGINT)
+        _, errors = server.communicate(timeout=20)
+    assert server.returncode == 0
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("args", "text", "says"),
+    [
+        (["send", "nowhere", "--api", "6"], "{}", "no HOST:PORT"),
+        (["send", "127.0.0.1:1", "--api", "6", "--api-version", "9"], "{}", "has no version 9"),
+        (["send", "127.0.0.1:1", "--api", "6"], "[", "no JSON"),
+        (["send", "127.0.0.1:1", "--api", "6"], "[]", "no JSON object"),
+        (["send", "127.0.0.1:1", "--api", "6"], json.dumps(UPDATE), "could not be reached"),
+        (["brokers", "--base-port", "70000"], "", "70000"),
+    ],
+)
+def test_wrong_use_is_one_line(args, text, says):
+    out, errors = kproto(*args, text=text, code=2)
+    assert out == ""
+    assert says in errors
+    assert "Traceback" not in errors
+
+
+def test_a_taken_port_is_told():
+    with EmbeddedCluster(1) as cluster:
+        _, errors = kproto("brokers", "--count", "1", "--base-port", str(cluster[0].port), code=2)
+    assert "in use" in errors
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_recording_holds_what_the_journal_says(seed, tmp_path):
+    path = tmp_path / "recording.pcapng"
+    with PcapngRecorder(path) as recorder, Rehearsal(3, seed=seed, recorder=recorder) as rehearsal:
+        rehearsal.run()
+        where = {str(member.port): member.id for member in rehearsal.cluster}
+    journal = [
+        (t.broker_id, t.api_key, t.version, t.error_code, t.message.to_json(t.version))
+        for t in rehearsal.journal.entries
+        if t.answered
+    ]
+    recorded = [
+        (
+            where[str(e.server.port)],
+            e.api_key,
+            e.api_version,
+            e.response_message.error_code,
+            e.request_message.to_json(e.api_version),
+        )
+        for e in exchanges(path)
+        if e.response is not None
+    ]
+
+    def sort(rows):
+        return sorted(rows, key=json.dumps)
+
+    assert sort(recorded) == sort(journal)
+    assert any(error == 11 for _, _, _, error, _ in journal)
+    assert rehearsal.journal.waiting == 0
+
+
+def test_the_demo_has_help():
+    out, _ = kproto("demo", "--help")
+    assert "journal" in out
+    assert main.get_command(None, "demo") is not None
