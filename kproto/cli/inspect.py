@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kproto.api import CONTROL_APIS
-from kproto.cli.brokers import BrokerDirectory
+from kproto.cli.directory import BrokerDirectory
 from kproto.cli.lines import LineFormatter
 from kproto.cli.options import Filters, capture_filters
 from kproto.cli.progress import reading

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproto.capture import Exchange
-    from kproto.cli.brokers import BrokerDirectory
+    from kproto.cli.directory import BrokerDirectory
     from kproto.cli.options import Filters
 
 __all__ = ["LineFormatter"]
