@@ -116,10 +116,9 @@ class SocketServer:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
             sock = socket.create_server((host, port), family=family, backlog=backlog)
         except OSError as e:
-            what = (
-                "is in use; stop who uses it, or choose another" if e.errno == errno.EADDRINUSE else f"cannot be: {e}"
-            )
-            raise ConfigurationError(f"listening at {host}:{port}: {what}") from e
+            taken = e.errno == errno.EADDRINUSE
+            why = "the port is in use; stop who uses it, or choose another" if taken else str(e)
+            raise ConfigurationError(f"cannot listen at {host}:{port}: {why}") from e
         sock.setblocking(False)
         listener = Listener(self, sock, handler, name)
         self.listeners.append(listener)
@@ -199,8 +198,6 @@ class SocketServer:
     def _turn(self) -> None:
         selector = self.selector
         selector.poll(self._next_timer_ms())
-        for channel_id in selector.disconnected:
-            self._forget(channel_id)
         for receive in selector.completed_receives:
             connection = self._connections.get(receive.source)
             if connection is not None:
@@ -215,6 +212,8 @@ class SocketServer:
             connection = self._connections.get(send.destination)
             if connection is not None:
                 self._read_on(connection)
+        for channel_id in selector.disconnected:  # by the poll, or by what could not be written just now
+            self._forget(channel_id)
 
     def _next_timer_ms(self) -> int:
         if self._tasks:

@@ -1,0 +1,323 @@
+"""The accepting side over real sockets: one request of a connection at a time, limits, pausing, ends of all kinds."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+
+import pytest
+from network_peers import frame, until
+
+from channel.config import ChannelConfig
+from channel.errors import IllegalState
+from channel.network.server import SocketServer
+from kproto.errors import ConfigurationError
+
+
+def echo(request):
+    request.respond([bytes(request.payload)])
+
+
+@pytest.fixture
+def server():
+    with SocketServer("test") as server:
+        yield server
+
+
+class Peer:
+    """A plain client."""
+
+    def __init__(self, listener, timeout=10):
+        self.sock = socket.create_connection((listener.host, listener.port), timeout=timeout)
+        self.ended = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def send(self, *payloads):
+        self.sock.sendall(b"".join(map(frame, payloads)))
+
+    def exactly(self, count):
+        data = b""
+        while len(data) < count:
+            more = self.sock.recv(count - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    def receive(self):
+        return self.exactly(struct.unpack(">i", self.exactly(4))[0])
+
+    def sees_the_end(self):
+        try:
+            return self.sock.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+def test_requests_are_answered(server):
+    listener = server.listen(echo)
+    with Peer(listener) as one, Peer(listener) as two:
+        for number in range(50):
+            for peer in (one, two):
+                peer.send(b"%d" % number)
+                assert peer.receive() == b"%d" % number
+        assert len(listener.connections) == 2
+    until(lambda: not listener.connections)
+
+
+def test_requests_of_one_connection_are_handed_over_one_at_a_time_in_order(server):
+    taken = []
+    listener = server.listen(taken.append)
+    with Peer(listener) as peer:
+        peer.send(*[b"%d" % number for number in range(5)])
+        for number in range(5):
+            until(lambda: taken, what="a request")
+            time.sleep(0.01)
+            (request,) = taken
+            taken.clear()
+            assert request.payload == b"%d" % number
+            if number == 2:
+                request.no_response()
+            else:
+                request.respond([b"answer ", bytes(request.payload)])
+        assert [peer.receive() for _ in range(4)] == [b"answer 0", b"answer 1", b"answer 3", b"answer 4"]
+        with pytest.raises(IllegalState, match="answered already"):
+            request.respond([b"again"])
+
+
+def test_an_answer_larger_than_the_sockets_buffers_goes_out_in_shared_pieces(server):
+    shared = memoryview(bytes(1 << 20))
+    listener = server.listen(lambda request: request.respond([b"head", *[shared] * 8]))
+    with Peer(listener) as slow:
+        slow.send(b"1", b"2")
+        for _ in range(2):
+            time.sleep(0.02)
+            assert slow.receive() == b"head" + bytes(8 << 20)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\xff\xff\xff\xff", struct.pack(">i", 101), b"GET / HTTP/1.1\r\n\r\n"],
+    ids=["negative length", "above the limit", "http"],
+)
+def test_garbage_ends_its_connection_and_no_other(sent):
+    with SocketServer("test", config=ChannelConfig(socket_request_max_bytes=100)) as server:
+        listener = server.listen(echo)
+        with Peer(listener) as good, Peer(listener) as bad:
+            bad.sock.sendall(sent)
+            assert bad.sees_the_end()
+            good.send(bytes(100))
+            assert good.receive() == bytes(100)
+
+
+def test_a_frame_that_never_ends_is_waited_for_while_others_are_served(server):
+    listener = server.listen(echo)
+    with Peer(listener) as half, Peer(listener) as other:
+        half.sock.sendall(struct.pack(">i", 10) + b"12345")
+        other.send(b"hello")
+        assert other.receive() == b"hello"
+        half.sock.sendall(b"67890")
+        assert half.receive() == b"1234567890"
+
+
+def test_a_handler_that_fails_ends_its_connection_and_no_other(server, caplog):
+    def fails(request):
+        if request.payload == b"bad":
+            raise RuntimeError("cannot read this")
+        echo(request)
+
+    listener = server.listen(fails)
+    with Peer(listener) as good, Peer(listener) as bad:
+        bad.send(b"bad")
+        assert bad.sees_the_end()
+        good.send(b"good")
+        assert good.receive() == b"good"
+    assert "cannot read this" in caplog.text
+
+
+def test_a_request_may_be_answered_by_closing(server):
+    listener = server.listen(lambda request: request.close_connection())
+    with Peer(listener) as peer:
+        peer.send(b"version 99")
+        assert peer.sees_the_end()
+    until(lambda: not listener.connections)
+
+
+def test_answers_may_come_later_and_from_other_threads(server):
+    threads = []
+
+    def later(request):
+        if request.payload == b"thread":
+            threads.append(threading.Thread(target=request.respond, args=([b"from a thread"],)))
+            threads[-1].start()
+        else:
+            server.call_later(20, lambda: request.respond([b"after 20 ms"]))
+
+    listener = server.listen(later)
+    with Peer(listener) as one, Peer(listener) as two:
+        began = time.monotonic()
+        one.send(b"delay")
+        two.send(b"thread")
+        assert two.receive() == b"from a thread"
+        assert one.receive() == b"after 20 ms"
+        assert time.monotonic() - began >= 0.02
+    for thread in threads:
+        thread.join()
+
+
+def test_an_answer_to_a_connection_that_has_gone_is_dropped(server):
+    taken = []
+    listener = server.listen(taken.append)
+    with Peer(listener) as peer:
+        peer.send(b"question")
+        until(lambda: taken)
+        listener.close()
+        assert peer.sees_the_end()
+    taken[0].respond([b"too late"])
+    server.call(lambda: None)
+    assert not server.listeners
+
+
+def test_a_client_that_leaves_with_requests_unread_leaves_nothing(server):
+    taken = []
+    listener = server.listen(taken.append)
+    with Peer(listener) as peer:
+        peer.send(b"1", b"2", b"3")
+        until(lambda: taken)
+    time.sleep(0.01)
+    while listener.connections:
+        for request in [request for request in taken if not request._answered]:
+            request.respond([b"answer"])
+        time.sleep(0.001)
+    assert server.selector.channels == {}
+    assert server.selector._closing == {}
+
+
+def test_a_paused_listener_reads_nothing_and_goes_on_where_it_was(server):
+    taken = []
+
+    def handler(request):
+        taken.append(bytes(request.payload))
+        echo(request)
+
+    listener = server.listen(handler)
+    with Peer(listener) as peer:
+        peer.send(b"before")
+        assert peer.receive() == b"before"
+        listener.pause()
+        peer.send(b"during")
+        with Peer(listener) as late:
+            late.send(b"late")
+            time.sleep(0.05)
+            assert taken == [b"before"]
+            listener.resume()
+            assert peer.receive() == b"during"
+            assert late.receive() == b"late"
+
+
+def test_a_closed_listener_ends_its_connections_and_no_others(server):
+    first, second = server.listen(echo), server.listen(echo)
+    with Peer(first) as gone, Peer(second) as stays:
+        until(lambda: first.connections)
+        first.close()
+        assert gone.sees_the_end()
+        with pytest.raises(ConnectionRefusedError):
+            Peer(first)
+        stays.send(b"still")
+        assert stays.receive() == b"still"
+        again = server.listen(echo, port=first.port)  # a broker that comes back
+        with Peer(again) as back:
+            back.send(b"back")
+            assert back.receive() == b"back"
+
+
+def test_connections_above_the_limits_are_refused():
+    with SocketServer("test", config=ChannelConfig(max_connections=2)) as server:
+        listener = server.listen(echo)
+        with Peer(listener), Peer(listener) as second:
+            until(lambda: len(listener.connections) == 2)
+            with Peer(listener) as third:
+                assert third.sees_the_end()
+            assert server.refused == 1
+            second.send(b"fine")
+            assert second.receive() == b"fine"
+        until(lambda: not listener.connections)
+        with Peer(listener) as next_one:
+            next_one.send(b"room again")
+            assert next_one.receive() == b"room again"
+    with SocketServer("test", config=ChannelConfig(max_connections_per_ip=1)) as server:
+        listener = server.listen(echo)
+        with Peer(listener):
+            until(lambda: listener.connections)
+            with Peer(listener) as second:
+                assert second.sees_the_end()
+
+
+def test_requests_share_a_byte_budget_and_all_are_answered():
+    config = ChannelConfig(socket_request_max_bytes=1000, queued_max_request_bytes=1500)
+    with SocketServer("test", config=config) as server:
+        taken = []
+        listener = server.listen(taken.append)
+        with Peer(listener) as one, Peer(listener) as two, Peer(listener) as three:
+            peers = [one, two, three]
+            for peer in peers:
+                peer.send(bytes(1000))
+            until(lambda: len(taken) == 2)
+            time.sleep(0.03)
+            assert len(taken) == 2  # the third waits: 500 bytes below zero are out
+            for at in range(3):
+                until(lambda at=at: len(taken) > at)
+                taken[at].respond([b"done"])
+            for peer in peers:
+                assert peer.receive() == b"done"
+        pool = server.selector._pool
+        until(lambda: not listener.connections)
+        assert pool.available == 1500
+
+
+def test_a_port_in_use_is_said_to_be(server):
+    listener = server.listen(echo)
+    with pytest.raises(ConfigurationError, match=rf"127.0.0.1:{listener.port}: the port is in use"):
+        server.listen(echo, port=listener.port)
+    with pytest.raises(ConfigurationError, match="cannot listen"):
+        server.listen(echo, host="192.0.2.1")
+
+
+def test_a_server_that_was_never_started_closes():
+    server = SocketServer("test")
+    listener = server.listen(echo)
+    server.close()
+    server.close()
+    assert listener.closed
+
+
+def test_many_listeners_share_one_thread():
+    before = threading.active_count()
+    with SocketServer("test") as server:
+        listeners = [server.listen(echo, name=f"BROKER-{number}") for number in range(50)]
+        peers = [Peer(listener) for listener in listeners]
+        for number, peer in enumerate(peers):
+            peer.send(b"%d" % number)
+        for number, peer in enumerate(peers):
+            assert peer.receive() == b"%d" % number
+            peer.sock.close()
+        assert threading.active_count() == before + 1
+
+
+def test_a_failing_timer_keeps_no_other_from_its_time(server, caplog):
+    done = threading.Event()
+
+    def fails():
+        raise RuntimeError("timer")
+
+    server.call_later(1, fails)
+    server.call_later(2, done.set)
+    assert done.wait(10)
+    assert "timer" in caplog.text
