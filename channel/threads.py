@@ -81,6 +81,11 @@ class StoppableThread(threading.Thread):
         return not self._initiated.is_set()
 
     @property
+    def is_shutdown_initiated(self) -> bool:
+        """Somebody has asked it to stop."""
+        return self._initiated.is_set()
+
+    @property
     def is_shutdown_complete(self) -> bool:
         """The thread has ended, or will not begin."""
         return self._complete.is_set()

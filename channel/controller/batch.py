@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kproto._codec import LeaderAndIsrPartitionState, UpdateMetadataPartitionState
-
 from channel.errors import IllegalState
 from channel.logs import bounded, get_logger
+from kproto._codec import LeaderAndIsrPartitionState
 from kproto.api import control_versions
 from kproto.types import TopicPartition
 
@@ -25,10 +24,9 @@ from .events import (
 from .requests import ControlRequest, SharedUpdateMetadata, SingleRequest
 from .state_change_log import StateChangeLog
 from .types import (
-    INITIAL_LEADER_EPOCH,
-    LEADER_DURING_DELETE,
     LeaderIsrAndControllerEpoch,
     LeaderRecoveryState,
+    PartitionMetadata,
     ReplicaAssignment,
     UpdateType,
 )
@@ -98,7 +96,8 @@ class ControllerBrokerRequestBatch:
         self._log = get_logger(__name__, f"[Controller id={controller_id}]")
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, messages.StopState]] = {}
-        self._update_metadata_brokers: dict[int, None] = {}
+        self._update_metadata_brokers: set[int] = set()
+        self._all_added_at = -1  # the context's brokers_version when all live brokers were added last
         self._update_metadata: messages.UpdateMetadataStates = {}
         self._update_type = UpdateType.UNKNOWN
 
@@ -127,6 +126,7 @@ class ControllerBrokerRequestBatch:
         self._leader_and_isr.clear()
         self._stop_replica.clear()
         self._update_metadata_brokers.clear()
+        self._all_added_at = -1
         self._update_metadata = {}
         self._context = None
         self._update_type = UpdateType.UNKNOWN
@@ -175,7 +175,10 @@ class ControllerBrokerRequestBatch:
                     leader_recovery_state=recovery,
                 )
             states[tp] = built[new]
-        self.add_update_metadata_request_for_brokers(context.live_or_shutting_down_broker_ids, (tp,))
+        if self._all_added_at != context.brokers_version:  # not once more for each partition
+            self._update_metadata_brokers.update(context.live_or_shutting_down_broker_ids)
+            self._all_added_at = context.brokers_version
+        self.add_update_metadata_request_for_brokers((), (tp,))
 
     def add_stop_replica_request_for_brokers(
         self, broker_ids: Iterable[int], tp: TopicPartition, delete_partition: bool
@@ -207,35 +210,24 @@ class ControllerBrokerRequestBatch:
             if leadership is None:
                 self._log.info("not in UpdateMetadata: nobody has led %s yet", tp)
                 continue
-            state, epoch = leadership
-            gone = topic in deleted
+            if topic in deleted:
+                leadership = leadership.during_delete()
             of_topic = by_topic.get(topic)
             if of_topic is None:
                 of_topic = by_topic[topic] = {}
-            of_topic[partition] = UpdateMetadataPartitionState(
-                topic_name=topic,
-                partition_index=partition,
-                controller_epoch=epoch,
-                leader=LEADER_DURING_DELETE if gone else state.leader,
-                leader_epoch=INITIAL_LEADER_EPOCH if gone else state.leader_epoch,
-                isr=state.isr,
-                zk_version=0 if gone else state.partition_epoch,
-                replicas=replicas,
-                offline_replicas=offline,
-            )
+            of_topic[partition] = (leadership, replicas, offline)
 
-    def add_update_metadata_states(
-        self, broker_ids: Iterable[int], topic: str, states: Iterable[UpdateMetadataPartitionState]
+    def add_update_metadata(
+        self, broker_ids: Iterable[int], partitions: Iterable[tuple[TopicPartition, PartitionMetadata]]
     ) -> None:
-        """Tell brokers about partitions of a topic in so many words, whatever the context knows of them."""
+        """Tell brokers about partitions in so many words, whatever the context knows of them."""
         self._opened()
         self._add_update_metadata_brokers(broker_ids)
-        of_topic = self._update_metadata.setdefault(topic, {})
-        for state in states:
-            of_topic[state.partition_index] = state
+        for tp, metadata in partitions:
+            self._update_metadata.setdefault(tp.topic, {})[tp.partition] = metadata
 
     def _add_update_metadata_brokers(self, broker_ids: Iterable[int]) -> None:
-        self._update_metadata_brokers.update((b, None) for b in broker_ids if b >= 0)
+        self._update_metadata_brokers.update(b for b in broker_ids if b >= 0)
 
     def _opened(self) -> ControllerContext:
         if self._context is None:
@@ -292,7 +284,7 @@ class ControllerBrokerRequestBatch:
 
     def _send_update_metadata(self, context: ControllerContext, epoch: int) -> None:
         live = context.live_broker_id_and_epochs
-        targets = [b for b in self._update_metadata_brokers if b in live]
+        targets = sorted(self._update_metadata_brokers & live.keys())
         self._state_log.info(
             epoch,
             "sending UpdateMetadata to brokers %s for %d partitions",
@@ -318,6 +310,7 @@ class ControllerBrokerRequestBatch:
                     lambda response, broker_id=broker_id: self.handle_update_metadata_response(response, broker_id),  # type: ignore[misc]
                 )
         self._update_metadata_brokers.clear()
+        self._all_added_at = -1
         self._update_metadata = {}
 
     def _send_stop_replica(self, context: ControllerContext, epoch: int) -> None:

@@ -33,6 +33,7 @@ class ControllerContext:
         topics_ineligible_for_deletion: Those that must wait, for a dead replica or a reassignment.
         preferred_replica_imbalance_count: Partitions that another than their preferred replica leads, those of topics
             queued for deletion apart.
+        brokers_version: Another number whenever the known brokers have changed.
     """
 
     def __init__(self) -> None:
@@ -44,36 +45,41 @@ class ControllerContext:
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
         self.preferred_replica_imbalance_count = 0
+        self.brokers_version = 0
         self._brokers: dict[int, Broker] = {}
         self._epochs: dict[int, int] = {}
         self._topic_ids: dict[str, Uuid] = {}
         self._topic_names: dict[Uuid, str] = {}
         self._assignments: dict[str, dict[int, ReplicaAssignment]] = {}
-        self._leadership: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        self._leadership: dict[str, dict[int, LeaderIsrAndControllerEpoch]] = {}
         self._offline_dirs: dict[int, frozenset[TopicPartition]] = {}
 
     # ---- brokers
 
     def set_live_brokers(self, brokers_and_epochs: Mapping[Broker, int]) -> None:
         """Replace all brokers."""
+        self.brokers_version += 1
         self._brokers.clear()
         self._epochs.clear()
         self.add_live_brokers(brokers_and_epochs)
 
     def add_live_brokers(self, brokers_and_epochs: Mapping[Broker, int]) -> None:
         """Add brokers, or replace those with the same id."""
+        self.brokers_version += 1
         for broker, epoch in brokers_and_epochs.items():
             self._brokers[broker.id] = broker
             self._epochs[broker.id] = epoch
 
     def remove_live_brokers(self, broker_ids: Iterable[int]) -> None:
         """Forget brokers and their epochs; they stay marked as shutting down, if they were."""
+        self.brokers_version += 1
         for broker_id in broker_ids:
             self._brokers.pop(broker_id, None)
             self._epochs.pop(broker_id, None)
 
     def update_broker_metadata(self, broker: Broker) -> None:
         """Replace what a known broker has registered, keeping its epoch."""
+        self.brokers_version += 1
         if broker.id in self._brokers:
             self._brokers[broker.id] = broker
 
@@ -138,9 +144,9 @@ class ControllerContext:
 
     def remove_topic(self, topic: str) -> None:
         """Forget everything about a topic."""
+        leadership = self._leadership.pop(topic, {})
         for partition, assignment in self._assignments.pop(topic, {}).items():
-            tp = TopicPartition(topic, partition)
-            self._count_imbalance(tp, assignment, self._leadership.pop(tp, None), -1)
+            self._count_imbalance(topic, assignment, leadership.get(partition), -1)
         for queue in (
             self.topics_to_be_deleted,
             self.topics_with_deletion_started,
@@ -155,9 +161,9 @@ class ControllerContext:
     def queue_topic_deletion(self, topics: Iterable[str]) -> None:
         """From now on brokers are told that these topics are gone."""
         for topic in set(topics) - self.topics_to_be_deleted:
+            leadership = self._leadership.get(topic, {})
             for partition, assignment in self._assignments.get(topic, {}).items():
-                tp = TopicPartition(topic, partition)
-                self._count_imbalance(tp, assignment, self._leadership.get(tp), -1)
+                self._count_imbalance(topic, assignment, leadership.get(partition), -1)
             self.topics_to_be_deleted.add(topic)
 
     def begin_topic_deletion(self, topics: Iterable[str]) -> None:
@@ -179,10 +185,10 @@ class ControllerContext:
         of_topic = self._assignments.get(tp.topic)
         if of_topic is None:
             of_topic = self._assignments[tp.topic] = {}
-        leadership = self._leadership.get(tp)
+        leadership = self.partition_leadership_info(tp)
         if leadership is not None:
-            self._count_imbalance(tp, of_topic.get(tp.partition, _UNASSIGNED), leadership, -1)
-            self._count_imbalance(tp, assignment, leadership, 1)
+            self._count_imbalance(tp.topic, of_topic.get(tp.partition, _UNASSIGNED), leadership, -1)
+            self._count_imbalance(tp.topic, assignment, leadership, 1)
         of_topic[tp.partition] = assignment
 
     def partition_full_replica_assignment(self, tp: TopicPartition) -> ReplicaAssignment:
@@ -195,20 +201,24 @@ class ControllerContext:
 
     def put_partition_leadership_info(self, tp: TopicPartition, info: LeaderIsrAndControllerEpoch) -> None:
         """Say who leads a partition."""
+        of_topic = self._leadership.get(tp.topic)
+        if of_topic is None:
+            of_topic = self._leadership[tp.topic] = {}
         assignment = self.partition_full_replica_assignment(tp)
-        self._count_imbalance(tp, assignment, self._leadership.get(tp), -1)
-        self._count_imbalance(tp, assignment, info, 1)
-        self._leadership[tp] = info
+        self._count_imbalance(tp.topic, assignment, of_topic.get(tp.partition), -1)
+        self._count_imbalance(tp.topic, assignment, info, 1)
+        of_topic[tp.partition] = info
 
     def partition_leadership_info(self, tp: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
         """Who leads a partition, None if nobody ever did."""
-        return self._leadership.get(tp)
+        of_topic = self._leadership.get(tp.topic)
+        return None if of_topic is None else of_topic.get(tp.partition)
 
     def leader_epoch(self, tp: TopicPartition) -> int:
         """The epoch for a StopReplica request: -2 if the topic is queued for deletion, -1 if nobody ever led it."""
         if tp.topic in self.topics_to_be_deleted:
             return EPOCH_DURING_DELETE
-        info = self._leadership.get(tp)
+        info = self.partition_leadership_info(tp)
         return NO_EPOCH if info is None else info.leader_and_isr.leader_epoch
 
     @property
@@ -219,7 +229,12 @@ class ControllerContext:
     @property
     def partitions_with_leaders(self) -> Iterator[TopicPartition]:
         """Every partition that has leadership information, without topics queued for deletion."""
-        return (tp for tp in self._leadership if tp.topic not in self.topics_to_be_deleted)
+        return (
+            TopicPartition(topic, p)
+            for topic, of_topic in self._leadership.items()
+            if topic not in self.topics_to_be_deleted
+            for p in of_topic
+        )
 
     @property
     def partition_count(self) -> int:
@@ -242,11 +257,12 @@ class ControllerContext:
     def partition_leaders_on_broker(self, broker_id: int) -> list[TopicPartition]:
         """The partitions that a broker leads and could hand over: those with more than one replica."""
         return [
-            tp
-            for tp, info in self._leadership.items()
+            TopicPartition(topic, p)
+            for topic, of_topic in self._leadership.items()
+            if topic not in self.topics_to_be_deleted
+            for p, info in of_topic.items()
             if info.leader_and_isr.leader == broker_id
-            and tp.topic not in self.topics_to_be_deleted
-            and len(self.partition_replica_assignment(tp)) > 1
+            and len(self.partition_replica_assignment(TopicPartition(topic, p))) > 1
         ]
 
     # ---- replicas
@@ -271,16 +287,22 @@ class ControllerContext:
         self, partitions: Iterable[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, LeaderIsrAndControllerEpoch | None, tuple[int, ...], tuple[int, ...]]]:
         """What UpdateMetadata tells of each partition: who leads it, its replicas, and those that are not online."""
-        leadership, assignments = self._leadership, self._assignments
-        all_online = frozenset(self.live_broker_ids if not self._offline_dirs else ())
-        none: dict[int, ReplicaAssignment] = {}
+        online = frozenset(self.live_broker_ids if not self._offline_dirs else ())
+        last: str | None = None
+        leadership: dict[int, LeaderIsrAndControllerEpoch] = {}
+        assignments: dict[int, ReplicaAssignment] = {}
         for tp in partitions:
             topic, partition = tp
-            replicas = assignments.get(topic, none).get(partition, _UNASSIGNED).replicas
-            offline: tuple[int, ...] = ()
-            if not all_online.issuperset(replicas):
+            if topic is not last:
+                leadership = self._leadership.get(topic, {})
+                assignments = self._assignments.get(topic, {})
+                last = topic
+            replicas = assignments.get(partition, _UNASSIGNED)[0]
+            if online.issuperset(replicas):
+                yield tp, leadership.get(partition), replicas, ()
+            else:
                 offline = tuple(r for r in replicas if not self.is_replica_online(r, tp))
-            yield tp, leadership.get(tp), replicas, offline
+                yield tp, leadership.get(partition), replicas, offline
 
     # ---- the whole
 
@@ -289,9 +311,9 @@ class ControllerContext:
         self.__init__()  # type: ignore[misc]
 
     def _count_imbalance(
-        self, tp: TopicPartition, assignment: ReplicaAssignment, info: LeaderIsrAndControllerEpoch | None, step: int
+        self, topic: str, assignment: ReplicaAssignment, info: LeaderIsrAndControllerEpoch | None, step: int
     ) -> None:
-        if info is None or not assignment.replicas or tp.topic in self.topics_to_be_deleted:
+        if info is None or not assignment.replicas or topic in self.topics_to_be_deleted:
             return
         preferred = assignment.replicas[0]
         if preferred in assignment.adding:

@@ -104,7 +104,7 @@ class ControllerChannelManager:
         self.metrics = Metrics(clock) if metrics is None else metrics
         self._state_log = state_log or StateChangeLog(controller_id)
         self._prefix = thread_name_prefix
-        self._new_client: ClientFactory = client_factory or self._plaintext_client
+        self._client_factory = client_factory
         self._on_dropped = on_dropped
         self._recorder = recorder
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
@@ -226,7 +226,7 @@ class ControllerChannelManager:
             raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
         node = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
         queue: RequestQueue = SimpleQueue()
-        client = self._new_client(node)
+        client = self._plaintext_client(node) if self._client_factory is None else self._client_factory(node)
         tags = {"broker-id": str(broker.id)}
         timer = self.metrics.timer(GROUP, _RATE_AND_TIME, tags, "How long requests wait, and how many there are")
         self.metrics.gauge(GROUP, _QUEUE_SIZE, queue.qsize, tags, "Requests that wait")
@@ -241,7 +241,7 @@ class ControllerChannelManager:
             self._clock,
             timer,
             self._state_log,
-            DirectConversation(client, node.key) if isinstance(client, NetworkClient) else None,
+            DirectConversation(client, node.key) if self._client_factory is None else None,
         )
         return _BrokerState(node, client, queue, thread)
 

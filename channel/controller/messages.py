@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from channel.errors import BrokerNotAvailable
 from kproto._codec import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -20,11 +21,9 @@ from kproto._codec import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-
-from channel.errors import BrokerNotAvailable
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
-from .types import SecurityProtocol, UpdateType
+from .types import LeaderIsrAndControllerEpoch, SecurityProtocol, UpdateType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,8 +40,13 @@ __all__ = [
     "update_metadata_request",
 ]
 
-UpdateMetadataStates: TypeAlias = dict[str, dict[int, UpdateMetadataPartitionState]]
-"""Partition states by topic and partition, in the order in which they were added."""
+UpdateMetadataStates: TypeAlias = dict[
+    str, dict[int, tuple[LeaderIsrAndControllerEpoch, tuple[int, ...], tuple[int, ...]]]
+]
+"""What is told of each partition (``PartitionMetadata``), by topic and partition, in the order of adding.
+
+They are the context's own values: a million of them wait here without a copy.
+"""
 
 
 class StopState(NamedTuple):
@@ -125,16 +129,39 @@ def update_metadata_request(
     if version >= 5:
         fields["topic_states"] = [
             UpdateMetadataTopicState(
-                topic_name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_states=list(of_topic.values())
+                topic_name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_states=_rows(of_topic)
             )
             for topic, of_topic in states.items()
         ]
     else:
-        fields["ungrouped_partition_states"] = [s for of_topic in states.values() for s in of_topic.values()]
+        rows = []
+        for topic, of_topic in states.items():
+            for row in _rows(of_topic):
+                row.topic_name = topic
+                rows.append(row)
+        fields["ungrouped_partition_states"] = rows
     if version >= 8:
         fields["type"] = int(update_type)
         fields["is_kraft_controller"] = is_kraft_controller
     return UpdateMetadataRequest(**fields)
+
+
+def _rows(
+    of_topic: dict[int, tuple[LeaderIsrAndControllerEpoch, tuple[int, ...], tuple[int, ...]]],
+) -> list[UpdateMetadataPartitionState]:
+    return [
+        UpdateMetadataPartitionState(
+            partition_index=partition,
+            controller_epoch=epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            zk_version=state.partition_epoch,
+            replicas=replicas,
+            offline_replicas=offline,
+        )
+        for partition, ((state, epoch), replicas, offline) in of_topic.items()
+    ]
 
 
 def stop_replica_requests(

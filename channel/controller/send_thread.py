@@ -148,7 +148,7 @@ class RequestSendThread(StoppableThread):
                     response = send_and_receive(self._client, self._client.new_request(self._node.key, request))
                     return _Answer(response.request.api_key, response.body)
             except Exception as e:  # noqa: BLE001  (a request that even cannot be encoded is tried again, as Kafka does)
-                if not self.is_running:
+                if self.is_shutdown_initiated:
                     break
                 self.log.warning(
                     "controller %d epoch %d could not send %s to %s: %s; reconnecting",

@@ -16,6 +16,7 @@ __all__ = [
     "LeaderAndIsr",
     "LeaderIsrAndControllerEpoch",
     "LeaderRecoveryState",
+    "PartitionMetadata",
     "ReplicaAssignment",
     "SecurityProtocol",
     "UpdateType",
@@ -124,6 +125,19 @@ class LeaderIsrAndControllerEpoch(NamedTuple):
 
     leader_and_isr: LeaderAndIsr
     controller_epoch: int
+
+    def during_delete(self) -> LeaderIsrAndControllerEpoch:
+        """What brokers are told of a partition whose topic is being deleted: no leader, no epochs, the same ISR."""
+        state = LeaderAndIsr(LEADER_DURING_DELETE, self.leader_and_isr.isr, INITIAL_LEADER_EPOCH, 0)
+        return LeaderIsrAndControllerEpoch(state, self.controller_epoch)
+
+
+class PartitionMetadata(NamedTuple):
+    """What UpdateMetadata tells of one partition."""
+
+    leadership: LeaderIsrAndControllerEpoch
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
 
 
 class ReplicaAssignment(NamedTuple):

@@ -7,25 +7,27 @@ from typing import Any
 
 import pytest
 from controller_cluster import ASSIGNMENT, BAR0, BAR1, FOO0, FOO1, Cluster
-from kproto._codec import (
-    LeaderAndIsrResponse,
-    StopReplicaPartitionError,
-    StopReplicaResponse,
-    UpdateMetadataPartitionState,
-    UpdateMetadataResponse,
-)
 
 from channel.controller.events import LeaderAndIsrResponseReceived, TopicDeletionStopReplicaResponseReceived
 from channel.controller.types import (
     Broker,
     EndPoint,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
     LeaderRecoveryState,
+    PartitionMetadata,
     ReplicaAssignment,
     SecurityProtocol,
     UpdateType,
 )
 from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import STATE_CHANGE, TRACE
+from kproto._codec import (
+    LeaderAndIsrResponse,
+    StopReplicaPartitionError,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
 from kproto.api import ApiKey, control_versions, ibp_versions
 from kproto.codec import decode_request
 from kproto.types import ZERO_UUID, TopicPartition
@@ -338,8 +340,8 @@ class TestUpdateMetadata:
     def test_partitions_in_so_many_words(self, cluster: Cluster) -> None:
         batch = cluster.batch()
         batch.new_batch()
-        gone = UpdateMetadataPartitionState(topic_name="gone", partition_index=3, leader=-2, isr=(1,), replicas=(1,))
-        batch.add_update_metadata_states([1, -1], "gone", [gone])
+        gone = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1,)), 1).during_delete()
+        batch.add_update_metadata([1, -1], [(TopicPartition("gone", 3), PartitionMetadata(gone, (1,)))])
         batch.send_requests_to_brokers(1)
         read = states(read_back(only(cluster.collector.requests(1, UMR))))
         assert {tp: s.leader for tp, s in read.items()} == {TopicPartition("gone", 3): -2}
