@@ -1,0 +1,190 @@
+"""Whose address is that? What the traffic tells of brokers' ids, and what stays unknown rather than guessed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import packets as make
+from click.testing import CliRunner
+from control_messages import leader_and_isr, leader_state, metadata_state, update_metadata
+
+import kproto
+from kproto import _codec as c
+from kproto.api import ApiKey
+from kproto.capture import Endpoint
+from kproto.cli import main
+from kproto.cli.directory import BrokerDirectory
+
+ONE, TWO, THREE = (Endpoint(f"10.0.0.{n}", 9092) for n in (1, 2, 3))
+
+
+def live(broker: int, host: str, port: int = 9092) -> Any:
+    endpoint = c.UpdateMetadataEndpoint(port=port, host=host, listener="PLAINTEXT", security_protocol=0)
+    return c.UpdateMetadataBroker(id=broker, endpoints=[endpoint], rack=None)
+
+
+def told_of(*brokers: Any) -> Any:
+    """An exchange in which the controller names the live brokers."""
+    return SimpleNamespace(api_key=6, server=ONE, request_message=update_metadata({}, list(brokers)))
+
+
+def led(server: Endpoint, *replicas: list[int]) -> Any:
+    """An exchange in which that server is told of partitions with these replicas."""
+    states = [leader_state(n, ids[0], replicas=ids, isr=ids) for n, ids in enumerate(replicas)]
+    return SimpleNamespace(api_key=4, server=server, request_message=leader_and_isr({"t": states}))
+
+
+def test_nothing_is_known_of_an_address_that_nobody_named() -> None:
+    assert BrokerDirectory().id_of(ONE) is None
+
+
+def test_live_brokers_are_known_by_address() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "10.0.0.1"), live(2, "10.0.0.2"), live(6, "0:0:0:0:0:0:0:1")))
+    assert [directory.id_of(e) for e in (ONE, TWO, THREE)] == [1, 2, None]
+    assert directory.id_of(Endpoint("::1", 9092)) == 6
+
+
+def test_an_address_follows_the_broker_that_moved_to_it() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "10.0.0.1")))
+    directory.learn(told_of(live(9, "10.0.0.1")))
+    assert directory.id_of(ONE) == 9
+
+
+def test_a_port_that_one_broker_alone_has_tells_it_though_hosts_are_names() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "kafka", 9091), live(2, "kafka", 9092), live(3, "kafka", 9093)))
+    assert directory.id_of(TWO) == 2
+    assert directory.id_of(Endpoint("10.0.0.9", 9093)) == 3
+
+
+def test_a_port_that_several_brokers_have_tells_nobody() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "kafka-1"), live(2, "kafka-2"), live(3, "kafka-3")))
+    assert directory.id_of(ONE) is None
+
+
+def test_the_replica_that_all_partitions_sent_to_an_address_share_is_its_broker() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "kafka-1"), live(2, "kafka-2"), live(3, "kafka-3")))
+    directory.learn(led(TWO, [1, 2]))
+    assert directory.id_of(TWO) is None
+    directory.learn(led(TWO, [2, 3], [3, 2]))
+    assert directory.id_of(TWO) == 2
+    assert directory.id_of(ONE) is None
+
+
+def test_partitions_that_share_no_replica_tell_nobody() -> None:
+    directory = BrokerDirectory()
+    directory.learn(led(TWO, [1, 2], [3, 4]))
+    assert directory.id_of(TWO) is None
+
+
+def test_what_the_user_told_goes_first() -> None:
+    directory = BrokerDirectory({("10.0.0.1", 9092): 77})
+    directory.learn(told_of(live(1, "10.0.0.1")))
+    directory.learn(led(ONE, [1]))
+    assert directory.id_of(ONE) == 77
+
+
+def test_requests_that_cannot_be_read_tell_nothing() -> None:
+    directory = BrokerDirectory()
+    for api_key in (ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, None):
+        directory.learn(SimpleNamespace(api_key=api_key, server=ONE, request_message=None))  # type: ignore[arg-type]
+    assert directory.id_of(ONE) is None
+
+
+# ---- the same through inspect ----------------------------------------------------------------------------------------
+
+
+def talk(client: int, server: Endpoint, *requests: Any, port: int = 50_000) -> list[make.Packet]:
+    """A controller's connection on which each request is answered well."""
+    talk = make.Talk(client=(f"10.0.1.{client}", port), server=server)
+    talk.now_ns += client * 1_000_000_000
+    talk.open()
+    for number, message in enumerate(requests):
+        version = ApiKey(message.api_key).info.max_version
+        talk.ask(make.request(message.api_key, version, number, kproto.encode(message, version), str(client)))
+        answer = message.error_response(0)
+        talk.answer(make.response(message.api_key, version, number, kproto.encode(answer, version)))
+    return talk.close().packets
+
+
+def inspect(*arguments: str, packets: list[make.Packet]) -> Any:
+    data = make.pcap(sorted(packets, key=lambda p: p.time_ns))
+    result = CliRunner().invoke(main, ["inspect", "-", *arguments], input=data, prog_name="kproto")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_a_broker_that_is_known_by_no_address_is_shown_by_its_own() -> None:
+    request = update_metadata({"orders": [metadata_state(3, 2, epoch=14)]}, [live(7, "kafka-7"), live(8, "kafka-8")])
+    result = inspect(packets=talk(1, TWO, request))
+    assert " 2 → 10.0.0.2:9092  UpdateMetadata v8 " in result.stdout
+    assert result.stdout.rstrip().endswith("orders[3]")
+    result = inspect("--broker", "7", packets=talk(1, TWO, request))
+    assert result.stdout == ""
+    assert "1 to brokers whose id the traffic does not tell were left out; name them with --brokers" in result.stderr
+    result = inspect("--broker", "7", "--brokers", "7=10.0.0.2:9092", packets=talk(1, TWO, request))
+    assert " 2 → 7 " in result.stdout
+
+
+def test_ids_learnt_late_name_the_requests_before_them(tmp_path: Any) -> None:
+    """A file is read ahead a little, so that what was sent before the first UpdateMetadata has its broker too."""
+    early = leader_and_isr({"orders": [leader_state(3, 7, replicas=[7, 8], isr=[7, 8])]})
+    late = update_metadata({}, [live(7, "10.0.0.2"), live(8, "10.0.0.3")])
+    file = tmp_path / "late.pcap"
+    file.write_bytes(make.pcap(talk(1, TWO, early, late)))
+    result = CliRunner().invoke(main, ["inspect", str(file), "--broker", "7"])
+    assert [line.split("  ")[2].strip() for line in result.stdout.splitlines()] == [
+        "LeaderAndIsr v7",
+        "UpdateMetadata v8",
+    ]
+
+
+def test_what_the_wire_says_cannot_drive_the_terminal() -> None:
+    evil = "\x1b[2J\x1b]0;owned\x07\u202e\r\n"
+    request = update_metadata({evil: [metadata_state(0, 2)]}, [live(7, evil)])
+    result = inspect("-v", "--topic", "*", packets=talk(1, TWO, request))
+    assert "\\x1b[2J" in result.stdout
+    assert not set(result.stdout) & {"\x1b", "\x07", "\r", "\u202e"}
+
+
+def test_tls_is_named_as_the_reason() -> None:
+    talk = make.Talk().open()
+    talk.ask(bytes.fromhex("1603010200010001fc0303") + bytes(506)).answer(
+        bytes.fromhex("160303005a020000560303") + bytes(84)
+    )
+    for _ in range(3):
+        talk.ask(b"\x17\x03\x03\x00\x40" + bytes(range(64))).answer(b"\x17\x03\x03\x00\x40" + bytes(range(64)))
+    result = inspect(packets=talk.close().packets)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "TLS inside" in result.stderr
+    assert "capture a PLAINTEXT listener" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_kraft_clusters_traffic_is_named_as_the_reason() -> None:
+    talk = make.Talk().open()
+    heartbeat = bytes.fromhex("0000000100000000000000010000000000000002000000")
+    for number in range(4):
+        talk.ask(make.request(63, 1, number, heartbeat, "1"))
+        talk.answer(make.response(63, 1, number, bytes.fromhex("0000000000000000010000")))
+    result = inspect(packets=talk.close().packets)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "KRaft" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_kafka_without_control_requests_is_named_as_the_reason() -> None:
+    talk = make.Talk().open()
+    for number in range(4):
+        talk.ask(make.request(18, 0, number, b"", "probe"))
+        talk.answer(make.response(18, 0, number, bytes.fromhex("000000000000")))
+    result = inspect(packets=talk.close().packets)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no control request" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert inspect("--all-apis", packets=talk.packets).stdout.count("ApiVersions v0") == 4
