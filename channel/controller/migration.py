@@ -1,0 +1,134 @@
+"""What a KRaft controller sends to ZooKeeper brokers while a cluster migrates: whole images and changes to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from channel.logs import get_logger
+from kproto.error_codes import error_name
+
+from .batch import ControllerBrokerRequestBatch
+from .types import PartitionMetadata, UpdateType
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kproto.types import TopicPartition
+
+    from .context import ControllerContext
+    from .types import LeaderIsrAndControllerEpoch
+
+__all__ = ["ImageChange", "MigrationPropagator", "MigrationRequestBatch"]
+
+_log = get_logger(__name__)
+
+
+class MigrationRequestBatch(ControllerBrokerRequestBatch):
+    """A batch that says it comes from a KRaft controller, and only logs what brokers answer."""
+
+    is_kraft_controller = True
+
+    def handle_leader_and_isr_response(self, response: Any, broker_id: int) -> None:
+        """Log an error; the KRaft controller decides nothing by it."""
+        self._note("LeaderAndIsr", response, broker_id)
+
+    def handle_update_metadata_response(self, response: Any, broker_id: int) -> None:
+        """Log an error."""
+        self._note("UpdateMetadata", response, broker_id)
+
+    def handle_stop_replica_response(self, response: Any, broker_id: int, errors: dict[TopicPartition, int]) -> None:
+        """Log an error."""
+        self._note("StopReplica", response, broker_id)
+
+    def _note(self, what: str, response: Any, broker_id: int) -> None:
+        if response.error_code:
+            _log.error("broker %d answered %s with %s", broker_id, what, error_name(response.error_code))
+        else:
+            _log.debug("broker %d took %s", broker_id, what)
+
+
+class ImageChange(NamedTuple):
+    """How one image differs from the last.
+
+    Attributes:
+        new_brokers: ZooKeeper brokers that joined, or came back with another epoch or address.
+        partitions: Partitions whose leadership or replicas are others than before, all replicas of which are told;
+            True for those that are new.
+        removed_replicas: Replicas that a broker has no more.
+        deleted: Partitions of deleted topics as they were last.
+    """
+
+    new_brokers: Collection[int] = ()
+    partitions: Mapping[TopicPartition, bool] = {}
+    removed_replicas: Collection[tuple[int, TopicPartition]] = ()
+    deleted: Mapping[TopicPartition, PartitionMetadata] = {}
+
+
+class MigrationPropagator:
+    """Tells the migrating ZooKeeper brokers what the KRaft controller knows.
+
+    Args:
+        batch: What it collects with; its context holds the image, with the ZooKeeper brokers as the live ones.
+    """
+
+    def __init__(self, batch: MigrationRequestBatch) -> None:
+        self._batch = batch
+
+    def send_image(self, context: ControllerContext, controller_epoch: int) -> None:
+        """Send everything: UpdateMetadata to all brokers, then a full LeaderAndIsr of its replicas to each.
+
+        Which replicas to stop cannot be told from an image; a broker finds out by comparing.
+        """
+        batch, brokers = self._batch, sorted(context.live_or_shutting_down_broker_ids)
+        batch.new_batch()
+        batch.add_update_metadata_request_for_brokers(brokers, context.partitions_with_leaders)
+        batch.send_requests_to_brokers(controller_epoch)
+
+        batch.new_batch()
+        batch.set_update_type(UpdateType.FULL)
+        for tp in context.partitions_with_leaders:
+            self._add_leader_and_isr(context, tp, is_new=True)
+        batch.send_requests_to_brokers(controller_epoch)
+
+    def send_change(self, context: ControllerContext, change: ImageChange, controller_epoch: int) -> None:
+        """Send what changed: to new brokers all metadata, to the others the live brokers, to all the partitions.
+
+        Args:
+            context: The image with the change made.
+            change: What is different.
+            controller_epoch: The epoch to send under.
+        """
+        batch, brokers = self._batch, sorted(context.live_or_shutting_down_broker_ids)
+        if change.new_brokers:
+            batch.new_batch()
+            batch.add_update_metadata_request_for_brokers(change.new_brokers, context.partitions_with_leaders)
+            batch.send_requests_to_brokers(controller_epoch)
+            batch.new_batch()
+            batch.add_update_metadata_request_for_brokers([b for b in brokers if b not in change.new_brokers])
+            batch.send_requests_to_brokers(controller_epoch)
+
+        batch.new_batch()
+        batch.set_update_type(UpdateType.INCREMENTAL)
+        for tp, is_new in change.partitions.items():
+            self._add_leader_and_isr(context, tp, is_new)
+        for broker_id, tp in change.removed_replicas:
+            batch.add_stop_replica_request_for_brokers((broker_id,), tp, delete_partition=True)
+        for tp, last in change.deleted.items():
+            batch.add_stop_replica_request_for_brokers(last.replicas, tp, delete_partition=True)
+        if change.deleted:
+            batch.add_update_metadata(brokers, _gone(change.deleted))
+        batch.send_requests_to_brokers(controller_epoch)
+
+    def _add_leader_and_isr(self, context: ControllerContext, tp: TopicPartition, is_new: bool) -> None:
+        leadership: LeaderIsrAndControllerEpoch | None = context.partition_leadership_info(tp)
+        if leadership is None:
+            return
+        assignment = context.partition_full_replica_assignment(tp)
+        self._batch.add_leader_and_isr_request_for_brokers(assignment.replicas, tp, leadership, assignment, is_new)
+
+
+def _gone(
+    deleted: Mapping[TopicPartition, PartitionMetadata],
+) -> Iterable[tuple[TopicPartition, PartitionMetadata]]:
+    for tp, last in deleted.items():
+        yield tp, PartitionMetadata(last.leadership.during_delete(), last.replicas)

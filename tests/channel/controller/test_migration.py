@@ -1,0 +1,102 @@
+"""What a KRaft controller tells ZooKeeper brokers: images and changes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from controller_cluster import BAR0, FOO0, FOO1, Cluster
+
+from channel.controller.migration import ImageChange, MigrationPropagator, MigrationRequestBatch
+from channel.controller.types import PartitionMetadata, UpdateType
+from kproto._codec import LeaderAndIsrResponse, UpdateMetadataResponse
+from kproto.api import ApiKey
+from kproto.codec import decode_request
+from kproto.types import TopicPartition
+
+LISR, SR, UMR = ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA
+
+
+def read(cluster: Cluster, broker_id: int, api_key: int) -> list[Any]:
+    return [
+        decode_request(api_key, r.latest_version, b"".join(r.build(r.latest_version)), strict=True)
+        for r in cluster.collector.requests(broker_id, api_key)
+    ]
+
+
+def tps(message: Any) -> set[TopicPartition]:
+    return {TopicPartition(s.topic_name, s.partition_index) for s in message.partition_states}
+
+
+@pytest.fixture
+def propagator(cluster: Cluster) -> MigrationPropagator:
+    for tp, leader in ((FOO0, 1), (BAR0, 2)):
+        cluster.lead(tp, leader)
+    return MigrationPropagator(cluster.batch(kind=MigrationRequestBatch))
+
+
+def test_an_image_is_metadata_first_and_then_full_leadership(cluster: Cluster, propagator: MigrationPropagator) -> None:
+    propagator.send_image(cluster.context, 5)
+    for broker in (1, 2, 3):
+        assert [r.api_key for r, _ in cluster.collector.sent[broker]] == [UMR, LISR, UMR]
+        first, second = read(cluster, broker, UMR)
+        (leadership,) = read(cluster, broker, LISR)
+        assert [m.type for m in (first, second, leadership)] == [UpdateType.UNKNOWN, UpdateType.FULL, UpdateType.FULL]
+        assert all(m.is_kraft_controller and m.controller_epoch == 5 for m in (first, second, leadership))
+        assert tps(first) == tps(second) == tps(leadership) == {FOO0, BAR0}
+        assert all(s.is_new for s in leadership.partition_states)
+
+
+def test_a_change_tells_the_partitions_that_changed(cluster: Cluster, propagator: MigrationPropagator) -> None:
+    cluster.lead(FOO1, 3)
+    propagator.send_change(cluster.context, ImageChange(partitions={FOO0: False, FOO1: True}), 6)
+    for broker in (1, 2, 3):
+        (leadership,) = read(cluster, broker, LISR)
+        (metadata,) = read(cluster, broker, UMR)
+        assert leadership.type == metadata.type == UpdateType.INCREMENTAL
+        assert {s.partition_index: s.is_new for s in leadership.partition_states} == {0: False, 1: True}
+        assert tps(metadata) == {FOO0, FOO1}
+
+
+def test_new_brokers_get_all_metadata_and_the_others_the_live_brokers(
+    cluster: Cluster, propagator: MigrationPropagator
+) -> None:
+    propagator.send_change(cluster.context, ImageChange(new_brokers=[2]), 6)
+    assert {b: [tps(m) for m in read(cluster, b, UMR)] for b in (1, 2, 3)} == {
+        1: [set()],
+        2: [{FOO0, BAR0}],
+        3: [set()],
+    }
+    assert {b.id for b in read(cluster, 1, UMR)[0].live_brokers} == {1, 2, 3}
+
+
+def test_a_deleted_topic_is_stopped_deleted_and_told_as_gone(cluster: Cluster, propagator: MigrationPropagator) -> None:
+    leadership = cluster.context.partition_leadership_info(FOO0)
+    assert leadership is not None
+    cluster.context.remove_topic("foo")
+    change = ImageChange(deleted={FOO0: PartitionMetadata(leadership, (1, 2))}, removed_replicas=[(3, BAR0)])
+    propagator.send_change(cluster.context, change, 6)
+    assert {b: [tps(m) for m in read(cluster, b, SR)] for b in (1, 2, 3)} == {1: [{FOO0}], 2: [{FOO0}], 3: [{BAR0}]}
+    assert all(s.delete_partition for b in (1, 2, 3) for m in read(cluster, b, SR) for s in m.partition_states)
+    for broker in (1, 2, 3):
+        (metadata,) = read(cluster, broker, UMR)
+        assert [(s.leader, s.leader_epoch) for s in metadata.partition_states] == [(-2, 0)]
+
+
+def test_answers_are_only_logged(cluster: Cluster, propagator: MigrationPropagator, caplog) -> None:
+    propagator.send_image(cluster.context, 5)
+    with caplog.at_level(logging.ERROR):
+        cluster.collector.answer(UMR, lambda r: UpdateMetadataResponse(error_code=11))
+        cluster.collector.answer(LISR, lambda r: LeaderAndIsrResponse(error_code=0))
+    assert cluster.collector.events == []
+    assert len(caplog.records) == 6
+    assert "STALE_CONTROLLER_EPOCH" in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize("ibp", ["3.3-IV3", "2.8-IV0"])
+def test_old_versions_cannot_say_that_it_is_kraft(cluster: Cluster, ibp: str) -> None:
+    cluster.lead(FOO0, 1)
+    batch = cluster.batch(ibp, MigrationRequestBatch)
+    MigrationPropagator(batch).send_image(cluster.context, 5)
+    assert not any(m.is_kraft_controller for m in read(cluster, 1, UMR) + read(cluster, 1, LISR))
