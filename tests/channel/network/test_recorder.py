@@ -1,0 +1,181 @@
+"""A recording holds every frame that passed, for any reader of captures, also when it ends in the middle."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from network_peers import frame
+
+from channel.network.recorder import CRC_OPTION, CRC_PEN, CRC_TAG, PcapngRecorder
+from kproto._codec import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
+from kproto.capture import frames
+from kproto.codec import encode
+
+CLIENT, SERVER = ("127.0.0.1", 40000), ("127.0.0.1", 9092)
+CLIENT6, SERVER6 = ("::1", 40001), ("fd00::2", 9092)
+NOW = 1_700_000_000_123_456_789
+
+
+def request(correlation_id, partitions=0):
+    """A whole frame of an UpdateMetadata request: length, header, body."""
+    states = [UpdateMetadataPartitionState(partition_index=number, isr=[1, 2, 3]) for number in range(partitions)]
+    topics = [UpdateMetadataTopicState(topic_name="topic", topic_id=b"\1" * 16, partition_states=states)]
+    body = encode(UpdateMetadataRequest(controller_id=1001, topic_states=topics if states else []), 8)
+    return frame(struct.pack(">hhih4sB", 6, 8, correlation_id, 4, b"1001", 0) + body)
+
+
+def response(correlation_id):
+    return frame(struct.pack(">iB", correlation_id, 0) + b"\0\0\0")
+
+
+def blocks(data):
+    """(type, body) of each block, checked against the lengths at both ends."""
+    at = 0
+    while at < len(data):
+        kind, size = struct.unpack_from("<II", data, at)
+        assert size % 4 == 0
+        assert struct.unpack_from("<I", data, at + size - 4) == (size,)
+        yield kind, data[at + 8 : at + size - 4]
+        at += size
+
+
+def read_back(path):
+    return [(f.direction, bytes(f.payload), f.status) for f in frames(path, ports=[9092])]
+
+
+@pytest.mark.parametrize(("client", "server"), [(CLIENT, SERVER), (CLIENT6, SERVER6)])
+def test_what_was_recorded_is_read_back(tmp_path, client, server):
+    path = tmp_path / "recording.pcapng"
+    large = request(2, 6000)
+    assert len(large) > 3 * 65536
+    with PcapngRecorder(path) as recorder:
+        recorder.opened(client, server, NOW)
+        recorder.record("sent", client, server, NOW + 1, [request(1)])
+        recorder.record("received", client, server, NOW + 2, [response(1)])
+        recorder.record("sent", client, server, NOW + 3, [large[:10], memoryview(large)[10:]])
+        recorder.record("received", client, server, NOW + 4, [response(2)])
+        recorder.closed(client, server, NOW + 5)
+    assert recorder.frames == 4
+    assert recorder.error is None
+    assert read_back(path) == [
+        ("req", request(1)[4:], 0),
+        ("resp", response(1)[4:], 0),
+        ("req", large[4:], 0),
+        ("resp", response(2)[4:], 0),
+    ]
+    first = next(iter(frames(path, ports=[9092])))
+    assert (str(first.connection.client.ip), first.connection.client.port) == client
+    assert (str(first.connection.server.ip), first.connection.server.port) == server
+    assert first.connection.opened_ns == NOW
+    assert first.time_ns == NOW + 1
+
+
+def test_the_accepting_end_records_the_same_conversation(tmp_path):
+    path = tmp_path / "recording.pcapng"
+    with PcapngRecorder(path) as recorder:
+        recorder.opened(SERVER, CLIENT, NOW, initiator=False)
+        recorder.record("received", SERVER, CLIENT, NOW, [request(1)])
+        recorder.record("sent", SERVER, CLIENT, NOW, [response(1)])
+        recorder.closed(SERVER, CLIENT, NOW)
+    found = list(frames(path))
+    assert [f.direction for f in found] == ["req", "resp"]
+    assert found[0].connection.server.port == 9092
+
+
+def test_a_connection_that_was_open_before_is_recorded_from_where_it_is(tmp_path):
+    path = tmp_path / "recording.pcapng"
+    with PcapngRecorder(path) as recorder:
+        recorder.record("sent", CLIENT, SERVER, NOW, [request(1)])
+        recorder.record("received", CLIENT, SERVER, NOW, [response(1)])
+        recorder.closed(CLIENT, SERVER, NOW)
+        recorder.closed(CLIENT, SERVER, NOW)
+    assert [payload for _, payload, _ in read_back(path)] == [request(1)[4:], response(1)[4:]]
+
+
+def test_every_block_carries_the_checksum_of_its_payload(tmp_path):
+    path = tmp_path / "recording.pcapng"
+    payload = os.urandom(150_000)
+    with PcapngRecorder(path) as recorder:
+        recorder.record("sent", CLIENT, SERVER, NOW, [payload[:7], payload[7:]])
+    found = b""
+    for kind, body in blocks(path.read_bytes()):
+        if kind != 6:
+            continue
+        captured = struct.unpack_from("<I", body, 12)[0]
+        segment = body[20 + 54 : 20 + captured]
+        options = body[20 + captured + -captured % 4 :]
+        code, length, enterprise, tag, checksum = struct.unpack_from("<HHI4sI", options)
+        assert (code, length, enterprise, tag) == (CRC_OPTION, 12, CRC_PEN, CRC_TAG)
+        assert checksum == crc32c(segment)
+        total = sum(struct.unpack_from(">10H", body, 20 + 14))
+        assert (total & 0xFFFF) + (total >> 16) in (0xFFFF, 0x1FFFE - 0xFFFF)  # the IP header sums up
+        found += segment
+    assert found == payload
+
+
+def test_a_torn_recording_is_readable_up_to_its_last_whole_block(tmp_path):
+    path = tmp_path / "recording.pcapng"
+    with PcapngRecorder(path) as recorder:
+        for number in range(10):
+            recorder.record("sent", CLIENT, SERVER, NOW + number, [request(number)])
+        # Nothing is held back: what was recorded is in the file before the recorder is closed.
+        assert len(read_back(path)) == 10
+    data = path.read_bytes()
+    path.write_bytes(data[:-17])
+    assert [payload for _, payload, status in read_back(path) if status == 0] == [request(n)[4:] for n in range(9)]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 70_000), max_size=3)), max_size=5))
+def test_both_streams_are_kept_byte_for_byte(tmp_path_factory, script):
+    path = tmp_path_factory.mktemp("recording") / "recording.pcapng"
+    streams = {True: b"", False: b""}
+    with PcapngRecorder(path) as recorder:
+        for number, (sent, sizes) in enumerate(script):
+            pieces = [bytes([number * 3 + at + 1]) * size for at, size in enumerate(sizes)]
+            recorder.record("sent" if sent else "received", CLIENT, SERVER, NOW, pieces)
+            streams[sent] += b"".join(pieces)
+    found = {True: b"", False: b""}
+    for kind, body in blocks(path.read_bytes()):
+        if kind == 6:
+            captured = struct.unpack_from("<I", body, 12)[0]
+            packet = body[20 : 20 + captured]
+            assert struct.unpack_from(">H", packet, 16)[0] == len(packet) - 14
+            sent = struct.unpack_from(">H", packet, 34)[0] == CLIENT[1]
+            assert struct.unpack_from(">I", packet, 38)[0] == len(found[sent])
+            found[sent] += packet[54:]
+    assert found == streams
+
+
+def test_threads_do_not_tear_each_others_blocks(tmp_path):
+    path = tmp_path / "recording.pcapng"
+    with PcapngRecorder(path) as recorder:
+
+        def work(port):
+            for number in range(50):
+                recorder.record("sent", ("127.0.0.1", port), SERVER, NOW, [request(number, port % 7)])
+
+        threads = [threading.Thread(target=work, args=(40000 + number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert recorder.frames == 200
+    assert len(read_back(path)) == 200
+
+
+def test_a_file_that_cannot_be_written_any_more_ends_the_recording_and_not_the_traffic(tmp_path, caplog):
+    recorder = PcapngRecorder("/dev/full") if os.path.exists("/dev/full") else None  # noqa: PTH110
+    assert recorder is not None, "Linux has it"
+    recorder.record("sent", CLIENT, SERVER, NOW, [request(1)])
+    recorder.record("sent", CLIENT, SERVER, NOW, [request(2)])
+    assert recorder.error is not None
+    assert len([r for r in caplog.records if "has ended" in r.message]) == 1
+    recorder.close()
+    recorder.record("sent", CLIENT, SERVER, NOW, [request(3)])
