@@ -94,7 +94,8 @@ def test_a_message_from_bytes_equals_the_one_from_json(
     decode = failing_decode(codec, api, version, kind)
     for line in grouped("valid", name)[api, version, kind]:
         if not line["unknown_tags"]:
-            assert decode(bytes.fromhex(line["hex"])) == from_json(codec, api, kind, line["json"], version), line["id"]
+            same = decode(bytes.fromhex(line["hex"])) == from_json(codec, api, kind, line["json"], version)
+            assert same, line["id"]  # no more is said: some hold thousands of partitions
 
 
 def failing_decode(codec: Codec, api: int, version: int, kind: str) -> Any:
