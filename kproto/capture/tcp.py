@@ -129,7 +129,7 @@ class Half:
     @property
     def troubled(self) -> bool:
         """Whether something is missing at the moment."""
-        return bool(self.held) or self.acknowledged > self.offset
+        return not self.finished and (bool(self.held) or self.acknowledged > self.offset)
 
     def begin(self, initial: int) -> None:
         """Take the initial sequence number from the handshake."""
@@ -168,6 +168,7 @@ class Half:
             self.moved_ns = time_ns
         if self.finish == self.offset and not self.finished:
             self.finished = True
+            self.held.clear()
             assert self.next is not None
             self.next = advance(self.next, 1)
             self.stream.closed(time_ns)

@@ -1,0 +1,345 @@
+"""TCP streams: any order, repetition and overlap of segments gives the same bytes; nothing twice, nothing made up."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import packets as make
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kproto.capture import CaptureSummary
+from kproto.capture.link import segment
+from kproto.capture.reassembly import Reassembler
+from kproto.capture.tcp import FOREVER, HELD_LIMIT
+
+if TYPE_CHECKING:
+
+    from kproto.capture.tcp import TcpConnection
+
+CLIENT, SERVER = ("10.0.0.1", 50000), ("10.0.0.2", 9092)
+MS = 1_000_000
+
+
+@dataclass
+class Log:
+    """A stream's reader that keeps what it is told."""
+
+    skip_to: int = 0
+    got: bytearray = field(default_factory=bytearray)
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    times: dict[int, int] = field(default_factory=dict)
+    ended: bool = False
+
+    def data(self, offset: int, data: bytes, time_ns: int) -> None:
+        assert not self.ended
+        assert offset == len(self.got)
+        assert data
+        self.times[offset] = time_ns
+        self.got += data
+
+    def lost(self, offset: int, length: int, time_ns: int) -> None:
+        assert offset == len(self.got)
+        self.gaps.append((offset, length))
+        self.got += b"?" * length
+
+    def closed(self, time_ns: int) -> None:
+        assert not self.ended
+        self.ended = True
+
+
+class Bench:
+    """A reassembler with a log on each stream."""
+
+    def __init__(self) -> None:
+        self.summary = CaptureSummary()
+        self.connections: list[tuple[Log, Log]] = []
+        self.reassembler = Reassembler(self._opened, self.summary)
+        self.now_ns = 0
+
+    def _opened(self, tcp: TcpConnection) -> None:
+        logs = Log(), Log()
+        for half, log in zip(tcp.halves, logs, strict=True):
+            half.stream = log
+        self.connections.append(logs)
+
+    def put(self, ip: bytes, time_ns: int | None = None) -> None:
+        self.now_ns = self.now_ns + 1000 if time_ns is None else time_ns
+        found = segment(make.RAW, ip, 0, len(ip), len(ip), self.summary)
+        assert found is not None
+        self.reassembler.segment(self.now_ns, found, ip)
+
+    def client(
+        self, sequence: int, data: bytes = b"", flags: int = make.ACK, ack: int = 501, at: int | None = None
+    ) -> None:
+        self.put(make.tcp(CLIENT, SERVER, sequence, ack, flags, data), at)
+
+    def server(
+        self, sequence: int, data: bytes = b"", flags: int = make.ACK, ack: int = 1, at: int | None = None
+    ) -> None:
+        self.put(make.tcp(SERVER, CLIENT, sequence, ack, flags, data), at)
+
+    def open(self, isn: int = 0) -> None:
+        self.client(isn, flags=make.SYN)
+        self.server(500, flags=make.SYN | make.ACK, ack=isn + 1)
+
+    def end(self) -> None:
+        self.reassembler.end(self.now_ns)
+
+
+STREAM = bytes(range(256)) * 8
+
+
+@given(
+    isn=st.sampled_from([0, 77, 2**31 - 700, 2**32 - 1, 2**32 - 1000]),
+    cuts=st.lists(st.integers(0, len(STREAM)), max_size=30),
+    extra=st.lists(st.tuples(st.integers(0, len(STREAM)), st.integers(0, 400)), max_size=10),
+    order=st.randoms(use_true_random=False),
+)
+def test_any_order_repetition_and_overlap_gives_the_same_stream(
+    isn: int, cuts: list[int], extra: list[tuple[int, int]], order: Random
+) -> None:
+    """Sequence numbers that pass 2**31 and 2**32 within the stream too."""
+    marks = sorted({0, len(STREAM), *cuts})
+    pieces = list(itertools.pairwise(marks)) + [(at, min(at + n, len(STREAM))) for at, n in extra]
+    order.shuffle(pieces)
+    bench = Bench()
+    bench.open(isn)
+    for start, stop in pieces:
+        bench.client(isn + 1 + start, STREAM[start:stop])
+    (log, _), *others = bench.connections
+    assert others == []
+    assert (log.got, log.gaps) == (STREAM, [])
+    bench.end()
+    assert log.ended
+
+
+@given(
+    pieces=st.lists(st.tuples(st.integers(0, 60), st.binary(min_size=1, max_size=30)), max_size=25),
+)
+def test_the_first_data_seen_for_a_place_wins(pieces: list[tuple[int, bytes]]) -> None:
+    """Against a plain model: a list of bytes that are written once, of which the contiguous beginning is given out."""
+    bench = Bench()
+    bench.open()
+    model: list[int | None] = [None] * 100
+    for at, data in pieces:
+        bench.client(1 + at, data)
+        for i, byte in enumerate(data, at):
+            if model[i] is None:
+                model[i] = byte
+        end = model.index(None)
+        log = bench.connections[0][0]
+        assert list(log.got) == model[:end]
+    bench.end()
+    last = max((i + 1 for i, byte in enumerate(model) if byte is not None), default=0)
+    assert list(log.got) if pieces else [ord("?") if byte is None else byte for byte in model[:last]] == []
+
+
+def test_a_hole_is_lost_when_the_other_side_has_acknowledged_it() -> None:
+    """Not at once: captures of several queues may show the acknowledgement first."""
+    bench = Bench()
+    bench.open()
+    bench.client(1, b"aa")
+    bench.client(5, b"cc")
+    log = bench.connections[0][0]
+    bench.server(501, ack=7)
+    assert (log.got, log.gaps) == (b"aa", [])
+    bench.server(501, ack=7, at=bench.now_ns + 25 * MS)
+    assert (log.got, log.gaps) == (b"aa??cc", [(2, 2)])
+
+
+def test_data_shortly_after_its_acknowledgement_is_not_lost() -> None:
+    bench = Bench()
+    bench.open()
+    bench.server(501, b"answer", ack=5)
+    bench.client(1, b"aabb", at=bench.now_ns + 5 * MS)
+    bench.server(507, ack=5, at=bench.now_ns + 50 * MS)
+    log = bench.connections[0][0]
+    assert (log.got, log.gaps) == (b"aabb", [])
+
+
+def test_lost_data_is_found_by_the_acknowledgement_alone() -> None:
+    """Nothing comes after what was lost."""
+    bench = Bench()
+    bench.open()
+    bench.client(1, b"aa")
+    bench.server(501, ack=9)
+    bench.server(501, ack=9, at=bench.now_ns + 25 * MS)
+    assert bench.connections[0][0].gaps == [(2, 6)]
+
+
+def test_a_fin_that_was_not_captured_is_no_loss() -> None:
+    bench = Bench()
+    bench.open()
+    bench.client(1, b"aa")
+    bench.server(501, ack=4)
+    bench.server(501, ack=4, at=bench.now_ns + 100 * MS)
+    bench.end()
+    assert bench.connections[0][0].gaps == []
+
+
+def test_what_waits_behind_a_hole_is_bounded() -> None:
+    bench = Bench()
+    bench.open()
+    held = 0
+    block = bytes(60_000)
+    while not bench.connections[0][0].gaps:
+        bench.client(2 + held, block)
+        held += len(block)
+        assert held < HELD_LIMIT + 200_000
+    assert held > HELD_LIMIT - 200_000
+    assert len(bench.connections[0][0].got) == held + 1
+
+
+def test_tiny_pieces_count_for_more_than_their_bytes() -> None:
+    bench = Bench()
+    bench.open()
+    n = 0
+    while not bench.connections[0][0].gaps:
+        bench.client(2 + 2 * n, b"x")
+        n += 1
+        assert n < HELD_LIMIT // 100
+
+
+def test_ports_used_again_make_another_connection() -> None:
+    bench = Bench()
+    for isn in (0, 9_000, 100):
+        bench.open(isn)
+        bench.client(isn + 1, b"hello")
+        bench.client(isn + 1, b"hello")
+    assert [log.got for log, _ in bench.connections] == [b"hello"] * 3
+    assert [log.ended for log, _ in bench.connections] == [True, True, False]
+
+
+def test_the_same_opening_twice_is_one_connection() -> None:
+    bench = Bench()
+    bench.open()
+    bench.open()
+    bench.client(1, b"hello")
+    bench.client(0, flags=make.SYN)
+    bench.server(500, flags=make.SYN | make.ACK)
+    bench.client(6, b" again")
+    assert [log.got for log, _ in bench.connections] == [b"hello again"]
+
+
+def test_late_copies_after_the_end_make_no_new_connection() -> None:
+    for last in (make.RST, make.FIN):
+        bench = Bench()
+        bench.open()
+        bench.client(1, b"hello")
+        bench.client(6, flags=last | make.ACK)
+        bench.server(501, flags=make.FIN | make.ACK, ack=7)
+        bench.client(1, b"hello")
+        bench.client(7)
+        assert len(bench.connections) == 1
+        log = bench.connections[0][0]
+        assert (log.got, log.ended) == (b"hello", True)
+
+
+def test_without_its_opening_a_connection_begins_with_the_first_data() -> None:
+    """Acknowledgements alone open nothing; what the server sends begins where the client had acknowledged."""
+    bench = Bench()
+    bench.client(100, ack=900)
+    assert bench.connections == []
+    bench.client(100, b"ask", ack=900)
+    bench.server(905, b"answer", ack=103)
+    bench.end()
+    client, server = bench.connections[0]
+    assert (client.got, client.gaps) == (b"ask", [])
+    assert (server.got, server.gaps) == (b"?????answer", [(0, 5)])
+
+
+def test_an_answer_to_an_opening_that_is_missing_opens() -> None:
+    bench = Bench()
+    bench.server(500, flags=make.SYN | make.ACK, ack=1)
+    bench.client(1, b"ask")
+    bench.server(501, b"answer", ack=4)
+    server, client = bench.connections[0]
+    assert (client.got, server.got) == (b"ask", b"answer")
+
+
+def test_data_in_the_opening_segment() -> None:
+    bench = Bench()
+    bench.client(0, b"fast", flags=make.SYN)
+    bench.server(500, flags=make.SYN | make.ACK, ack=5)
+    bench.client(5, b" open")
+    assert bench.connections[0][0].got == b"fast open"
+
+
+def test_a_stray_segment_far_away_changes_nothing() -> None:
+    bench = Bench()
+    bench.open()
+    bench.client(1, b"aa")
+    bench.client(3 + 2**30, b"stray")
+    bench.client(3, b"bb")
+    bench.end()
+    assert bench.connections[0][0].got == b"aabb"
+
+
+def test_two_in_a_row_far_ahead_are_a_large_loss() -> None:
+    bench = Bench()
+    bench.open()
+    bench.client(1, b"aa")
+    for at in range(3):
+        bench.client(3 + (65 << 20) + 2 * at, b"bb")
+    assert len(bench.connections) == 1
+    log = bench.connections[0][0]
+    assert log.gaps == [(2, 65 << 20)]
+    assert log.got.endswith(b"?bbbbbb")
+
+
+def test_two_in_a_row_far_behind_are_another_connection() -> None:
+    """Its opening is not in the capture."""
+    bench = Bench()
+    bench.open(2**31 - 10)
+    bench.client(2**31 - 9, b"aa")
+    bench.client(77, b"bb")
+    bench.client(79, b"cc")
+    assert [log.got for log, _ in bench.connections] == [b"aa", b"bbcc"]
+
+
+def test_bytes_that_nobody_wants_are_not_given() -> None:
+    bench = Bench()
+    bench.open()
+    log = bench.connections[0][0]
+    log.skip_to = FOREVER
+    bench.client(1, b"xxxxxx")
+    bench.client(9, b"yy")
+    bench.server(501, ack=20)
+    bench.end()
+    assert (log.got, log.gaps, log.ended) == (b"", [], True)
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.integers(0, 2**32 - 1), st.integers(0, 63), st.binary(max_size=20)), max_size=60
+    )
+)
+def test_any_segments_at_all_do_no_harm(segments: list[tuple[bool, int, int, bytes]]) -> None:
+    """Random flags and numbers, many close together: the logs check that offsets never jump or repeat."""
+    bench = Bench()
+    bench.open()
+    for from_client, sequence, flags, data in segments:
+        near = sequence % 300 if sequence % 3 else sequence
+        put = bench.client if from_client else bench.server
+        put(near, data, flags, ack=(near * 7) % 400)
+    bench.end()
+    assert all(log.ended for pair in bench.connections for log in pair)
+
+
+def test_many_finished_connections_are_forgotten() -> None:
+    bench = Bench()
+    for port in range(2000):
+        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN), port * 100 * MS)
+        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 1, 0, make.RST), port * 100 * MS)
+    assert len(bench.reassembler._halves) <= 2 * 602
+
+
+def test_options_in_the_tcp_header() -> None:
+    bench = Bench()
+    bench.open()
+    bench.put(make.tcp(CLIENT, SERVER, 1, 501, make.ACK, b"data", options=struct.pack(">BBBBII", 1, 1, 8, 10, 1, 2)))
+    assert bench.connections[0][0].got == b"data"
