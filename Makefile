@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run test lint bench oracle dist clean
+.PHONY: run test oracle real lint bench dist clean
 
 CAPTURES = tests/data/captures
 RUN_CAPTURES = $(CAPTURES)/ibp-0.10.0-a.pcap.gz $(CAPTURES)/ibp-2.8-a.pcap.gz \
@@ -16,6 +16,10 @@ test:    ## every test that needs no Maven
 oracle:  ## both codecs against Kafka's own classes
 	@tools/setup test java maven
 	.venv/bin/pytest -m java
+
+real:    ## our controller's half against a real Kafka 3.9.1 with ZooKeeper
+	@tools/setup test java maven
+	.venv/bin/pytest -m kafka
 
 lint:    ## style, types, stubs, import contracts
 	@tools/setup dev

@@ -1,0 +1,109 @@
+"""Two kinds of brokers for one set of expectations: embedded ones, and real ones of Kafka 3.9.1."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from channel.broker.cluster import EmbeddedCluster
+from channel.controller.manager import ControllerChannelManager
+from channel.controller.requests import SingleRequest
+from channel.controller.types import Broker, EndPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REAL_KAFKA = Path(__file__).parents[2] / "tools" / "real_kafka" / "real-kafka"
+
+
+def real_kafka(*args: str) -> dict[str, Any]:
+    """Run tools/real_kafka and give what it says."""
+    done = subprocess.run(
+        [sys.executable, str(REAL_KAFKA), *args], capture_output=True, text=True, timeout=280, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"real-kafka {' '.join(args)} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """A folder with Kafka's jars, fetched by Maven at its first use."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kproto-real-kafka"
+    if not list((cache / "lib").glob("kafka_2.13-*.jar")):
+        real_kafka("install", str(cache))
+    return cache / "lib"
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody listens on."""
+    for base in range(21_000, 31_000, count + 3):
+        sockets = []
+        try:
+            for port in range(base, base + count):
+                sockets.append(socket.create_server(("127.0.0.1", port)))
+        except OSError:
+            continue
+        else:
+            return base
+        finally:
+            for s in sockets:
+                s.close()
+    raise RuntimeError("no free ports")
+
+
+@dataclass
+class Cluster:
+    """Brokers with their epochs, and a channel manager that sends to them."""
+
+    manager: ControllerChannelManager
+    epochs: dict[int, int]
+    ports: dict[int, int]
+
+    def ask(self, message: Any, version: int, broker_id: int = 0) -> Any:
+        """Send one request through queue and send thread; gives the answer."""
+        answered, answers = threading.Event(), []
+
+        def callback(response: Any) -> None:
+            answers.append(response)
+            answered.set()
+
+        self.manager.send_request(broker_id, SingleRequest(message, version), callback)
+        assert answered.wait(30), f"no answer to {message!r}"
+        return answers[0]
+
+
+@pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.kafka)])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two brokers that a controller of ours rules."""
+    if request.param == "embedded":
+        with EmbeddedCluster(2, first_epoch=100) as made:
+            yield from _ruled({m.id: m.epoch for m in made}, {m.id: m.port for m in made})
+        return
+    folder = str(tmp_path_factory.mktemp("kafka"))
+    real_kafka("install", folder, "--jars", str(request.getfixturevalue("kafka_jars")))
+    base = free_ports(3)
+    try:
+        started = real_kafka(
+            "start", folder, "--brokers", "2", "--external-controller", "77",
+            "--base-port", str(base), "--zk-port", str(base + 2),
+        )  # fmt: skip
+        epochs = {int(i): facts["broker_epoch"] for i, facts in started["brokers"].items()}
+        yield from _ruled(epochs, {i: base + i for i in epochs})
+    finally:
+        real_kafka("stop", folder, "--kill")
+
+
+def _ruled(epochs: dict[int, int], ports: dict[int, int]) -> Iterator[Cluster]:
+    with ControllerChannelManager(77, lambda: 5) as manager:
+        manager.startup([Broker(i, (EndPoint("127.0.0.1", port),)) for i, port in ports.items()])
+        yield Cluster(manager, epochs, ports)
