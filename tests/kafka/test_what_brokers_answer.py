@@ -24,6 +24,7 @@ from kproto import _codec as c
 from kproto import codec
 from kproto.codec import get_codec
 from kproto.framing import frame
+from kproto.reference.metadata import MetadataRequest, MetadataRequestTopic
 
 EPOCH = 5
 _names = (f"t{i}" for i in itertools.count())
@@ -248,8 +249,7 @@ def test_an_unknown_version_of_api_versions_is_answered(cluster):
 def test_clients_are_told_what_the_controller_said(cluster, topic):
     assert lead(cluster, topic, new(0)) == (0, {0: 0})
     assert announce(cluster, topic, metadata_state(0, 0, isr=[0, 1], replicas=[0, 1], epoch=0)) == 0
-    reference = get_codec("construct")
-    request = reference.message_class(3, "request")(topics=[reference.MetadataRequestTopic(name=topic)])
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
     header = get_codec("cython").encode_request_header(
         get_codec("cython").RequestHeader(request_api_key=3, request_api_version=12, correlation_id=1, client_id="x")
     )

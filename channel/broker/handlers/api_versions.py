@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey
-from kproto.codec import get_codec
 from kproto.error_codes import ErrorCode
+from kproto.reference.api_versions import ApiVersion, ApiVersionsResponse
 
 if TYPE_CHECKING:
     from channel.broker.embedded import EmbeddedBroker
@@ -36,10 +36,6 @@ def unsupported() -> Any:
     return _response(ErrorCode.UNSUPPORTED_VERSION, [ApiKey.API_VERSIONS])
 
 
-def _response(code: int, keys: list[int]) -> Any:
-    codec: Any = get_codec("construct")
-    response = codec.message_class(ApiKey.API_VERSIONS, "response")
-    ranges = [
-        codec.ApiVersion(api_key=key, min_version=0, max_version=ApiKey(key).info.max_version) for key in sorted(keys)
-    ]
-    return response(error_code=code, api_keys=ranges)
+def _response(code: int, keys: list[int]) -> ApiVersionsResponse:
+    ranges = [ApiVersion(api_key=k, min_version=0, max_version=ApiKey(k).info.max_version) for k in sorted(keys)]
+    return ApiVersionsResponse(error_code=code, api_keys=ranges)

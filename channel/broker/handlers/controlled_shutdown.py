@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kproto.api import ApiKey
-from kproto.codec import get_codec
 from kproto.error_codes import ErrorCode
+from kproto.reference.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 
 from .checks import must_be_zookeeper_mode
 
@@ -22,10 +21,9 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     must_be_zookeeper_mode(broker, context)
     ask = broker.hooks.controlled_shutdown
     code, remaining = ask(request.broker_id, request.broker_epoch) if ask else (ErrorCode.STALE_CONTROLLER_EPOCH, ())
-    codec: Any = get_codec("construct")
-    response = codec.message_class(ApiKey.CONTROLLED_SHUTDOWN, "response")
-    partition = codec.RemainingPartition
-    return response(
+    return ControlledShutdownResponse(
         error_code=code,
-        remaining_partitions=[partition(topic_name=tp.topic, partition_index=tp.partition) for tp in remaining],
+        remaining_partitions=[
+            RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in remaining
+        ],
     )

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from channel.broker.metadata_cache import TopicMetadata
-from kproto.api import ApiKey
-from kproto.codec import get_codec
 from kproto.error_codes import ErrorCode
+from kproto.reference.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kproto.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -23,14 +27,11 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     """Answers brokers, controller and topics; topics are never made by asking, unknown ones get 3 (by id: 100)."""
     cache, version = broker.metadata, context.version
     cluster = cache.cluster(context.listener)
-    codec: Any = get_codec("construct")
-    return codec.message_class(ApiKey.METADATA, "response")(
-        brokers=[
-            codec.MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in cluster.nodes
-        ],
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in cluster.nodes],
         cluster_id=broker.cluster_id,
         controller_id=cluster.controller.id if cluster.controller else -1,
-        topics=[_topic(codec, topic) for topic in _wanted(broker, context, request, version)],
+        topics=[_topic(topic) for topic in _wanted(broker, context, request, version)],
     )
 
 
@@ -60,14 +61,14 @@ def _wanted(broker: EmbeddedBroker, context: RequestContext, request: Any, versi
     return known + unknown
 
 
-def _topic(codec: Any, topic: TopicMetadata) -> Any:
-    return codec.MetadataResponseTopic(
+def _topic(topic: TopicMetadata) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in _INTERNAL,
         partitions=[
-            codec.MetadataResponsePartition(
+            MetadataResponsePartition(
                 error_code=p.error_code,
                 partition_index=p.partition,
                 leader_id=p.leader,

@@ -24,6 +24,7 @@ from channel.errors import BrokerNotAvailable, IllegalState
 from kproto import codec, headers
 from kproto.api import response_header_version
 from kproto.framing import FrameSplitter, frame
+from kproto.reference.metadata import MetadataRequestTopic
 
 conformance = pytest.mark.conformance
 
@@ -112,7 +113,7 @@ def test_clients_see_what_the_controller_said(cluster):
                 ("orders", 0, [2])
             ]
             assert version < 1 or answer.controller_id == 2
-        topic = codec.get_codec("construct").MetadataRequestTopic(name="absent")
+        topic = MetadataRequestTopic(name="absent")
         absent = peer.ask(codec.message_class(3, "request")(topics=[topic]), 9)
         assert [(t.name, t.error_code) for t in absent.topics] == [("absent", 3)]
 
