@@ -266,12 +266,24 @@ def test_a_large_request_passes_whole(make, scripted) -> None:
 # ---- faults
 
 
+class Unmoved:
+    """A recorder that keeps nothing; with one in place every frame passes through the selector."""
+
+    def opened(self, *args: Any, **options: Any) -> None: ...
+    def record(self, *args: Any) -> None: ...
+    def closed(self, *args: Any) -> None: ...
+
+
+either_way = pytest.mark.parametrize("options", [{}, {"recorder": Unmoved()}], ids=["direct", "selector"])
+
+
+@either_way
 @pytest.mark.parametrize(
     "fault", [closed, reset, another_correlation_id, garbage, negative_size, silent], ids=lambda f: f.__name__
 )
-def test_after_any_fault_the_request_is_sent_again_and_order_kept(make, scripted, fault, caplog) -> None:
+def test_after_any_fault_the_request_is_sent_again_and_order_kept(make, scripted, fault, options, caplog) -> None:
     broker, answers = scripted(answer, fault, fault), Answers()
-    manager = make(broker.broker(), config=FAST)
+    manager = make(broker.broker(), config=FAST, **options)
     for n in (1, 2, 3):
         manager.send_request(1, request(n), answers.to(n))
     until(lambda: len(answers.codes) == 3)
@@ -283,18 +295,20 @@ def test_after_any_fault_the_request_is_sent_again_and_order_kept(make, scripted
     assert max(map(len, warnings)) < 1000
 
 
-def test_an_answer_that_comes_byte_by_byte_is_one_answer(make, scripted) -> None:
+@either_way
+def test_an_answer_that_comes_byte_by_byte_is_one_answer(make, scripted, options) -> None:
     broker, answers = scripted(byte_by_byte, byte_by_byte), Answers()
-    manager = make(broker.broker())
+    manager = make(broker.broker(), **options)
     manager.send_request(1, request(1), answers.to(1))
     manager.send_request(1, request(2), answers.to(2))
     until(lambda: len(answers.codes) == 2)
     assert [(number(s), s.connection) for s in broker.seen] == [(1, 1), (2, 1)]
 
 
-def test_a_second_answer_to_one_request_is_not_taken_for_the_next_ones(make, scripted) -> None:
+@either_way
+def test_a_second_answer_to_one_request_is_not_taken_for_the_next_ones(make, scripted, options) -> None:
     broker, answers = scripted(twice), Answers()
-    manager = make(broker.broker())
+    manager = make(broker.broker(), **options)
     manager.send_request(1, request(1), answers.to(1))
     until(lambda: len(answers.codes) == 1)
     manager.send_request(1, request(2), answers.to(2))
@@ -303,9 +317,10 @@ def test_a_second_answer_to_one_request_is_not_taken_for_the_next_ones(make, scr
     assert answers.codes == [(1, 0), (2, 0)]
 
 
-def test_a_broker_that_closes_idle_connections_costs_no_request(make, scripted) -> None:
+@either_way
+def test_a_broker_that_closes_idle_connections_costs_no_request(make, scripted, options) -> None:
     broker, answers = scripted(), Answers()
-    manager = make(broker.broker())
+    manager = make(broker.broker(), **options)
     manager.send_request(1, request(1), answers.to(1))
     until(lambda: len(answers.codes) == 1)
     broker.hang_up()
@@ -354,9 +369,10 @@ def test_one_slow_broker_holds_up_no_other(make, scripted) -> None:
 # ---- the end
 
 
-def test_a_broker_can_be_removed_while_it_keeps_its_answer_back(make, scripted, dropped: Dropped) -> None:
+@either_way
+def test_a_broker_can_be_removed_while_it_keeps_its_answer_back(make, scripted, dropped: Dropped, options) -> None:
     broker, answers = scripted(answer, silent), Answers()
-    manager = make(broker.broker())
+    manager = make(broker.broker(), **options)
     for n in (1, 2, 3):
         manager.send_request(1, request(n), answers.to(n))
     until(lambda: len(broker.seen) == 2)
