@@ -25,9 +25,9 @@ lint:    ## style, types, stubs, import contracts
 	@tools/setup dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi
+	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi channel/network/*.pyx
 	.venv/bin/mypy
-	MYPYPATH=. .venv/bin/python -m mypy.stubtest kproto._codec
+	MYPYPATH=. .venv/bin/python -m mypy.stubtest kproto._codec channel.network._exchange
 	.venv/bin/lint-imports
 
 bench:   ## both codecs beside the peers that this machine has
@@ -39,4 +39,4 @@ dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	tools/check-dist
 
 clean:
-	rm -rf .venv build dist out *.egg-info kproto/_codec.*.so kproto/_codec.c
+	rm -rf .venv build dist out *.egg-info kproto/*.so kproto/*.c channel/network/*.so channel/network/*.c
