@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 import shutil
 import sys
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -20,12 +22,15 @@ from kproto.cli.states import damage, error_codes
 from kproto.cli.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from kproto.capture import Endpoint, Exchange
     from kproto.cli.progress import ReadingProgress
 
 __all__ = ["command"]
+
+_OPEN_FILES: Final = 200
+"""How many captures are read side by side."""
 
 _HELD: Final = 1000
 """How many exchanges may wait until the traffic tells whose the first one's address is."""
@@ -67,9 +72,9 @@ def command(
     """Show who told which broker what, and what it answered.
 
     CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, or - for standard input,
-    which is followed as it grows. One line is one request with its response: when, controller → broker, the request and
-    its correlation id, controller epoch/broker epoch, milliseconds until the answer, the answer, and what was said.
-    Times are UTC.
+    which is followed as it grows; several files are shown as one, by time. One line is one request with its response:
+    when, controller → broker, the request and its correlation id, controller epoch/broker epoch, milliseconds until the
+    answer, the answer, and what was said. Times are UTC.
 
     Broker ids are learnt from the traffic; --brokers names those that it does not tell.
 
@@ -108,23 +113,40 @@ def _selected(
     all_apis: bool,
     strict: bool,
 ) -> Iterator[Exchange]:
-    """The exchanges that the filters want, in the order of the captures."""
-    from kproto.capture import CaptureSummary, exchanges
-
+    """The exchanges that the filters want, counted."""
     shown = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)
     read = None if shown is None else shown | frozenset(CONTROL_APIS)  # those tell the brokers' ids, shown or not
+    source = _in_order(captures, filters, read, tally, progress)
+    for exchange in _once_named(source, directory, 0 if "-" in captures else _HELD, strict=strict):
+        if shown is not None and exchange.api_key not in shown:
+            continue
+        tally.seen += 1
+        if _wanted(exchange, filters, directory, tally):
+            tally.show(exchange, failed=_failed(exchange, filters))
+            yield exchange
+
+
+def _in_order(
+    captures: tuple[str, ...],
+    filters: Filters,
+    apis: Collection[int] | None,
+    tally: Tally,
+    progress: ReadingProgress,
+) -> Iterator[Exchange]:
+    """All exchanges of the captures by time, as if one capture had seen them all.
+
+    A pipe cannot wait for the others, and files can be too many to be open at once: then one is read after the other.
+    """
+    from kproto.capture import CaptureSummary, exchanges
+
+    sources = []
     for path in captures:
         summary = CaptureSummary()
         tally.summaries.append(summary)
-        source = exchanges(path, ports=filters.ports, apis=read, summary=summary, progress=progress.of(path))
-        held = 0 if path == "-" else _HELD
-        for exchange in _once_named(source, directory, held, strict=strict):
-            if shown is not None and exchange.api_key not in shown:
-                continue
-            tally.seen += 1
-            if _wanted(exchange, filters, directory, tally):
-                tally.show(exchange, failed=_failed(exchange, filters))
-                yield exchange
+        sources.append(exchanges(path, ports=filters.ports, apis=apis, summary=summary, progress=progress.of(path)))
+    if "-" in captures or len(sources) > _OPEN_FILES:
+        return chain.from_iterable(sources)
+    return heapq.merge(*sources, key=lambda exchange: exchange.time_ns)
 
 
 def _once_named(
