@@ -5,6 +5,7 @@ are added to the compiler's and linker's (the sanitizers come in that way).
 """
 
 import os
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -27,7 +28,7 @@ codec = Extension(
     "kproto._codec",
     ["kproto/_codec.pyx"],
     include_dirs=["kproto"],
-    depends=["kproto/_cython/wire.h"],
+    depends=[str(path) for path in sorted(Path("kproto/_cython").iterdir())],
     extra_compile_args=[*(["-O0", "-g"] if DEBUG else ["-O3"]), *os.environ.get("KPROTO_CFLAGS", "").split()],
     extra_link_args=os.environ.get("KPROTO_LDFLAGS", "").split(),
     define_macros=[("CYTHON_TRACE", "1")] if DEBUG else [],

@@ -112,6 +112,7 @@ cdef extern from "_cython/columns_write.h" nogil:
         int what
         int64_t row
         int64_t value
+    const int32_t kp_nothing[4]
     kp_batch *kp_batch_new(int) noexcept
     void kp_batch_drop(kp_batch *) noexcept
     int kp_resize_rows(kp_batch *, int64_t) noexcept

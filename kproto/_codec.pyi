@@ -1,7 +1,7 @@
 """The C-accelerated codec of LeaderAndIsr 0-7, StopReplica 0-4, UpdateMetadata 0-8 and the headers around them."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, final, type_check_only
 
 from typing_extensions import disjoint_base
 
@@ -43,10 +43,15 @@ __all__ = [
     "decode_response_header",
     "decode_response_header_from",
     "encode",
+    "encode_columns",
     "encode_request_header",
     "encode_response_header",
     "message_class",
 ]
+
+@type_check_only
+class ArrowArrayLike(Protocol):
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
 class Struct:
     """A part of a message. Fields may be set; what does not fit raises ``OutOfRange`` or ``TypeError`` at once."""
@@ -206,6 +211,14 @@ class LeaderAndIsrRequest(Message):
     def to_json(self, version: int) -> Json: ...
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+    @classmethod
+    def from_columns(
+        cls,
+        columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
+        version: int | None = None,
+        message: Self | None = None,
+    ) -> Self:
+        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once."""
 
 @final
 class LeaderAndIsrPartitionError(Tagged):
@@ -384,6 +397,14 @@ class StopReplicaRequest(Message):
     def to_json(self, version: int) -> Json: ...
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+    @classmethod
+    def from_columns(
+        cls,
+        columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
+        version: int | None = None,
+        message: Self | None = None,
+    ) -> Self:
+        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once."""
 
 @final
 class StopReplicaPartitionError(Tagged):
@@ -583,6 +604,14 @@ class UpdateMetadataRequest(Message):
     def to_json(self, version: int) -> Json: ...
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
+    @classmethod
+    def from_columns(
+        cls,
+        columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
+        version: int | None = None,
+        message: Self | None = None,
+    ) -> Self:
+        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once."""
 
 @final
 class UpdateMetadataResponse(Message):
@@ -658,6 +687,10 @@ class Columns:
     def names(self) -> tuple[str, ...]:
         """The columns' names, in order."""
 
+    @staticmethod
+    def from_sequences(api_key: int, **columns: Sequence[Any]) -> Columns:
+        """The columns of a request from sequences of the same length, by name; what is missing holds the default."""
+
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
@@ -714,6 +747,13 @@ def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bo
 
 def encode(message: Any, version: int) -> bytes:
     """Write a message of this codec. See ``kproto.codec.encode``."""
+
+def encode_columns(
+    message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest,
+    version: int,
+    columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
+) -> bytes:
+    """Write a request whose partition states stand in columns; rows of one topic that follow each other are a group."""
 
 def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]:
     """The class of an API's requests or responses."""

@@ -5,7 +5,9 @@ verdicts and bytes are those of Kafka 3.9.1's own classes.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
@@ -21,8 +23,8 @@ from libc.stdint cimport (
     INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN,
     int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t,
 )
-from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -51,6 +53,7 @@ include "_cython/update_metadata.pxi"
 include "_cython/update_metadata_read.pxi"
 include "_cython/update_metadata_write.pxi"
 include "_cython/columns.pxi"
+include "_cython/columns_encode.pxi"
 
 __all__ = [
     "Columns",
@@ -88,6 +91,7 @@ __all__ = [
     "decode_response_header",
     "decode_response_header_from",
     "encode",
+    "encode_columns",
     "encode_request_header",
     "encode_response_header",
     "message_class",

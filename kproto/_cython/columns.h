@@ -33,14 +33,30 @@ typedef struct {
 
 typedef struct { int64_t rows, used[KP_LISTS], topics; } kp_mark;
 
-static void kp_batch_drop(kp_batch *b) {
-    if (b == NULL || __atomic_sub_fetch(&b->references, 1, __ATOMIC_ACQ_REL)) return;
+/* A batch let go is kept for the next of its layout, one of each and none of more than this: fresh pages from the system
+ * cost several times what filling them does. */
+#define KP_SPARE (8 << 20)
+static kp_batch *kp_spare[KP_UMR + 1];
+
+static int64_t kp_batch_bytes(const kp_batch *b) {
+    int64_t n = 44 * b->room + b->names_room + 21 * b->topics_room + 4 * ((int64_t)b->mask + 1);
+    for (int i = 0; i < b->lists; i++) n += 4 * b->ids_room[i];
+    return n;
+}
+
+static void kp_batch_free(kp_batch *b) {
     for (int i = 0; i < KP_INTS; i++) free(b->ints[i]);
     for (int i = 0; i < KP_LISTS; i++) { free(b->offsets[i]); free(b->ids[i]); }
     free(b->flag); free(b->recovery); free(b->error);
     free(b->name_ends); free(b->names); free(b->topic_ids); free(b->has); free(b->slots);
     free(b->valid[0]); free(b->valid[1]);
     free(b);
+}
+
+static void kp_batch_drop(kp_batch *b) {
+    if (b == NULL || __atomic_sub_fetch(&b->references, 1, __ATOMIC_ACQ_REL)) return;
+    if (kp_batch_bytes(b) <= KP_SPARE) b = __atomic_exchange_n(&kp_spare[b->layout], b, __ATOMIC_ACQ_REL);
+    if (b) kp_batch_free(b);
 }
 
 /* ---- room ------------------------------------------------------------------------------------------------------ */
@@ -65,7 +81,16 @@ static int kp_resize_rows(kp_batch *b, int64_t room) {
 }
 
 static kp_batch *kp_batch_new(int layout) {
-    kp_batch *b = (kp_batch *)calloc(1, sizeof(kp_batch));
+    kp_batch *b = __atomic_exchange_n(&kp_spare[layout], NULL, __ATOMIC_ACQ_REL);
+    if (b) {
+        b->references = 1;
+        b->rows = b->topics = b->names_used = 0;
+        memset(b->used, 0, sizeof b->used);
+        memset(b->slots, 0, 4 * ((size_t)b->mask + 1));
+        for (int i = 0; i < 2; i++) { free(b->valid[i]); b->valid[i] = NULL; }
+        return b;
+    }
+    b = (kp_batch *)calloc(1, sizeof(kp_batch));
     if (b == NULL) return NULL;
     b->references = 1;
     b->layout = layout;
@@ -87,7 +112,7 @@ static kp_batch *kp_batch_new(int layout) {
         && (b->slots = (uint32_t *)calloc(64, 4)) != NULL;
     b->mask = 63;
     if (ok) return b;
-    kp_batch_drop(b);
+    kp_batch_free(b);
     return NULL;
 }
 
@@ -156,31 +181,39 @@ static KP_COLD void kp_topics_forget(kp_batch *b, int64_t topics) {
     b->names_used = b->name_ends[topics];
 }
 
-/* The code of a topic, with ill-formed names replaced; -1 after a fault. `name` NULL: it has none, `id` likewise. */
-static KP_COLD int64_t kp_topic_add(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, kp_ptr id) {
-    int64_t t = b->topics;
-    if (b->topics >= b->topics_room) {
-        int64_t room = b->topics_room ? 2 * b->topics_room : 16;
-        if (kp_resize(&b->name_ends, room + 1, 4) || kp_resize(&b->topic_ids, room, 16) || kp_resize(&b->has, room, 1)) goto none;
+/* Room for so many topics in the dictionary and its hash table. */
+static KP_COLD int kp_topics_room(kp_batch *b, int64_t topics) {
+    if (topics > b->topics_room) {
+        int64_t room = topics > 2 * b->topics_room ? topics : 2 * b->topics_room;
+        if (kp_resize(&b->name_ends, room + 1, 4) || kp_resize(&b->topic_ids, room, 16) || kp_resize(&b->has, room, 1)) return -1;
         b->topics_room = room;
     }
-    if (b->names_used + 3 * n > b->names_room) {
-        int64_t room = 2 * b->names_room + 3 * n + 64;
-        if (b->names_used + 3 * n > INT32_MAX) { kp_fault(r, KP_FULL, r->base, 0, ""); return -1; }
+    uint64_t slots = (uint64_t)b->mask + 1;
+    while (slots < 2 * (uint64_t)b->topics_room) slots *= 2;
+    if (slots > (uint64_t)b->mask + 1) {
+        uint32_t *fresh = (uint32_t *)calloc(slots, 4);
+        if (fresh == NULL) return -1;
+        free(b->slots);
+        b->slots = fresh;
+        b->mask = (uint32_t)(slots - 1);
+        for (int64_t i = 0; i < b->topics; i++) kp_topic_place(b, i);
+    }
+    return 0;
+}
+
+/* A new topic; its code, or -1 after a fault. `name` NULL: it has none, `id` likewise. */
+static int64_t kp_topic_add(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, kp_ptr id) {
+    int64_t t = b->topics;
+    if (t >= b->topics_room && kp_topics_room(b, t + 16)) goto none;
+    if (b->names_used + n > b->names_room) {
+        int64_t room = 2 * b->names_room + n + 64;
+        if (b->names_used + n > INT32_MAX) { kp_fault(r, KP_FULL, r->base, 0, ""); return -1; }
         if (kp_resize(&b->names, room, 1)) goto none;
         b->names_room = room;
     }
-    if (2 * (uint64_t)b->topics >= b->mask) {
-        uint32_t mask = 2 * b->mask + 1, *slots = (uint32_t *)calloc((size_t)mask + 1, 4);
-        if (slots == NULL) goto none;
-        free(b->slots);
-        b->slots = slots;
-        b->mask = mask;
-        for (int64_t i = 0; i < b->topics; i++) kp_topic_place(b, i);
-    }
     if (n) memcpy(b->names + b->names_used, name, (size_t)n);
-    if (kp_bad_utf8(b->names + b->names_used, n))           /* only if another thread has changed the name just now */
-        memset(b->names + b->names_used, '?', (size_t)n);
+    if (!kp_is_ascii(b->names + b->names_used, n) && kp_bad_utf8(b->names + b->names_used, n))
+        memset(b->names + b->names_used, '?', (size_t)n);   /* only if another thread has changed the name just now */
     b->names_used += n;
     b->name_ends[t + 1] = (int32_t)b->names_used;
     b->has[t] = (name ? KP_HAS_NAME : 0) | (id ? KP_HAS_ID : 0);
@@ -339,6 +372,7 @@ static inline __attribute__((always_inline)) kp_ptr kp_states(kp_reader *r, kp_b
     }
     topics = kp_count(r, &p, e, flexible, with_id ? 19 : flexible ? 3 : 6, 0, "topic_states", "");
     if (topics < 0 || kp_room(r, b, p, row)) return NULL;
+    if (topics < 65536 && kp_topics_room(b, b->topics + topics)) return kp_fault(r, KP_NO_MEMORY, p, 0, "");
     for (i = 0; i < topics; i++) {
         name = kp_string(r, p, e, flexible, 0, &length, "topic_name");
         if (name == NULL) goto fault;
@@ -492,14 +526,16 @@ fault:
     return kp_inside(r, "topics", i);
 }
 
-/* Close a batch: give back what it does not fill, flags as bits, and which rows have a name or an id. */
+/* Close a batch: flags as bits, and which rows have a name or an id. A small one gives back what it does not fill; of a
+ * large one that is pages never touched. */
 static int kp_seal(kp_batch *b) {
     int64_t n = b->rows;
-    if (kp_resize_rows(b, n)) return -1;
+    if (b->room > 2 * n && b->room < 4096 && kp_resize_rows(b, n)) return -1;
     for (int i = 0; i < b->lists; i++) {
+        b->offsets[i][0] = 0;
+        if (b->ids_room[i] <= 2 * b->used[i] || b->ids_room[i] > 16384) continue;
         if (kp_resize(&b->ids[i], b->used[i], 4)) return -1;
         b->ids_room[i] = b->used[i];
-        b->offsets[i][0] = 0;
     }
     if (b->flag) {
         for (int64_t i = 0; i < n; i += 8) {
@@ -507,7 +543,6 @@ static int kp_seal(kp_batch *b) {
             for (int64_t k = i; k < n && k < i + 8; k++) bits |= (uint8_t)(b->flag[k] << (k - i));
             b->flag[i / 8] = bits;
         }
-        if (kp_resize(&b->flag, (n + 7) / 8, 1)) return -1;
     }
     if (b->layout == KP_ERRORS) {
         for (int k = 0; k < 2; k++) {
@@ -516,8 +551,6 @@ static int kp_seal(kp_batch *b) {
                 if (b->has[b->ints[KP_TOPIC][i]] & (k ? KP_HAS_ID : KP_HAS_NAME)) b->valid[k][i / 8] |= (uint8_t)(1 << (i % 8));
         }
     }
-    free(b->slots);
-    b->slots = NULL;
     return 0;
 }
 

@@ -112,6 +112,20 @@ cdef class Columns:
         cdef const kp_field *f = kp_fields(self.held().layout)
         return tuple([f[i].name.decode() for i in range(kp_field_count(self.batch.layout))])
 
+    @staticmethod
+    def from_sequences(api_key, **columns):
+        """The columns of a request from sequences of the same length, by name.
+
+        ``topic`` (str) and ``partition`` must be given; of the others what is missing holds Kafka's defaults, zero ids
+        and empty lists. Lists are sequences of sequences. Buffers of int32 are copied as they are.
+
+        Raises:
+            OutOfRange: A number that its column cannot hold.
+            TypeError, ValueError: Columns of other names, types or lengths.
+        """
+        checked_version(api_key, 0)
+        return columns_of(api_key, columns)
+
     def __repr__(self):
         return f"Columns({len(self)} rows: {', '.join(self.names)})"
 

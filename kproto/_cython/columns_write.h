@@ -23,6 +23,7 @@ enum kp_trouble { KP_FINE, KP_BAD_OFFSETS, KP_BAD_CODE, KP_LONG_NAME, KP_RECOVER
 typedef struct { enum kp_trouble what; int64_t row, value; } kp_problem;
 
 static const uint8_t kp_zero_id[16] = {0};
+static const int32_t kp_nothing[4] = {0};   /* stands for the buffers of columns without rows */
 
 static inline int kp_flag(const kp_view *v, int64_t row) { return v->flag[(row + v->flag_at) >> 3] >> ((row + v->flag_at) & 7) & 1; }
 

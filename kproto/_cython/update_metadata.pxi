@@ -247,6 +247,17 @@ cdef class UpdateMetadataRequest(Message):
     def from_json(cls, json, version):
         return umr_from_json(json, checked_version(6, version))
 
+    @classmethod
+    def from_columns(cls, columns, version=None, message=None):
+        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once.
+
+        Args:
+            columns: ``Columns``, a record batch, or a mapping of sequences.
+            version: Whose form the request takes; the message's own by default.
+            message: What stands around the partition states; a fresh request by default.
+        """
+        return from_columns(cls, 6, columns, version, message)
+
 
 @cython.final
 cdef class UpdateMetadataResponse(Message):

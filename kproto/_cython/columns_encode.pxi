@@ -1,0 +1,374 @@
+"""Columns taken in: requests written straight from them, and columns made of Python's sequences."""
+
+
+cdef const void *no_nulls(ArrowArray *a, int64_t first, int64_t n, str name, int buffer) except? NULL:
+    """A buffer of an array that must not hold nulls."""
+    cdef const uint8_t *bits = <const uint8_t *>a.buffers[0]
+    cdef int64_t i
+    if bits != NULL and a.null_count != 0:
+        for i in range(first, first + n):
+            if not (bits[i >> 3] >> (i & 7)) & 1:
+                raise ValueError(f"column {name} holds a null in row {i - first}")
+    return a.buffers[buffer]
+
+
+@cython.final
+cdef class Taken:
+    """Arrow columns handed in, as pointers; keeps them alive."""
+
+    cdef kp_view view
+    cdef object schema_capsule, array_capsule
+    cdef ArrowSchema *schema
+    cdef ArrowArray *array
+
+    cdef int find(self, str name, bint optional=False) except -2:
+        cdef int64_t i
+        for i in range(self.schema.n_children):
+            if self.schema.children[i].name != NULL and self.schema.children[i].name.decode() == name:
+                return <int>i
+        if optional:
+            return -1
+        raise ValueError(f"there is no column {name}")
+
+    cdef const char *format_of(self, int at) noexcept:
+        return self.schema.children[at].format
+
+    cdef int refuse(self, str name, str expected, const char *got) except -1:
+        raise TypeError(f"column {name}: expected Arrow's {expected}, got format {got.decode()!r}")
+
+    cdef const void *plain(self, str name, str format, str expected, int64_t *at) except NULL:
+        """A column's values, and where the first row stands in them."""
+        cdef int i = self.find(name)
+        cdef ArrowArray *a = self.array.children[i]
+        if self.format_of(i).decode() != format or self.schema.children[i].dictionary != NULL:
+            self.refuse(name, expected, self.format_of(i))
+        at[0] = a.offset + self.array.offset
+        return pointer(no_nulls(a, at[0], self.view.rows, name, 1))
+
+    cdef const int32_t *ints(self, str name) except NULL:
+        cdef int64_t at = 0
+        cdef const int32_t *p = <const int32_t *>self.plain(name, "i", "int32", &at)
+        return p + at
+
+    cdef int list_of_ids(self, int k, str name) except -1:
+        cdef int64_t at = 0, n = self.view.rows
+        cdef const int32_t *offsets = <const int32_t *>self.plain(name, "+l", "list<int32>", &at)
+        cdef int i = self.find(name)
+        cdef ArrowArray *ids = self.array.children[i].children[0]
+        if self.schema.children[i].children[0].format[0] != b"i":
+            self.refuse(name, "list<int32>", self.schema.children[i].children[0].format)
+        if n == 0:
+            self.view.offsets[k] = kp_nothing
+            return 0
+        self.view.offsets[k] = offsets + at
+        if offsets[at] < 0 or offsets[at + n] > ids.length:
+            raise ValueError(f"column {name}: its offsets lie beyond its items")
+        self.view.ids[k] = <const int32_t *>no_nulls(ids, ids.offset, ids.length, name, 1) + ids.offset
+        return 0
+
+    cdef const int32_t *codes(self, int i, str name, ArrowArray **values, const char **format) except? NULL:
+        """The codes of a dictionary column (NULL: a plain one), and the array and format of its values."""
+        cdef ArrowArray *a = self.array.children[i]
+        cdef ArrowSchema *s = self.schema.children[i]
+        cdef int64_t at = a.offset + self.array.offset
+        cdef const void *p
+        if s.dictionary == NULL:
+            values[0] = a
+            format[0] = s.format
+            no_nulls(a, at, self.view.rows, name, 1)
+            return NULL
+        if s.format[0] != b"i" and s.format[0] != b"I":
+            self.refuse(name, "dictionary with int32 codes", s.format)
+        values[0] = a.dictionary
+        format[0] = s.dictionary.format
+        p = pointer(no_nulls(a, at, self.view.rows, name, 1))
+        no_nulls(a.dictionary, a.dictionary.offset, a.dictionary.length, name, 1)
+        return <const int32_t *>p + at
+
+    cdef int topics(self, bint with_id) except -1:
+        cdef int i = self.find("topic")
+        cdef ArrowArray *a = NULL
+        cdef const char *format = NULL
+        cdef int64_t at
+        self.view.codes = self.codes(i, "topic", &a, &format)
+        at = a.offset + (self.array.offset if self.view.codes == NULL else 0)
+        if format[0] == b"u":
+            self.view.name_ends = <const int32_t *>pointer(a.buffers[1]) + at
+        elif format[0] == b"U":
+            self.view.long_name_ends = <const int64_t *>pointer(a.buffers[1]) + at
+        else:
+            self.refuse("topic", "string, or a dictionary of them", format)
+        self.view.names = <const uint8_t *>a.buffers[2]
+        self.view.names_count = a.length
+        i = self.find("topic_id", True)
+        if not with_id or i < 0:
+            return 0
+        self.view.id_codes = self.codes(i, "topic_id", &a, &format)
+        if format.decode() != "w:16":
+            self.refuse("topic_id", "fixed_size_binary(16), or a dictionary of it", format)
+        at = a.offset + (self.array.offset if self.view.id_codes == NULL else 0)
+        self.view.topic_ids = <const uint8_t *>pointer(a.buffers[1]) + 16 * at
+        self.view.ids_count = a.length
+        return 0
+
+
+cdef const void *pointer(const void *p) noexcept:
+    """Arrow may leave out the buffers of empty arrays."""
+    return <const void *>kp_nothing if p == NULL else p
+
+
+cdef Taken taken(object columns, int api):
+    """Anything with Arrow's ``__arrow_c_array__``, or a mapping of sequences, as a request's columns."""
+    cdef Taken t = Taken.__new__(Taken)
+    cdef int64_t at = 0
+    if isinstance(columns, Mapping):
+        columns = Columns.from_sequences(api, **columns)
+    if not hasattr(columns, "__arrow_c_array__"):
+        raise TypeError(f"expected one record batch (what has __arrow_c_array__) or a mapping of sequences, "
+                        f"got {type(columns).__name__}")
+    t.schema_capsule, t.array_capsule = columns.__arrow_c_array__()
+    t.schema = <ArrowSchema *>PyCapsule_GetPointer(t.schema_capsule, "arrow_schema")
+    t.array = <ArrowArray *>PyCapsule_GetPointer(t.array_capsule, "arrow_array")
+    if t.schema.format.decode() != "+s":
+        raise TypeError("expected a record batch or a struct array")
+    t.view.rows = t.array.length
+    no_nulls(t.array, t.array.offset, t.view.rows, "(row)", 0)
+    t.topics(api != 5)
+    t.view.ints[KP_PARTITION] = t.ints("partition")
+    t.view.ints[KP_LEADER_EPOCH] = t.ints("leader_epoch")
+    if api == 5:
+        t.view.flag = <const uint8_t *>t.plain("delete_partition", "b", "bool", &t.view.flag_at)
+        return t
+    t.view.ints[KP_CONTROLLER_EPOCH] = t.ints("controller_epoch")
+    t.view.ints[KP_LEADER] = t.ints("leader")
+    t.view.ints[KP_PARTITION_EPOCH] = t.ints("partition_epoch")
+    t.list_of_ids(0, "isr")
+    t.list_of_ids(1, "replicas")
+    if api == 6:
+        t.list_of_ids(2, "offline_replicas")
+    else:
+        t.list_of_ids(2, "adding_replicas")
+        t.list_of_ids(3, "removing_replicas")
+        t.view.flag = <const uint8_t *>t.plain("is_new", "b", "bool", &t.view.flag_at)
+        t.view.recovery = <const int8_t *>t.plain("leader_recovery_state", "c", "int8", &at) + at
+    return t
+
+
+cdef int problem_error(kp_problem *x, int version) except -1:
+    if x.what == KP_LONG_NAME:
+        raise OutOfRange(f"a string of {x.value} bytes, more than {KP_MAX_STRING}", f"topic[{x.row}]")
+    if x.what == KP_RECOVERING:
+        raise FieldNotInVersion(f"version {version} has no place for it", f"leader_recovery_state[{x.row}]")
+    if x.what == KP_FLAGS_DIFFER:
+        raise FieldNotInVersion(f"version {version} has one flag for all partitions, and the message's differs",
+                                f"delete_partition[{x.row}]")
+    if x.what == KP_MANY:
+        raise OutOfRange(f"{x.value} rows are more than a message holds")
+    if x.what == KP_BAD_CODE:
+        raise ValueError(f"column topic or topic_id: code {x.value} in row {x.row} is not in its dictionary")
+    raise ValueError("the offsets of a list column do not ascend")
+
+
+def encode_columns(message, version, columns):
+    """Write a request whose partition states stand in columns.
+
+    Rows of the same topic that follow each other become one group; the bytes are those of ``encode`` for the message
+    with these rows.
+
+    Args:
+        message: A request without partition states: what stands around them.
+        version: As for ``encode``.
+        columns: ``Columns``, or any record batch that offers ``__arrow_c_array__`` with columns named and typed
+            alike (``frame`` is not looked at, ``topic_id`` may be missing), or a mapping as for
+            ``Columns.from_sequences``. No nulls.
+
+    Raises:
+        FieldNotInVersion, OutOfRange, EncodeError, UnsupportedVersion: As ``encode``.
+        ValueError, TypeError: Columns missing or of other types.
+    """
+    cdef int api, v
+    cdef bint flexible
+    cdef Taken t
+    cdef kp_problem x
+    cdef int64_t size, groups = 0
+    cdef bytes out
+    cdef uint8_t *q
+    cdef bint collected
+    if type(message) not in (UpdateMetadataRequest, LeaderAndIsrRequest, StopReplicaRequest):
+        raise TypeError(f"expected a request of this codec, got {type(message).__name__}")
+    api = message.api_key
+    v = checked_version(api, version)
+    if message.topic_states or (message.ungrouped_partitions or message.topics if api == 5
+                                else message.ungrouped_partition_states):
+        raise ValueError("the message holds partition states of its own; the columns are to give them all")
+    t = taken(columns, api)
+    if api == 5:
+        size = kp_stops_size(&t.view, v, (<StopReplicaRequest>message).delete_partitions, &groups, &x)
+    else:
+        size = kp_states_size(&t.view, api == 6, v, &groups, &x)
+    if size < 0:
+        problem_error(&x, v)
+    collected = PyGC_Disable()  # as in encode: nothing else may run between the sizes and the bytes
+    try:
+        if api == 6:
+            umr_check(<UpdateMetadataRequest>message, v)
+            size += umr_head_size(v) + umr_tail_size(<UpdateMetadataRequest>message, v)
+            out = PyBytes_FromStringAndSize(NULL, size)
+            q = umr_put_head(<uint8_t *>PyBytes_AS_STRING(out), <UpdateMetadataRequest>message, v)
+            q = kp_put_umr_states(q, &t.view, v, groups)
+            umr_put_tail(q, <UpdateMetadataRequest>message, v)
+        elif api == 4:
+            lisr_check(<LeaderAndIsrRequest>message, v)
+            size += lisr_head_size(v) + lisr_tail_size(<LeaderAndIsrRequest>message, v)
+            out = PyBytes_FromStringAndSize(NULL, size)
+            q = lisr_put_head(<uint8_t *>PyBytes_AS_STRING(out), <LeaderAndIsrRequest>message, v)
+            q = kp_put_lisr_states(q, &t.view, v, groups)
+            lisr_put_tail(q, <LeaderAndIsrRequest>message, v)
+        else:
+            flexible = v >= 2
+            sr_check(<StopReplicaRequest>message, v)
+            size += sr_head_size(v) + tags_size((<Tagged>message).tags, flexible, v)
+            out = PyBytes_FromStringAndSize(NULL, size)
+            q = sr_put_head(<uint8_t *>PyBytes_AS_STRING(out), <StopReplicaRequest>message, v)
+            q = kp_put_stops(q, &t.view, v, groups)
+            put_tags(q, (<Tagged>message).tags, flexible)
+    finally:
+        if collected:
+            PyGC_Enable()
+    return out
+
+
+cdef object from_columns(type cls, int api, object columns, object version, object message):
+    """A request whose partition states are made of columns, all at once."""
+    cdef Message made
+    if message is None:
+        message = cls()
+    if version is None:
+        version = message.version
+    made = read(encode_columns(message, version, columns), REQUEST, api, checked_version(api, version), False, NULL)
+    return made
+
+
+# ---- columns of sequences --------------------------------------------------------------------------------------------
+
+cdef int put_ints(int32_t *to, object values, int64_t n, str name) except -1:
+    """n int32 from a buffer of them, or from any sequence."""
+    cdef Py_buffer view
+    cdef object seq
+    if len(values) != n:
+        raise ValueError(f"column {name} has {len(values)} rows, partition has {n}")
+    if PyObject_CheckBuffer(values) and not isinstance(values, (bytes, bytearray)):
+        PyObject_GetBuffer(values, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS)
+        try:
+            if view.itemsize == 4 and view.ndim == 1 and view.format in (b"i", b"l", b"<i", b"<l"):
+                memcpy(to, view.buf, 4 * n)
+                return 0
+        finally:
+            PyBuffer_Release(&view)
+    seq = fast(values, name)
+    if PySequence_Fast_GET_SIZE(seq) != n:
+        raise ValueError(f"column {name} has changed its length")
+    return put_list(to, seq, name)
+
+
+cdef int put_topics(kp_batch *b, object names, object ids) except -1:
+    """The topics' codes."""
+    cdef kp_reader r
+    cdef uint8_t id[16]
+    cdef int64_t row, code = -1
+    cdef Py_ssize_t n = 0
+    cdef str name
+    cdef bytes odd
+    cdef const char *p
+    cdef rp uuid = NULL
+    memset(&r, 0, sizeof(r))
+    if len(names) != b.rows or (ids is not None and len(ids) != b.rows):
+        raise ValueError(f"columns topic and topic_id must have {b.rows} rows, as partition has")
+    for row in range(b.rows):
+        name = as_text(names[row], "topic")
+        p = utf8(name, &n)
+        if n < 0:
+            odd = odd_utf8(name)
+            p, n = PyBytes_AS_STRING(odd), PyBytes_GET_SIZE(odd)
+        if ids is not None:
+            put_uuid(id, ids[row], "topic_id")
+            uuid = id
+        code = kp_topic(&r, b, <rp>p, n, uuid, code)
+        if code < 0:
+            raise MemoryError
+        b.ints[KP_TOPIC][row] = <int32_t>code
+    return 0
+
+
+cdef int put_lists(kp_batch *b, int k, object lists, str name) except -1:
+    cdef int64_t row, room = 0, used = 0, n
+    cdef int32_t *grown
+    cdef object seq
+    if len(lists) != b.rows:
+        raise ValueError(f"column {name} has {len(lists)} rows, partition has {b.rows}")
+    for row in range(b.rows):
+        seq = fast(lists[row], f"{name}[{row}]")
+        n = PySequence_Fast_GET_SIZE(seq)
+        if used + n > room:
+            room = max(2 * room, used + n, 4 * b.rows)
+            if room >= INT32_MAX:
+                raise OutOfRange("more ids than a column holds", name)
+            grown = <int32_t *>realloc(b.ids[k], room * 4)
+            if grown == NULL:
+                raise MemoryError
+            b.ids[k] = grown
+        put_list(b.ids[k] + used, seq, f"{name}[{row}]")
+        used += n
+        b.offsets[k][row + 1] = <int32_t>used
+    b.used[k] = used
+    return 0
+
+
+cdef Columns columns_of(int api, dict given):
+    """The columns of a request from sequences by name; what is not given holds Kafka's default."""
+    cdef Columns out = Columns.__new__(Columns)
+    cdef kp_batch *b = kp_batch_new(api)
+    cdef const kp_field *f
+    cdef int64_t row
+    cdef int column
+    if b == NULL:
+        raise MemoryError
+    out.batch = b
+    for name in ("topic", "partition"):
+        if name not in given:
+            raise TypeError(f"there is no column {name}")
+    b.rows = len(given["partition"])
+    if b.rows >= INT32_MAX or kp_resize_rows(b, b.rows):
+        raise MemoryError
+    put_topics(b, given.pop("topic"), given.pop("topic_id", None) if api != 5 else None)
+    f = kp_fields(api)
+    while f.name != NULL:
+        name = f.name.decode()
+        column = f.column
+        f += 1
+        if column in (KP_TOPIC, KP_TOPIC_ID):
+            continue
+        values = given.pop(name, None)
+        if column >= KP_LIST:
+            if values is None:
+                memset(b.offsets[column - KP_LIST], 0, 4 * (b.rows + 1))
+            else:
+                put_lists(b, column - KP_LIST, values, name)
+        elif values is not None and len(values) != b.rows:
+            raise ValueError(f"column {name} has {len(values)} rows, partition has {b.rows}")
+        elif column == KP_FLAG:
+            for row in range(b.rows):
+                b.flag[row] = values is not None and boolean(values[row], name)
+        elif column == KP_RECOVERY:
+            for row in range(b.rows):
+                b.recovery[row] = 0 if values is None else int8(values[row], name)
+        elif values is not None:
+            put_ints(b.ints[column], values, b.rows, name)
+        else:
+            for row in range(b.rows):
+                b.ints[column][row] = -1 if api == 5 and column == KP_LEADER_EPOCH else 0
+    if given:
+        raise TypeError(f"these requests have no column {', '.join(given)}")
+    if kp_seal(b):
+        raise MemoryError
+    return out
