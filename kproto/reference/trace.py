@@ -18,7 +18,7 @@ from kproto.errors import DecodeError
 from . import message_class
 from .headers import RequestHeader, ResponseHeader
 from .primitives import Elements, TaggedFields
-from .wire import Wire, field_path
+from .wire import Wire, part_path
 
 if TYPE_CHECKING:
     from kproto.types import Buffer, Kind
@@ -62,7 +62,7 @@ class _Noted(Subconstruct):  # type: ignore[misc]
     """Reads as what it wraps does, and notes where."""
 
     def _parse(self, stream: _TracedWire, context: Any, path: str) -> Any:
-        span = FieldSpan(field_path(path), stream.at)
+        span = FieldSpan(part_path(path), stream.at)
         stream.fields.append(span)
         count = len(stream.fields)
         try:
