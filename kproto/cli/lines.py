@@ -198,6 +198,8 @@ def _what(exchange: Exchange, states: list[PartitionLine]) -> str:
     if exchange.api_key not in CONTROL_APIS:
         return _cut(json.dumps(request.to_json(exchange.api_version), separators=(",", ":")), _LONGEST)
     words = []
+    if exchange.response is None and exchange.unmatched_reason:
+        words.append(f"({exchange.unmatched_reason})")
     if getattr(request, "is_kraft_controller", False):
         words.append("kraft")
     if kind := _UPDATE_TYPES.get(getattr(request, "type", 0), ""):
@@ -214,8 +216,6 @@ def _what(exchange: Exchange, states: list[PartitionLine]) -> str:
     words += [f"{printable(topic) or repr(topic)}[{ranges(numbers)}]" for topic, numbers in topics.items()]
     if not states and exchange.api_key == ApiKey.UPDATE_METADATA:
         words.append("live brokers " + ranges(broker for broker, _, _ in request.broker_endpoints))
-    if exchange.response is None and exchange.unmatched_reason:
-        words.append(f"({exchange.unmatched_reason})")
     return " ".join(words)
 
 
