@@ -5,7 +5,6 @@ Nothing blocks but ``poll``; ``channel.network.blocking`` has helpers that wait.
 
 from __future__ import annotations
 
-import random
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,16 +19,15 @@ from .channel import ChannelState, Disconnection
 from .connection_states import ClusterConnectionStates, Resolver, resolve
 from .frames import Send
 from .in_flight import InFlightRequests
-from .least_loaded import LeastLoaded, least_loaded
+from .nodes import NodeConnections
 from .request import Callback, ClientRequest, ClientResponse, RequestBuilder
 from .wire import CorrelationIds, RequestFramer, parse_response
 
 if TYPE_CHECKING:
-    from channel.errors import AuthenticationFailed
     from kproto.node_versions import NodeApiVersions
 
     from .backoff import Randomness
-    from .metadata import MetadataUpdater, Node
+    from .metadata import MetadataUpdater
     from .selector import Selector
 
 __all__ = ["NetworkClient"]
@@ -54,7 +52,7 @@ class _Phase(Enum):
     CLOSED = "closed"
 
 
-class NetworkClient:
+class NetworkClient(NodeConnections):
     """Requests to many nodes over one selector.
 
     Not for more than one thread, but for ``wakeup``, ``initiate_close``, ``active`` and ``in_flight_count``.
@@ -93,25 +91,20 @@ class NetworkClient:
         resolver: Resolver = resolve,
         randomness: Randomness | None = None,
     ) -> None:
-        self.clock = clock
-        self.client_id = client_id
-        self._selector = selector
-        self._metadata = metadata
-        self._send_buffer = send_buffer
-        self._receive_buffer = receive_buffer
-        self._request_timeout_ms = request_timeout_ms
-        self._discover_versions = discover_versions
-        self._versions = VersionDiscovery(api_versions)
-        self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
-        self._states = ClusterConnectionStates(
+        states = ClusterConnectionStates(
             reconnect_backoff_ms,
             reconnect_backoff_max_ms,
             setup_timeout_ms,
             setup_timeout_max_ms,
             resolver,
-            self._random,
+            randomness,
         )
-        self._in_flight = InFlightRequests(max_in_flight)
+        in_flight = InFlightRequests(max_in_flight)
+        super().__init__(selector, metadata, states, in_flight, send_buffer, receive_buffer, clock, randomness)
+        self.client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._discover_versions = discover_versions
+        self._versions = VersionDiscovery(api_versions)
         self._pipelined = max_in_flight > 1
         self._unanswered = 0  # requests in flight that expect no answer
         self._earliest_deadline = FOREVER  # no request in flight times out before
@@ -208,86 +201,9 @@ class NetworkClient:
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
-    def ready(self, node: Node) -> bool:
-        """Whether a request can be sent to the node now; begins to connect if that is allowed.
-
-        Raises:
-            ValueError: No node.
-        """
-        if node.is_empty:
-            raise ValueError(f"cannot connect to {node}: it has no host or port")
-        if self.is_ready(node):
-            return True
-        now = self.clock.milliseconds()
-        if self._states.can_connect(node.key, now):
-            self._initiate_connect(node, now)
-        return False
-
-    def is_ready(self, node: Node) -> bool:
-        """Whether a request can be sent to the node now."""
-        now = self.clock.milliseconds()
-        return not self._metadata.is_update_due(now) and self._can_send(node.key, now)
-
-    def _can_send(self, node_id: str, now: int) -> bool:
-        return (
-            self._states.is_ready(node_id, now)
-            and self._selector.is_channel_ready(node_id)
-            and self._in_flight.can_send_more(node_id)
-        )
-
-    def connection_delay(self, node: Node) -> int:
-        """How many ms to wait before looking at the node again."""
-        return self._states.connection_delay(node.key, self.clock.milliseconds())
-
-    def poll_delay_ms(self, node: Node) -> int:
-        """As ``connection_delay``, or what is left of a throttle."""
-        return self._states.poll_delay_ms(node.key, self.clock.milliseconds())
-
-    def connection_failed(self, node: Node) -> bool:
-        """Whether the last connection has ended or could not be made."""
-        return self._states.is_disconnected(node.key)
-
-    def authentication_error(self, node: Node) -> AuthenticationFailed | None:
-        """Why the last authentication failed, until the node becomes ready."""
-        return self._states.authentication_error(node.key)
-
-    def has_ready_nodes(self) -> bool:
-        """Whether any node is ready and not throttled."""
-        return self._states.has_ready_nodes(self.clock.milliseconds())
-
     def in_flight_count(self, node_id: str | None = None) -> int:
         """Unanswered requests of one node, or of all."""
         return len(self._in_flight) if node_id is None else self._in_flight.count(node_id)
-
-    def least_loaded_node(self) -> LeastLoaded:
-        """The node to ask if any will do: ready and least busy, else on its way, else one that may be connected to.
-
-        Raises:
-            IllegalState: There are no nodes.
-        """
-        nodes, now = self._metadata.nodes(), self.clock.milliseconds()
-        if not nodes:
-            raise IllegalState("there are no nodes to choose from")
-        offset = self._random.randrange(len(nodes))
-        return least_loaded(
-            [*nodes[offset:], *nodes[:offset]],
-            self._states,
-            self._selector.is_channel_ready,
-            lambda node_id: self._can_send(node_id, now),
-            self._in_flight.count,
-            now,
-        )
-
-    def _initiate_connect(self, node: Node, now: int) -> None:
-        try:
-            self._states.connecting(node.key, now, node.host)
-            address = self._states.current_address(node.key)
-            _log.debug("connecting to node %s at %s", node, address)
-            self._selector.connect(node.key, (address, node.port), self._send_buffer, self._receive_buffer)
-        except OSError as e:
-            _log.warning("could not connect to node %s: %s", node, e)
-            self._states.disconnected(node.key, now)
-            self._metadata.handle_server_disconnect(now, node.key, None)
 
     def disconnect(self, node_id: str) -> None:
         """End a connection; its requests come back as disconnected with the next ``poll``.
