@@ -25,7 +25,7 @@ from kproto.errors import EncodeError, FieldNotInVersion
 from kproto.json_form import camel_case
 
 from .primitives import TaggedFields
-from .wire import field_path
+from .wire import TAGGED_SECTION, field_path
 
 if TYPE_CHECKING:
     from construct import Container
@@ -180,9 +180,6 @@ class Fields:
             elif field.tag is None:
                 raise EncodeError(f"{field.json_name!r} is missing", where)
         return values
-
-
-TAGGED_SECTION = "_tagged"
 
 
 def values_of(struct: Any, fields: Fields, path: str) -> Container:
