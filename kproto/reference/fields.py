@@ -15,6 +15,7 @@ builds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +169,7 @@ class Fields:
         Raises:
             EncodeError: A field of this version is missing, of the wrong type, or out of range.
         """
-        if not isinstance(json, dict):
+        if not isinstance(json, Mapping):
             raise EncodeError(f"expected an object, got {'null' if json is None else type(json).__name__}", path)
         values: dict[str, Any] = {}
         for name, field in self.all.items():

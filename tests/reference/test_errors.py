@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from answers import decode
 from conftest import DATA, read_jsonl
+from hypothesis import given
+from hypothesis import strategies as st
 from wire import i16, i32, string
 
 from kproto import reference
+from kproto.api import ApiKey
 from kproto.errors import DecodeError, EncodeError, FieldNotInVersion, OutOfRange, Truncated
 from kproto.reference import (
     CreateTopicsRequest,
@@ -39,6 +42,40 @@ def test_every_cut_is_truncated(name: str) -> None:
                 decode(reference, line["api"], line["version"], line["kind"], data[:size])
             assert caught.value.offset is not None
             assert 0 <= caught.value.offset <= size
+
+
+APIS = (3, 4, 5, 6, 7, 17, 18, 19, 20, 36, 37, 56, 58, 62, 63, 67)
+VERSIONS = [(api, version) for api in APIS for version in range(ApiKey(api).info.max_version + 1)]
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["lenient", "strict"])
+@pytest.mark.parametrize("kind", ["request", "response"])
+@given(
+    data=st.binary(max_size=120), where=st.sampled_from(VERSIONS), cut=st.integers(0, 200), value=st.integers(0, 255)
+)
+def test_any_bytes_are_a_message_or_a_decode_error(
+    kind: str, strict: bool, data: bytes, where: tuple[int, int], cut: int, value: int
+) -> None:
+    """Random bytes, and a fresh message with random ones put into it."""
+    api, version = where
+    fresh = reference.encode(reference.message_class(api, kind)(), version)
+    for damaged in (data, fresh[:cut] + bytes([value]) + data + fresh[cut + 1 :]):
+        got = read(api, version, kind, damaged, strict)
+        if isinstance(got, DecodeError):
+            assert (got.api_key, got.version) == (api, version)
+            assert got.offset is not None
+            assert 0 <= got.offset <= len(damaged)
+        else:
+            assert len(repr(got)) < 20_000
+            got.to_json(version)
+
+
+def read(api: int, version: int, kind: str, data: bytes, strict: bool) -> Any:
+    """The message or the error; any other error goes on."""
+    try:
+        return decode(reference, api, version, kind, data, strict=strict)[0]
+    except DecodeError as e:
+        return e
 
 
 def test_the_path_goes_through_arrays() -> None:

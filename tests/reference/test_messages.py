@@ -88,7 +88,7 @@ def test_the_text_shows_what_is_not_at_its_default_and_stays_short() -> None:
     topics = [CreatableTopic(name="t" * 1000, configs=[CreatableTopicConfig(name="n", value=None)] * 999)] * 999
     message = reference.CreateTopicsRequest(topics=topics, unknown_tagged_fields=[(9, bytes(999))])
     assert "... 996 more" in repr(message)
-    assert len(repr(message)) < 5000
+    assert len(repr(message)) < 2000
 
 
 def test_a_message_knows_its_version() -> None:
