@@ -74,7 +74,7 @@ class Reassembler:
                 self._out_of_order(half, time_ns, sequence, buffer[begin:end])
         if flags & FIN:
             self._finish(half, advance(sequence, on_wire), time_ns)
-        if self._troubled and time_ns >= self._next_sweep:
+        if self._troubled and not self._next_sweep - _SWEEP_NS < time_ns < self._next_sweep:
             self._sweep(time_ns)
 
     def end(self, time_ns: int) -> None:
