@@ -57,6 +57,18 @@ def test_a_name_that_no_field_has() -> None:
     assert "topic_states" in dir(request)
 
 
+def test_no_field_hides_behind_a_method() -> None:
+    """A field's name must not be one that its class uses otherwise: the attribute would not be the field."""
+    for api in (3, 4, 5, 6, 7, 17, 18, 19, 20, 36, 37, 56, 58, 62, 63, 67):
+        for kind in ("request", "response"):
+            structs = [reference.message_class(api, kind)]
+            for cls in structs:
+                for name, field in cls.fields.all.items():
+                    assert not hasattr(cls, name), (cls, name)
+                    bare = getattr(field.type, "of", field.type)
+                    structs += [bare.item.cls] if hasattr(getattr(bare, "item", None), "cls") else []
+
+
 def test_fresh_objects_share_nothing() -> None:
     one, other = LeaderAndIsrRequest(), LeaderAndIsrRequest()
     one.topic_states.append(LeaderAndIsrTopicState(topic_name="t"))
