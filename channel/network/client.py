@@ -12,7 +12,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.errors import ClientClosed, IllegalState, NoUsableVersion
 from channel.logs import bounded, get_logger
 from kproto.api import ApiKey
-from kproto.errors import FieldNotInVersion, UnsupportedVersion
+from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
 
 from .api_versions import VersionDiscovery, VersionsRefused
 from .channel import ChannelState, Disconnection
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kproto.node_versions import NodeApiVersions
 
     from .backoff import Randomness
+    from .frames import Receive
     from .metadata import MetadataUpdater
     from .selector import Selector
 
@@ -250,9 +251,9 @@ class NetworkClient(NodeConnections):
         """
         self._ensure_active()
         if self._aborted:
-            responses, self._aborted = self._aborted, []
-            self._complete(responses)
-            return responses
+            aborted, self._aborted = self._aborted, []
+            self._complete(aborted)
+            return aborted
         update_ms = self._metadata.maybe_update(self.clock.milliseconds())
         timeout_ms = min(timeout_ms, update_ms, self._request_timeout_ms)
         selector = self._selector
@@ -261,12 +262,13 @@ class NetworkClient(NodeConnections):
         except OSError:
             _log.exception("the selector failed")
         now = self.clock.milliseconds()
-        responses = []
+        responses: list[ClientResponse] = []
+        error: Exception | None = None
         try:
             if self._unanswered and selector.completed_sends:
                 self._handle_sends(responses, now)
             if selector.completed_receives:
-                self._handle_receives(responses, now)
+                error = self._handle_receives(responses, now)
             if selector.disconnected:
                 for node_id, ended in selector.disconnected.items():
                     self._handle_disconnection(responses, node_id, now, ended)
@@ -279,7 +281,9 @@ class NetworkClient(NodeConnections):
             if now > self._earliest_deadline:
                 self._time_out_requests(responses, now)
         finally:
-            self._complete(responses)  # also if one answer was none: the others are not lost
+            self._complete(responses)
+        if error is not None:
+            raise error  # one answer was none; the others are not lost for it
         return responses
 
     def _complete(self, responses: list[ClientResponse]) -> None:
@@ -300,20 +304,32 @@ class NetworkClient(NodeConnections):
                 request = self._take(self._in_flight.complete_last_sent(send.destination))
                 responses.append(ClientResponse(request, now))
 
-    def _handle_receives(self, responses: list[ClientResponse], now: int) -> None:
+    def _handle_receives(self, responses: list[ClientResponse], now: int) -> Exception | None:
+        """Match and read the answers; gives the first error of those that are none."""
+        error: Exception | None = None
         for receive in self._selector.completed_receives:
-            request = self._take(self._in_flight.complete_next(receive.source))
-            assert receive.payload is not None
-            if request.internal and request.api_key == ApiKey.API_VERSIONS:
-                self._handle_versions(responses, request, receive.payload, now)
-                continue
-            body = parse_response(request, receive.payload)
-            if request.version >= _THROTTLES_FROM.get(request.api_key, FOREVER):
-                self._maybe_throttle(request, body, now)
-            if request.internal:
-                self._metadata.handle_successful_response(request, now, body)
-            else:
-                responses.append(ClientResponse(request, now, body))
+            try:
+                self._handle_receive(responses, receive, now)
+            except (IllegalState, DecodeError) as e:
+                error = error or e
+        return error
+
+    def _handle_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
+        request = self._take(self._in_flight.complete_next(receive.source))
+        assert receive.payload is not None
+        channel = self._selector.channels.get(receive.source)
+        if channel is not None and channel.node_metrics is not None:
+            channel.node_metrics.latency.record(now - request.sent_ms)
+        if request.internal and request.api_key == ApiKey.API_VERSIONS:
+            self._handle_versions(responses, request, receive.payload, now)
+            return
+        body = parse_response(request, receive.payload)
+        if request.version >= _THROTTLES_FROM.get(request.api_key, FOREVER):
+            self._maybe_throttle(request, body, now)
+        if request.internal:
+            self._metadata.handle_successful_response(request, now, body)
+        else:
+            responses.append(ClientResponse(request, now, body))
 
     def _maybe_throttle(self, request: ClientRequest, body: Any, now: int) -> None:
         throttle_ms = body.throttle_time_ms
