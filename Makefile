@@ -21,6 +21,7 @@ real:    ## our controller's half against a real Kafka 3.9.1 with ZooKeeper
 	@tools/setup test java maven
 	.venv/bin/pytest -m kafka
 
+lint: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 lint:    ## style, types, stubs, import contracts
 	@tools/setup dev
 	.venv/bin/ruff check .

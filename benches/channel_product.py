@@ -16,14 +16,9 @@ import socket
 import sys
 import threading
 import time
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from kproto._codec import (
-    LeaderAndIsrLiveLeader,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
-)
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
@@ -34,6 +29,12 @@ from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import ControlRequest, SingleRequest
 from channel.controller.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.metrics import Metrics
+from kproto._codec import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def emit(**values: object) -> None:
 
 
 def status(key: str) -> int:
-    with open("/proc/self/status") as lines:
+    with Path("/proc/self/status").open() as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":"))
 
 
@@ -89,6 +90,10 @@ class Cluster:
             self.context.update_partition_full_replica_assignment(tp, ReplicaAssignment(replicas))
             leadership = LeaderIsrAndControllerEpoch(LeaderAndIsr(replicas[0], replicas), EPOCH)
             self.context.put_partition_leadership_info(tp, leadership)
+        self._leaders = [
+            LeaderAndIsrLiveLeader(broker_id=b.id, host_name=b.endpoints[0].host, port=b.endpoints[0].port)
+            for b in self.brokers
+        ]
         self.latch = Latch(0)
         metrics = Metrics()
         self.channel = ControllerChannelManager(CONTROLLER, lambda: EPOCH, metrics=metrics)
@@ -135,7 +140,6 @@ class Cluster:
             partition_epoch=state.partition_epoch,
             replicas=replicas,
         )
-        endpoint = self.brokers[state.leader].endpoints[0]
         message = LeaderAndIsrRequest(
             controller_id=CONTROLLER,
             controller_epoch=EPOCH,
@@ -145,7 +149,7 @@ class Cluster:
                     topic_name=tp.topic, topic_id=self.context.topic_ids[tp.topic], partition_states=[row]
                 )
             ],
-            live_leaders=[LeaderAndIsrLiveLeader(broker_id=state.leader, host_name=endpoint.host, port=endpoint.port)],
+            live_leaders=[self._leaders[state.leader]],
         )
         return SingleRequest(message, 7)
 
@@ -318,7 +322,7 @@ def build(ports: Sequence[int], topics: int, partitions: int, rounds: int, shape
         kept.requests.clear()
         add, send = cpu(add_all), cpu(lambda: batch.send_requests_to_brokers(EPOCH))
         first, second = kept.requests[0], kept.requests[-1]
-        encode, again = cpu(lambda: first.build(8)), cpu(lambda: second.build(8))
+        encode, again = cpu(partial(first.build, 8)), cpu(partial(second.build, 8))
         emit(
             what="build-um", round=number, add_s=add, send_s=send, add_ns_partition=add * 1e9 / count,
             send_ns_partition=send * 1e9 / count, send_ns_partition_broker=send * 1e9 / count / len(ports),

@@ -69,7 +69,9 @@ class Cluster:
         for tp in (FOO0, FOO1, BAR0, BAR1):
             self.context.update_partition_full_replica_assignment(tp, ASSIGNMENT)
 
-    def batch(self, ibp: str = "3.9", kind: type[ControllerBrokerRequestBatch] | None = None, **settings: Any):
+    def batch(
+        self, ibp: str = "3.9", kind: type[ControllerBrokerRequestBatch] | None = None, **settings: Any
+    ) -> ControllerBrokerRequestBatch:
         config = ChannelConfig(inter_broker_protocol_version=ibp, **settings)
         return (kind or ControllerBrokerRequestBatch)(
             self.controller_id, config, self.collector, self.collector, lambda: self.context

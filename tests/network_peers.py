@@ -105,6 +105,7 @@ class FakeSelector:
         self.completed_receives: list[Receive] = []
         self.connected: list[str] = []
         self.disconnected: dict[str, Disconnection] = {}
+        self.channels: dict[str, Any] = {}
         self.open: set[str] = set()
         self.not_ready: set[str] = set()
         self.blocked: set[str] = set()

@@ -5,18 +5,40 @@ from __future__ import annotations
 import base64
 import ipaddress
 from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 from conftest import DATA, read_jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from kproto.pipeline import Run
 
 CAPTURES = sorted((DATA / "captures").glob("*.pcap.gz"))
 WITH_TRUTH = [path for path in CAPTURES if "-lossy" not in path.name]
 
 Row = dict[str, Any]
 Key = tuple[str, int, int, int, int, int]
+
+
+@dataclass
+class Analyzed:
+    """Tables on disk, what the run said of itself, and the summary; each table read once, with pyarrow."""
+
+    path: Path
+    run: Run
+    summary: dict[str, list[Row]]
+
+    def rows(self, table: str) -> list[Row]:
+        return self._tables[table]
+
+    @cached_property
+    def _tables(self) -> dict[str, list[Row]]:
+        return {name: pq.read_table(self.path / name).to_pylist() for name in self.run.rows}
 
 
 def name_of(path: Any) -> str:

@@ -194,7 +194,7 @@ class ControllerChannelManager:
             request.build(request.latest_version)  # now, so that what waits is bytes and not objects
         except KprotoError as e:
             self._log.warning("%s cannot be encoded, broker %d will not get it: %s", request, broker_id, e)
-        item = QueueItem(request, callback, self._clock.milliseconds())
+        item = (request, callback, self._clock.milliseconds())
         with self._lock:
             state = self._brokers.get(broker_id)
             if state is not None:
@@ -210,7 +210,7 @@ class ControllerChannelManager:
             broker_id,
             ", as the channel manager is shut down" if is_shut_down else "",
         )
-        self._drop(broker_id, [item])
+        self._drop(broker_id, [QueueItem(*item)])
 
     # ---- the inside
 
@@ -311,4 +311,4 @@ def _drain(state: _BrokerState) -> list[QueueItem]:
         except Empty:
             return items
         if item is not None:
-            items.append(item)
+            items.append(QueueItem(*item))

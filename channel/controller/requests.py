@@ -10,8 +10,8 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from kproto import _codec
 from kproto._codec import UpdateMetadataRequest
-
 from kproto.api import ApiKey, api_name, check_version
 from kproto.codec import decode_request, encode
 from kproto.errors import UnsupportedVersion
@@ -109,7 +109,10 @@ class SingleRequest(ControlRequest):
     def build(self, version: int) -> Sequence[Bytes]:
         """The whole body in one piece; the message is let go."""
         if self._body is None:
-            self._body = (encode(self._message, version),)
+            message = self._message
+            self._body = (
+                _codec.encode(message, version) if isinstance(message, _codec.Message) else encode(message, version),
+            )
             self._message = None
         return self._body
 

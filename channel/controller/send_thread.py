@@ -6,7 +6,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from channel.errors import IllegalState
-from channel.logs import bounded
+from channel.logs import STATE_CHANGE, TRACE, bounded
 from channel.network.blocking import await_ready, is_ready, send_and_receive
 from channel.threads import StoppableThread
 from kproto.api import CONTROL_APIS, api_name
@@ -29,6 +29,9 @@ __all__ = ["RETRY_PAUSE_MS", "QueueItem", "RequestQueue", "RequestSendThread", "
 RETRY_PAUSE_MS: Final = 100
 """Between two attempts to deliver a request."""
 
+_CONTROL: Final = frozenset(map(int, CONTROL_APIS))
+_traced = STATE_CHANGE.isEnabledFor
+
 
 class QueueItem(NamedTuple):
     """A request that waits for its broker.
@@ -44,15 +47,16 @@ class QueueItem(NamedTuple):
     enqueue_time_ms: int
 
 
-class _Answer(NamedTuple):
-    """What came back, and to which API the request that it answers belongs."""
+RequestQueue: TypeAlias = "SimpleQueue[tuple[ControlRequest, Callable[[Any], None] | None, int] | None]"
+"""The fields of what waits for one broker, oldest first; None only wakes its thread."""
 
-    api_key: int
-    body: Any
+_Answer: TypeAlias = tuple[int, Any]
+"""The API that the answered request belongs to, and the response. Tuples, as they are made for every request."""
 
 
-RequestQueue: TypeAlias = "SimpleQueue[QueueItem | None]"
-"""What waits for one broker, oldest first; None only wakes its thread."""
+def _check(api_key: int, request: ControlRequest) -> None:
+    if api_key not in _CONTROL:
+        raise IllegalState(f"an answer to {api_name(api_key)}, unexpected after {api_name(request.api_key)}")
 
 
 def send_thread_name(controller_id: int, broker_id: int, prefix: str | None = None) -> str:
@@ -126,27 +130,36 @@ class RequestSendThread(StoppableThread):
         item = self._queue.get()
         if item is None:
             return
-        self._timer.record(self._clock.milliseconds() - item.enqueue_time_ms)
-        answer = self._deliver(item)
+        request, callback, enqueue_time_ms = item
+        self._timer.record(self._clock.milliseconds() - enqueue_time_ms)
+        answer = self._deliver(request)
         if answer is None:
-            self.undelivered = item
+            self.undelivered = QueueItem(*item)
             return
+        api_key, body = answer
         try:
-            self._answered(item, answer)
+            _check(api_key, request)
+            if _traced(TRACE):
+                answer_text = bounded(repr(body))
+                self._state_log.trace(
+                    self._controller_epoch(), "%s answered %s to %s", self._node, answer_text, request
+                )
+            if callback is not None:
+                callback(body)
         except Exception:
-            self.log.exception("controller %d gives up %s to %s", self._controller_id, item.request, self._node)
+            self.log.exception("controller %d gives up %s to %s", self._controller_id, request, self._node)
             self._client.close_node(self._node.key)
 
-    def _deliver(self, item: QueueItem) -> _Answer | None:
+    def _deliver(self, request: ControlRequest) -> _Answer | None:
         """The answer; None if the thread was stopped before one came."""
-        request, direct = item.request, self._direct
+        direct = self._direct
         while self.is_running:
             try:
                 if direct is not None and (body := direct.send_and_receive(request)) is not None:
-                    return _Answer(request.api_key, body)
+                    return request.api_key, body
                 if self._broker_ready():
                     response = send_and_receive(self._client, self._client.new_request(self._node.key, request))
-                    return _Answer(response.request.api_key, response.body)
+                    return response.request.api_key, response.body
             except Exception as e:  # noqa: BLE001  (a request that even cannot be encoded is tried again, as Kafka does)
                 if self.is_shutdown_initiated:
                     break
@@ -177,13 +190,3 @@ class RequestSendThread(StoppableThread):
             self.log.warning("controller %d has no connection to %s: %s", self._controller_id, node, failure)
             client.close_node(node.key)
         return False
-
-    def _answered(self, item: QueueItem, answer: _Answer) -> None:
-        api_key, body = answer
-        if api_key not in CONTROL_APIS:
-            raise IllegalState(f"an unexpected answer to {api_name(item.request.api_key)}: one to {api_name(api_key)}")
-        if self._state_log.traces:
-            shown = bounded(repr(body))
-            self._state_log.trace(self._controller_epoch(), "answer %s to %s from %s", shown, item.request, self._node)
-        if item.callback is not None:
-            item.callback(body)

@@ -5,7 +5,6 @@ Nothing blocks but ``poll``; ``channel.network.blocking`` has helpers that wait.
 
 from __future__ import annotations
 
-import random
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,23 +12,23 @@ from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.errors import ClientClosed, IllegalState, NoUsableVersion
 from channel.logs import bounded, get_logger
 from kproto.api import ApiKey
-from kproto.errors import FieldNotInVersion, UnsupportedVersion
+from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
 
 from .api_versions import VersionDiscovery, VersionsRefused
 from .channel import ChannelState, Disconnection
 from .connection_states import ClusterConnectionStates, Resolver, resolve
 from .frames import Send
 from .in_flight import InFlightRequests
-from .least_loaded import LeastLoaded, least_loaded
+from .nodes import NodeConnections
 from .request import Callback, ClientRequest, ClientResponse, RequestBuilder
 from .wire import CorrelationIds, RequestFramer, parse_response
 
 if TYPE_CHECKING:
-    from channel.errors import AuthenticationFailed
     from kproto.node_versions import NodeApiVersions
 
     from .backoff import Randomness
-    from .metadata import MetadataUpdater, Node
+    from .frames import Receive
+    from .metadata import MetadataUpdater
     from .selector import Selector
 
 __all__ = ["NetworkClient"]
@@ -54,7 +53,7 @@ class _Phase(Enum):
     CLOSED = "closed"
 
 
-class NetworkClient:
+class NetworkClient(NodeConnections):
     """Requests to many nodes over one selector.
 
     Not for more than one thread, but for ``wakeup``, ``initiate_close``, ``active`` and ``in_flight_count``.
@@ -93,25 +92,20 @@ class NetworkClient:
         resolver: Resolver = resolve,
         randomness: Randomness | None = None,
     ) -> None:
-        self.clock = clock
-        self.client_id = client_id
-        self._selector = selector
-        self._metadata = metadata
-        self._send_buffer = send_buffer
-        self._receive_buffer = receive_buffer
-        self._request_timeout_ms = request_timeout_ms
-        self._discover_versions = discover_versions
-        self._versions = VersionDiscovery(api_versions)
-        self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
-        self._states = ClusterConnectionStates(
+        states = ClusterConnectionStates(
             reconnect_backoff_ms,
             reconnect_backoff_max_ms,
             setup_timeout_ms,
             setup_timeout_max_ms,
             resolver,
-            self._random,
+            randomness,
         )
-        self._in_flight = InFlightRequests(max_in_flight)
+        in_flight = InFlightRequests(max_in_flight)
+        super().__init__(selector, metadata, states, in_flight, send_buffer, receive_buffer, clock, randomness)
+        self.client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._discover_versions = discover_versions
+        self._versions = VersionDiscovery(api_versions)
         self._pipelined = max_in_flight > 1
         self._unanswered = 0  # requests in flight that expect no answer
         self._earliest_deadline = FOREVER  # no request in flight times out before
@@ -208,86 +202,9 @@ class NetworkClient:
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
-    def ready(self, node: Node) -> bool:
-        """Whether a request can be sent to the node now; begins to connect if that is allowed.
-
-        Raises:
-            ValueError: No node.
-        """
-        if node.is_empty:
-            raise ValueError(f"cannot connect to {node}: it has no host or port")
-        if self.is_ready(node):
-            return True
-        now = self.clock.milliseconds()
-        if self._states.can_connect(node.key, now):
-            self._initiate_connect(node, now)
-        return False
-
-    def is_ready(self, node: Node) -> bool:
-        """Whether a request can be sent to the node now."""
-        now = self.clock.milliseconds()
-        return not self._metadata.is_update_due(now) and self._can_send(node.key, now)
-
-    def _can_send(self, node_id: str, now: int) -> bool:
-        return (
-            self._states.is_ready(node_id, now)
-            and self._selector.is_channel_ready(node_id)
-            and self._in_flight.can_send_more(node_id)
-        )
-
-    def connection_delay(self, node: Node) -> int:
-        """How many ms to wait before looking at the node again."""
-        return self._states.connection_delay(node.key, self.clock.milliseconds())
-
-    def poll_delay_ms(self, node: Node) -> int:
-        """As ``connection_delay``, or what is left of a throttle."""
-        return self._states.poll_delay_ms(node.key, self.clock.milliseconds())
-
-    def connection_failed(self, node: Node) -> bool:
-        """Whether the last connection has ended or could not be made."""
-        return self._states.is_disconnected(node.key)
-
-    def authentication_error(self, node: Node) -> AuthenticationFailed | None:
-        """Why the last authentication failed, until the node becomes ready."""
-        return self._states.authentication_error(node.key)
-
-    def has_ready_nodes(self) -> bool:
-        """Whether any node is ready and not throttled."""
-        return self._states.has_ready_nodes(self.clock.milliseconds())
-
     def in_flight_count(self, node_id: str | None = None) -> int:
         """Unanswered requests of one node, or of all."""
         return len(self._in_flight) if node_id is None else self._in_flight.count(node_id)
-
-    def least_loaded_node(self) -> LeastLoaded:
-        """The node to ask if any will do: ready and least busy, else on its way, else one that may be connected to.
-
-        Raises:
-            IllegalState: There are no nodes.
-        """
-        nodes, now = self._metadata.nodes(), self.clock.milliseconds()
-        if not nodes:
-            raise IllegalState("there are no nodes to choose from")
-        offset = self._random.randrange(len(nodes))
-        return least_loaded(
-            [*nodes[offset:], *nodes[:offset]],
-            self._states,
-            self._selector.is_channel_ready,
-            lambda node_id: self._can_send(node_id, now),
-            self._in_flight.count,
-            now,
-        )
-
-    def _initiate_connect(self, node: Node, now: int) -> None:
-        try:
-            self._states.connecting(node.key, now, node.host)
-            address = self._states.current_address(node.key)
-            _log.debug("connecting to node %s at %s", node, address)
-            self._selector.connect(node.key, (address, node.port), self._send_buffer, self._receive_buffer)
-        except OSError as e:
-            _log.warning("could not connect to node %s: %s", node, e)
-            self._states.disconnected(node.key, now)
-            self._metadata.handle_server_disconnect(now, node.key, None)
 
     def disconnect(self, node_id: str) -> None:
         """End a connection; its requests come back as disconnected with the next ``poll``.
@@ -334,9 +251,9 @@ class NetworkClient:
         """
         self._ensure_active()
         if self._aborted:
-            responses, self._aborted = self._aborted, []
-            self._complete(responses)
-            return responses
+            aborted, self._aborted = self._aborted, []
+            self._complete(aborted)
+            return aborted
         update_ms = self._metadata.maybe_update(self.clock.milliseconds())
         timeout_ms = min(timeout_ms, update_ms, self._request_timeout_ms)
         selector = self._selector
@@ -345,12 +262,13 @@ class NetworkClient:
         except OSError:
             _log.exception("the selector failed")
         now = self.clock.milliseconds()
-        responses = []
+        responses: list[ClientResponse] = []
+        error: Exception | None = None
         try:
             if self._unanswered and selector.completed_sends:
                 self._handle_sends(responses, now)
             if selector.completed_receives:
-                self._handle_receives(responses, now)
+                error = self._handle_receives(responses, now)
             if selector.disconnected:
                 for node_id, ended in selector.disconnected.items():
                     self._handle_disconnection(responses, node_id, now, ended)
@@ -363,7 +281,9 @@ class NetworkClient:
             if now > self._earliest_deadline:
                 self._time_out_requests(responses, now)
         finally:
-            self._complete(responses)  # also if one answer was none: the others are not lost
+            self._complete(responses)
+        if error is not None:
+            raise error  # one answer was none; the others are not lost for it
         return responses
 
     def _complete(self, responses: list[ClientResponse]) -> None:
@@ -384,20 +304,32 @@ class NetworkClient:
                 request = self._take(self._in_flight.complete_last_sent(send.destination))
                 responses.append(ClientResponse(request, now))
 
-    def _handle_receives(self, responses: list[ClientResponse], now: int) -> None:
+    def _handle_receives(self, responses: list[ClientResponse], now: int) -> Exception | None:
+        """Match and read the answers; gives the first error of those that are none."""
+        error: Exception | None = None
         for receive in self._selector.completed_receives:
-            request = self._take(self._in_flight.complete_next(receive.source))
-            assert receive.payload is not None
-            if request.internal and request.api_key == ApiKey.API_VERSIONS:
-                self._handle_versions(responses, request, receive.payload, now)
-                continue
-            body = parse_response(request, receive.payload)
-            if request.version >= _THROTTLES_FROM.get(request.api_key, FOREVER):
-                self._maybe_throttle(request, body, now)
-            if request.internal:
-                self._metadata.handle_successful_response(request, now, body)
-            else:
-                responses.append(ClientResponse(request, now, body))
+            try:
+                self._handle_receive(responses, receive, now)
+            except (IllegalState, DecodeError) as e:
+                error = error or e
+        return error
+
+    def _handle_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
+        request = self._take(self._in_flight.complete_next(receive.source))
+        assert receive.payload is not None
+        channel = self._selector.channels.get(receive.source)
+        if channel is not None and channel.node_metrics is not None:
+            channel.node_metrics.latency.record(now - request.sent_ms)
+        if request.internal and request.api_key == ApiKey.API_VERSIONS:
+            self._handle_versions(responses, request, receive.payload, now)
+            return
+        body = parse_response(request, receive.payload)
+        if request.version >= _THROTTLES_FROM.get(request.api_key, FOREVER):
+            self._maybe_throttle(request, body, now)
+        if request.internal:
+            self._metadata.handle_successful_response(request, now, body)
+        else:
+            responses.append(ClientResponse(request, now, body))
 
     def _maybe_throttle(self, request: ClientRequest, body: Any, now: int) -> None:
         throttle_ms = body.throttle_time_ms

@@ -1,4 +1,7 @@
-"""One frame on its way out, one on its way in. Nothing is joined, nothing allocated before its length is checked."""
+"""One frame on its way out, one on its way in. Nothing is joined, nothing allocated before its length is checked.
+
+A large frame's buffer grows with what has arrived: who only announces 100 MiB does not get them.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ __all__ = ["UNLIMITED", "Receive", "Send"]
 UNLIMITED = -1
 
 _length = struct.Struct(">i")
+_AT_ONCE = 1 << 20  # bytes that a frame gets for its announcement alone
 
 
 class Send:
@@ -69,7 +73,7 @@ class Send:
 
 
 class Receive:
-    """A frame being received, into a buffer of exactly its size.
+    """A frame being received; when it is complete, ``payload`` is exactly its size.
 
     Args:
         source: The channel's id.
@@ -140,6 +144,8 @@ class Receive:
         if self.payload is None and not self._allocate():
             return count
         if self._read < self.requested + 4:
+            if not self._view:
+                self._grow()
             more = transport.read_into(self._view)
             self._read += more
             if self._read < self.requested + 4:
@@ -151,13 +157,21 @@ class Receive:
         if self.requested == 0:
             self.payload = bytearray()
         elif self._pool is None:
-            self.payload = bytearray(self.requested)
+            self.payload = bytearray(min(self.requested, _AT_ONCE))
         else:
             self.payload = self._pool.allocate(self.requested)
             if self.payload is None:
                 return False
         self._view = memoryview(self.payload)
         return True
+
+    def _grow(self) -> None:
+        """As much again as has come, up to the whole: each byte is moved once on average."""
+        assert self.payload is not None
+        have = len(self.payload)
+        self._view.release()
+        self.payload += bytes(min(have, self.requested - have))
+        self._view = memoryview(self.payload)[have:]
 
     def close(self) -> None:
         """Give the buffer back to its pool; the payload must not be used any more."""

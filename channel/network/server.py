@@ -161,7 +161,7 @@ class SocketServer:
 
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
         """Call it on the server's thread after a delay; never if the server is closed before."""
-        due = self._clock.milliseconds() + delay_ms
+        due = self._clock.nanoseconds() + delay_ms * 1_000_000
         self.call_soon(lambda: heapq.heappush(self._timers, (due, next(self._numbers), function)))
 
     def call(self, function: Callable[[], None]) -> None:
@@ -204,7 +204,7 @@ class SocketServer:
                 self._received(connection, receive)
         while self._tasks:
             self._guarded(self._tasks.popleft())
-        while self._timers and self._timers[0][0] <= self._clock.milliseconds():
+        while self._timers and self._timers[0][0] <= self._clock.nanoseconds():
             self._guarded(heapq.heappop(self._timers)[2])
         # Answers of this turn go out now, and whoever got all of his is read on without telling the system twice.
         selector.write_now()
@@ -218,7 +218,7 @@ class SocketServer:
     def _next_timer_ms(self) -> int:
         if self._tasks:
             return 0
-        return max(0, self._timers[0][0] - self._clock.milliseconds()) if self._timers else FOREVER
+        return max(0, -(-(self._timers[0][0] - self._clock.nanoseconds()) // 1_000_000)) if self._timers else FOREVER
 
     def _guarded(self, function: Callable[[], None]) -> None:
         try:

@@ -119,8 +119,10 @@ def exchanges(
 
 
 def _may_go(time_ns: int, now_ns: int, collector: Collector) -> bool:
-    oldest = collector.oldest_open_ns()
-    return time_ns < now_ns - _ORDER_NS and (oldest is None or time_ns <= oldest)
+    if time_ns >= now_ns - _ORDER_NS:
+        return False
+    oldest = collector.oldest_open_ns(now_ns)
+    return oldest is None or time_ns <= oldest
 
 
 def _size(exchange: Exchange) -> int:

@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "Collector", "Conversation"]
 
+_HOPELESS_NS: Final = 60_000_000_000
+"""A controller waits half a minute for a response; after so long nobody else waits for the request either."""
+
 _OPEN_LIMIT: Final = 10_000
 """Requests of one connection that may wait for their responses."""
 
 _WAITING_LIMIT: Final = 100
 _WAITING_BYTES: Final = 4 << 20
-"""Responses whose request may still come (its segments are late), and their bytes."""
+_STRANGERS_BYTES: Final = 64 << 10
+"""Responses whose request may still come (its segments are late), and their bytes; fewer where no request was seen."""
 
 _LOOKED_FOR: Final = 64
 """So many open requests are looked for when the responses have lost their step."""
@@ -133,10 +137,10 @@ class Collector:
         heapq.heappush(self._open, (asked.frame.time_ns, self._number, asked))
         self.frames.append(asked.frame)
 
-    def oldest_open_ns(self) -> int | None:
-        """When the oldest request that still waits was sent, None if none waits."""
+    def oldest_open_ns(self, now_ns: int) -> int | None:
+        """When the oldest request was sent that still waits, and may do so for long; None if none waits."""
         waiting = self._open
-        while waiting and waiting[0][2].settled:
+        while waiting and (waiting[0][2].settled or waiting[0][0] < now_ns - _HOPELESS_NS):
             heapq.heappop(waiting)
         return waiting[0][0] if waiting else None
 
@@ -328,7 +332,8 @@ class Conversation:
         """Whether a response of this size is kept though its request is not known."""
         if self._has_wanted:
             return True
-        return self._unsettled and self._waiting_bytes + size <= _WAITING_BYTES
+        room = _STRANGERS_BYTES if self.is_stranger else _WAITING_BYTES
+        return self._unsettled and self._waiting_bytes + size <= room
 
     @property
     def _unsettled(self) -> bool:

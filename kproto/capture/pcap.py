@@ -71,6 +71,8 @@ def packets(source: Source, summary: CaptureSummary) -> Iterator[Packet]:
         if not more:
             if at < size or source.damage:
                 summary.bad(source.damage or "the file ends within a packet", base + at, size - at)
+            if size - at > 16 and length <= largest:  # as good as a packet cut by the snaplen
+                yield seconds * 1_000_000_000 + fraction * scale, link, buffer, at + 16, size, on_wire
             return
         base += at
         buffer = buffer[at:] + more

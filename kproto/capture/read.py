@@ -198,7 +198,7 @@ def _unpacked(name: str, follows: bool, counted: _Counted, close: Callable[[], N
 
 
 def _format(source: Source) -> Format:
-    head = source.peek(4)
+    head = source.peek(8)
     if head[:4] in _PCAP:
         return "pcap"
     if head[:4] == _PCAPNG:

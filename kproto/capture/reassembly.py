@@ -57,6 +57,8 @@ class Reassembler:
             if half is None:
                 return
         half.seen = True
+        if flags & ACK and acknowledged != half.peer.next:
+            self._acknowledge(half.peer, acknowledged, time_ns)
         if begin != end or on_wire:
             if sequence == half.next and not half.held and half.finish < 0:
                 length = end - begin
@@ -70,11 +72,9 @@ class Reassembler:
                     half.give_up(offset + on_wire - length, time_ns)
             else:
                 self._out_of_order(half, time_ns, sequence, buffer[begin:end])
-        if flags & ACK and acknowledged != half.peer.next:
-            self._acknowledge(half.peer, acknowledged, time_ns)
         if flags & FIN:
             self._finish(half, advance(sequence, on_wire), time_ns)
-        if self._troubled and time_ns >= self._next_sweep:
+        if self._troubled and not self._next_sweep - _SWEEP_NS < time_ns < self._next_sweep:
             self._sweep(time_ns)
 
     def end(self, time_ns: int) -> None:

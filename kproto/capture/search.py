@@ -80,12 +80,14 @@ class Search:
         self._marks.append((offset, time_ns))
         self.seen += len(data)
         end = offset + len(data)
-        found = self._try_steps(end)
+        found = self._try_candidates(end)
+        if found is None:
+            found = self._try_steps(end)
         if found is None:
             step = self._step_at(data, offset)
             if step is not None:
                 self.add_step(step)
-            found = self._try_candidates(end)
+                found = self._try_steps(end)
         if found is None:
             self._trim(end)
         return found

@@ -33,7 +33,7 @@ _START: Final = struct.Struct(">ihhi").unpack_from
 _PAIR: Final = struct.Struct(">ii").unpack_from
 
 _STRANGER_BYTES: Final = 1 << 20
-"""A stream known from its first byte that shows no request in so many is not Kafka's."""
+"""A connection that does not begin with a request, and shows none in so many bytes, is not Kafka's."""
 
 _SEARCH_BYTES: Final = 256 << 20
 """So many bytes are searched for a frame in any stream, then it is left alone."""
@@ -200,6 +200,7 @@ class RequestReader(_Reader):
     def __init__(self, conversation: Conversation, in_step: bool) -> None:
         super().__init__(conversation, RequestSearch(conversation, conversation.limit), in_step)
         self._fresh = in_step  # nothing has been read yet
+        self._began_strangely = False  # the first bytes of the connection are no request
         self._tls_like = 0
 
     def data(self, offset: int, data: bytes, time_ns: int) -> None:
@@ -272,6 +273,7 @@ class RequestReader(_Reader):
             conversation.bad(f"a request of {size} bytes, more than the limit of {limit}", self._at, size + 4)
         elif not self._doubtful:
             conversation.bad(f"no request where one should begin (size {size})", self._at)
+        self._began_strangely |= self._fresh
         self._fresh = False
         self.lose_step()
         if size >= 0:
@@ -280,7 +282,7 @@ class RequestReader(_Reader):
 
     def _look(self, offset: int, data: bytes, time_ns: int) -> None:
         super()._look(offset, data, time_ns)
-        if self._searching and self._search.seen > _STRANGER_BYTES and self._conversation.is_stranger:
+        if self._began_strangely and self._search.seen > _STRANGER_BYTES and self._conversation.is_stranger:
             self._conversation.leave()
 
     def _found(self, step: Step | None) -> None:

@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from fnmatch import translate
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import click
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from kproto.pipeline import Selection
 
 __all__ = ["command"]
+
+_SMALL: Final = 32 << 20
+"""Bytes of captures that are analysed with a Spark that is quick to start rather than quick."""
 
 
 @click.command(
@@ -72,7 +75,13 @@ def command(
     selection = _selection(filters)
     directory = OutputDirectory(out, overwrite=overwrite)
     directory.check()
-    with _explained(), _Steps() as steps, spark_session(master, log=log) as spark, steps.watching(spark):
+    small = sum(Path(path).stat().st_size for path in paths) < _SMALL
+    with (
+        _explained(),
+        _Steps() as steps,
+        spark_session(master, small=small, log=log) as spark,
+        steps.watching(spark),
+    ):
         run = analyze(spark, paths, directory, selection=selection, on_step=steps.show)
         steps.show("summing up")
         summary = summarize(spark, directory.path)
@@ -121,7 +130,7 @@ def _selection(filters: Filters) -> Selection:
 @contextmanager
 def _explained() -> Iterator[None]:
     """A failure inside Spark as one line instead of two stack traces."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:

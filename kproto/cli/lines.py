@@ -7,14 +7,13 @@ every line stands for itself, with its date, whole and plain.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kproto.api import CONTROL_APIS, ApiKey, api_name
 from kproto.cli.states import PartitionLine, damage, error_codes, partition_lines
-from kproto.cli.text import named_error, printable, ranges
+from kproto.cli.text import day_and_clock, named_error, printable, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +32,7 @@ _API_COLOURS: Final = {
 _UPDATE_TYPES: Final = {0: "", 1: "incremental", 2: "full"}
 _LONGEST: Final = 160
 """How much of another API's request is told without ``--details``."""
+_LONGEST_CLIENT: Final = 40
 _SHORTEST: Final = 16
 """What is left for the last column even on a narrow terminal."""
 
@@ -115,10 +115,7 @@ class LineFormatter:
 
     def _time(self, time_ns: int) -> tuple[str, str]:
         """The heading where a new day begins, and the moment as the line shows it."""
-        seconds, ns = divmod(time_ns, 1_000_000_000)
-        moment = datetime.fromtimestamp(seconds, UTC)
-        clock = f"{moment:%H:%M:%S}.{ns // 1_000_000:03d}"
-        day = f"{moment:%Y-%m-%d}"
+        day, clock = day_and_clock(time_ns)
         if not self._terminal:
             return "", f"{day}T{clock}Z"
         if day == self._day:
@@ -138,7 +135,7 @@ class LineFormatter:
         if sender is None:
             sender = getattr(request, "broker_id", None)
         if sender is None:
-            sender = printable(exchange.client_id) if exchange.client_id else str(exchange.client)
+            sender = _cut(printable(exchange.client_id), _LONGEST_CLIENT) if exchange.client_id else exchange.client
         receiver = self._brokers.id_of(exchange.server)
         return f"{sender} → {exchange.server if receiver is None else receiver}"
 
@@ -201,6 +198,8 @@ def _what(exchange: Exchange, states: list[PartitionLine]) -> str:
     if exchange.api_key not in CONTROL_APIS:
         return _cut(json.dumps(request.to_json(exchange.api_version), separators=(",", ":")), _LONGEST)
     words = []
+    if exchange.response is None and exchange.unmatched_reason:
+        words.append(f"({exchange.unmatched_reason})")
     if getattr(request, "is_kraft_controller", False):
         words.append("kraft")
     if kind := _UPDATE_TYPES.get(getattr(request, "type", 0), ""):
@@ -217,8 +216,6 @@ def _what(exchange: Exchange, states: list[PartitionLine]) -> str:
     words += [f"{printable(topic) or repr(topic)}[{ranges(numbers)}]" for topic, numbers in topics.items()]
     if not states and exchange.api_key == ApiKey.UPDATE_METADATA:
         words.append("live brokers " + ranges(broker for broker, _, _ in request.broker_endpoints))
-    if exchange.response is None and exchange.unmatched_reason:
-        words.append(f"({exchange.unmatched_reason})")
     return " ".join(words)
 
 

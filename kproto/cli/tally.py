@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kproto.api import CONTROL_APIS, api_name
+from kproto.cli.text import day_and_clock
 from kproto.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class Tally:
         spans = [(s.first_ns, s.last_ns) for s in self.summaries if s.first_ns]
         if not spans:
             return "no request matches the filters"
-        first, last = _moment(min(a for a, _ in spans)), _moment(max(b for _, b in spans))
-        return f"no request matches the filters; the captures reach from {first} to {last}"
+        first, last = ("T".join(day_and_clock(ns)) for ns in (min(a for a, _ in spans), max(b for _, b in spans)))
+        return f"no request matches the filters; the captures reach from {first}Z to {last}Z"
 
     def _folded(self) -> Iterable[tuple[int, int]]:
         folded: Counter[int] = Counter()
@@ -115,10 +115,6 @@ def _lacks(summary: CaptureSummary) -> Iterable[str]:
 
 def _counts(items: Iterable[tuple[int | None, int]]) -> str:
     return ", ".join(f"{n} {'of unknown request' if api is None else api_name(api)}" for api, n in items)
-
-
-def _moment(time_ns: int) -> str:
-    return f"{datetime.fromtimestamp(time_ns // 1_000_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _say(text: str) -> None:

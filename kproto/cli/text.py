@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kproto.error_codes import error_name
@@ -9,7 +10,7 @@ from kproto.error_codes import error_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["counted", "named_error", "printable", "ranges"]
+__all__ = ["counted", "day_and_clock", "named_error", "printable", "ranges"]
 
 
 def printable(text: str | None) -> str:
@@ -52,3 +53,21 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([number, number])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def day_and_clock(time_ns: int) -> tuple[str, str]:
+    """A moment in UTC: its day, and its time of day to the millisecond.
+
+    A damaged capture can name any moment; one beyond the calendar is given in seconds since 1970.
+
+    >>> day_and_clock(1_795_203_290_558_999_999)
+    ('2026-11-20', '19:34:50.558')
+    >>> day_and_clock(1 << 80)
+    ('1208925819614629', '174706176')
+    """
+    seconds, ns = divmod(time_ns, 1_000_000_000)
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(seconds), f"{ns:09d}"
+    return f"{moment:%Y-%m-%d}", f"{moment:%H:%M:%S}.{ns // 1_000_000:03d}"

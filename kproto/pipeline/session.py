@@ -44,8 +44,15 @@ _SETTINGS: Final = {
 _LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
+_SMALL_SETTINGS: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Little data is done before the JVM's second compiler and adaptive plans have paid for themselves."""
 
 
 def check_java() -> None:
@@ -74,12 +81,17 @@ def check_java() -> None:
 
 @contextmanager
 def spark_session(
-    master: str = "local[*]", *, log: Path | None = None, settings: Mapping[str, str] | None = None
+    master: str = "local[*]",
+    *,
+    small: bool = False,
+    log: Path | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Start Spark, or take the session that is there (``spark-submit``), and stop what was started.
 
     Args:
         master: Where to run: ``local[*]``, ``spark://host:7077`` ...
+        small: Whether there is little to do (some ten MB); counts on a local master alone.
         log: Keep what Spark itself has to say there; None drops it.
         settings: Spark settings over kproto's own.
 
@@ -96,13 +108,14 @@ def spark_session(
     # Without it local workers run whatever python3 is on PATH, where kproto need not be.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    wanted: dict[str, Any] = _SETTINGS | (_LOCAL_SETTINGS if master.startswith("local") else {}) | dict(settings or {})
+    wanted: dict[str, Any] = dict(_SETTINGS)
     if master.startswith("local"):
+        wanted |= _LOCAL_SETTINGS | (_SMALL_SETTINGS if small else {})
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # Local workers import what this process imports, also from a checkout that is not installed.
         here = str(Path(kproto.__file__).parent.parent)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
-    builder = SparkSession.builder.master(master).appName("kproto").config(map=wanted)
+    builder = SparkSession.builder.master(master).appName("kproto").config(map=wanted | dict(settings or {}))
     with log.open("w+b") if log else tempfile.TemporaryFile() as spark_log:
         try:
             with _stderr_to(spark_log.fileno()):

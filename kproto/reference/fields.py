@@ -15,6 +15,7 @@ builds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from kproto.errors import EncodeError, FieldNotInVersion
 from kproto.json_form import camel_case
 
 from .primitives import TaggedFields
-from .wire import field_path
+from .wire import TAGGED_SECTION, field_path
 
 if TYPE_CHECKING:
     from construct import Container
@@ -168,7 +169,7 @@ class Fields:
         Raises:
             EncodeError: A field of this version is missing, of the wrong type, or out of range.
         """
-        if not isinstance(json, dict):
+        if not isinstance(json, Mapping):
             raise EncodeError(f"expected an object, got {'null' if json is None else type(json).__name__}", path)
         values: dict[str, Any] = {}
         for name, field in self.all.items():
@@ -180,9 +181,6 @@ class Fields:
             elif field.tag is None:
                 raise EncodeError(f"{field.json_name!r} is missing", where)
         return values
-
-
-TAGGED_SECTION = "_tagged"
 
 
 def values_of(struct: Any, fields: Fields, path: str) -> Container:

@@ -218,17 +218,20 @@ def _raw_tags(tags: Any) -> tuple[RawTag, ...]:
 
 
 _SHOWN = 3
+_SHOWN_NUMBERS = 12  # replica lists read better whole
 
 
 def _short(value: object) -> str:
     """A repr whose length does not follow the value's."""
-    if isinstance(value, list | tuple) and len(value) > _SHOWN:
-        if isinstance(value, tuple) and len(value) <= 12 and all(isinstance(item, int) for item in value):
-            return repr(value)  # replica lists read better whole
-        shown = ", ".join(_short(item) for item in value[:_SHOWN])
-        return f"[{shown}, ... {len(value) - _SHOWN} more]"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_short, value))}]" if isinstance(value, list) else repr(value)
+        most = _SHOWN_NUMBERS if value and isinstance(value[0], int) else _SHOWN
+        shown = [_short(item) for item in (value if len(value) <= most else value[:_SHOWN])]
+        if len(shown) < len(value):
+            shown.append(f"... {len(value) - len(shown)} more")
+        inside = ", ".join(shown)
+        if isinstance(value, list):
+            return f"[{inside}]"
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
     if isinstance(value, str) and len(value) > 60:
         return f"{value[:50]!r}... {len(value)} characters"
     if isinstance(value, bytes) and len(value) > 16:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from construct import Construct, Renamed, StreamError, Struct, Subconstruct
 
-from kproto.api import check_version
 from kproto.errors import DecodeError
 
 from . import message_class
 from .headers import RequestHeader, ResponseHeader
 from .primitives import Elements, TaggedFields
-from .wire import Wire, field_path
+from .wire import Wire, part_path
 
 if TYPE_CHECKING:
     from kproto.types import Buffer, Kind
@@ -62,7 +61,7 @@ class _Noted(Subconstruct):  # type: ignore[misc]
     """Reads as what it wraps does, and notes where."""
 
     def _parse(self, stream: _TracedWire, context: Any, path: str) -> Any:
-        span = FieldSpan(field_path(path), stream.at)
+        span = FieldSpan(part_path(path), stream.at)
         stream.fields.append(span)
         count = len(stream.fields)
         try:
@@ -96,11 +95,9 @@ def _noting(construct: Construct) -> Construct:
 
 def _construct(kind: Kind, api_key: int, version: int) -> Construct:
     if kind == "request_header" or kind == "response_header":
-        header = RequestHeader if kind == "request_header" else ResponseHeader
-        return header.fields.at(header, version, header._check(version))
-    flexible = check_version(api_key, version).is_flexible(version)
-    message = message_class(api_key, kind)
-    return message.fields.at(message, version, flexible)
+        return (RequestHeader if kind == "request_header" else ResponseHeader).at(version)
+    construct: Construct = message_class(api_key, kind).at(version)
+    return construct
 
 
 def trace(

@@ -14,12 +14,21 @@ if TYPE_CHECKING:
 
     from kproto.types import Buffer
 
-__all__ = ["Wire", "build", "field_path", "parse"]
+__all__ = ["TAGGED_SECTION", "Wire", "build", "field_path", "parse", "part_path"]
+
+
+TAGGED_SECTION = "_tagged"
+"""The name of the tagged fields within a struct's Construct; not a field, and in no error's path."""
+
+
+def part_path(path: str) -> str:
+    """``topic_states[3].isr`` for Construct's ``(parsing) -> topic_states[3] -> isr``, sections of tags named too."""
+    return ".".join(path.split(" -> ")[1:])
 
 
 def field_path(path: str) -> str:
-    """``topic_states[3].isr`` for Construct's ``(parsing) -> topic_states[3] -> isr``."""
-    return ".".join(path.split(" -> ")[1:])
+    """The same in the message's own terms, in which tagged fields are fields like others."""
+    return part_path(path.replace(f" -> {TAGGED_SECTION}", ""))
 
 
 class Wire:

@@ -1,13 +1,15 @@
-"""Bodies of one API and direction -> the columns of their partitions."""
+"""Bodies of one API and direction -> the columns of their partitions, straight from the codec."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kproto import codec
-from kproto.tables.batches import plain_text
+from kproto.api import ApiKey
+from kproto.codec import get_codec
+from kproto.tables.batches import slices
 from kproto.tables.schemas import DECODED
 
 if TYPE_CHECKING:
@@ -15,103 +17,121 @@ if TYPE_CHECKING:
 
     from kproto.types import Buffer
 
-__all__ = ["BodyColumns"]
+__all__ = ["BodyColumns", "Endpoint"]
+
+Endpoint = tuple[int, str, int]
+"""A broker's id, and the host and port of one of its listeners."""
+
+_NAMES: Final = {"offline": "offline_replicas", "adding": "adding_replicas", "removing": "removing_replicas"}
+"""Columns of ours that the codec calls by the protocol's longer names."""
 
 
 class BodyColumns:
-    """Columns of the bodies appended since the last ``take``."""
+    """Bodies appended since the last ``take``.
+
+    Attributes:
+        size: Their bytes.
+        part: What their rows are in ``DECODED``: ``state`` for requests, ``error`` for responses.
+    """
 
     def __init__(self, api_key: int, direction: str) -> None:
-        self.api_key = api_key
-        self.direction = direction
+        kind = "request" if direction == "req" else "response"
+        self._api_key = api_key
+        self._builder = cast("Any", get_codec("cython")).ColumnsBuilder(api_key, kind)
+        self._heads: list[tuple[bytes, dict[str, Any]]] = []
+        self.part = "state" if direction == "req" else "error"
         self.size = 0
-        self._rows: list[dict[str, Any]] = []
 
-    def append(self, body_id: bytes, version: int, data: Buffer) -> tuple[dict[str, Any], list[tuple[int, str, int]]]:
-        """Decode one body; gives its head and its live brokers."""
+    def append(self, body_id: bytes, version: int, data: Buffer) -> list[Endpoint]:
+        """Decode one body.
+
+        Returns:
+            The live brokers that it names, in order.
+
+        Raises:
+            DecodeError: It is no such message; nothing of it is kept.
+            UnsupportedVersion: The API has no such version.
+        """
+        rows = self._builder.append(version, data)
+        message = self._builder.message
         self.size += memoryview(data).nbytes
-        if self.direction != "req":
-            m = codec.decode_response(self.api_key, version, data)
-            errors = []
-            if self.api_key == 4 and version >= 5:
-                errors = [(None, t.topic_id, p) for t in m.topics for p in t.partition_errors]
-            elif self.api_key != 6:
-                errors = [(p.topic_name, None, p) for p in m.partition_errors]
-            errors = [e for e in errors if e[2].error_code]
-            for topic, topic_id, p in errors:
-                self._rows.append(
-                    {
-                        "body_id": body_id,
-                        "topic": plain_text(topic),
-                        "topic_id": topic_id,
-                        "partition": p.partition_index,
-                        "error_code": p.error_code,
-                    }
-                )
-            return {"error_code": m.error_code, "n_partition_errors": len(errors)}, []
-        m = codec.decode_request(self.api_key, version, data)
-        topics = set()
-        states = m.partition_states
-        named: list[tuple[str, bytes | None, Any]] = [(s.topic_name, bytes(16), s) for s in states]
-        if m.topic_states:
-            named = [
-                (t.topic_name, getattr(t, "topic_id", None), s) for t in m.topic_states for s in t.partition_states
-            ]
-        for name, topic_id, s in named:
-            topics.add(name)
-            row = {
-                "body_id": body_id,
-                "api_key": self.api_key,
-                "topic": plain_text(name),
-                "partition": s.partition_index,
-                "leader_epoch": s.leader_epoch,
-            }
-            if self.api_key == 5:
-                row["delete_partition"] = s.delete_partition
-            else:
-                row |= {
-                    "topic_id": topic_id,
-                    "controller_epoch": s.controller_epoch,
-                    "leader": s.leader,
-                    "isr": list(s.isr),
-                    "replicas": list(s.replicas),
-                }
-            if self.api_key == 6:
-                row |= {"partition_epoch": s.zk_version, "offline": list(s.offline_replicas)}
-            if self.api_key == 4:
-                row |= {
-                    "partition_epoch": s.partition_epoch,
-                    "adding": list(s.adding_replicas),
-                    "removing": list(s.removing_replicas),
-                    "is_new": s.is_new,
-                    "leader_recovery_state": s.leader_recovery_state,
-                }
-            self._rows.append(row)
-        brokers = []
-        if self.api_key == 6:
-            brokers = sorted((b, e.host, e.port) for b, ends, _rack in m.broker_endpoints for e in ends)
-        return {
-            "controller_id": m.controller_id,
-            "controller_epoch": m.controller_epoch,
-            "is_kraft": m.is_kraft_controller,
-            "type": getattr(m, "type", 0),
-            "n_topics": len(topics),
-            "n_partitions": len(named),
-        }, brokers
+        if self.part == "error":
+            self._heads.append((body_id, {"error_code": message.error_code}))
+            return []
+        head = {
+            "controller_id": message.controller_id,
+            "controller_epoch": message.controller_epoch,
+            "is_kraft": message.is_kraft_controller,
+            "type": getattr(message, "type", 0),  # StopReplica has none
+            "n_partitions": rows,
+        }
+        self._heads.append((body_id, head))
+        if self._api_key != ApiKey.UPDATE_METADATA:
+            return []
+        return sorted((broker, e.host, e.port) for broker, ends, _rack in message.broker_endpoints for e in ends)
 
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """The rows so far."""
-        if self._rows:
-            name = "state" if self.direction == "req" else "error"
-            schema = pa.schema([DECODED.field("body_id"), *DECODED.field(name).type])
-            yield pa.RecordBatch.from_pylist(self._rows, schema=schema)
-            self._rows = []
+    def name_brokers(self, brokers_id: bytes) -> None:
+        """Say which set of live brokers the body appended last names."""
+        self._heads[-1][1]["brokers_id"] = brokers_id
+
+    def take(self, limit: int) -> tuple[list[tuple[bytes, dict[str, Any]]], Iterator[tuple[pa.Array, pa.Array]]]:
+        """Bodies with their heads; and their rows as body ids and structs, in pieces of about ``limit`` bytes."""
+        heads, self._heads = self._heads, []
         self.size = 0
+        rows = pa.record_batch(self._builder.finish())
+        if self.part == "error":
+            rows = rows.filter(pc.not_equal(rows.column("error_code"), 0))
+            _count(heads, "n_partition_errors", rows.column("frame"))
+        else:
+            _count(heads, "n_topics", _first_mentions(rows))
+        ids = pa.array([body_id for body_id, _ in heads], pa.binary())
+        pieces = slices(rows, _plain_size(rows), limit)
+        return heads, ((ids.take(piece.column("frame")), self._struct(piece)) for piece in pieces)
 
-    def bytes_of(self, rows: pa.RecordBatch) -> int:
-        """About how large they are."""
-        return int(rows.nbytes)
+    def _struct(self, rows: pa.RecordBatch) -> pa.Array:
+        fields = list(DECODED.field(self.part).type)
+        arrays = []
+        for field in fields:
+            name = _NAMES.get(field.name, field.name)
+            if field.name == "api_key":
+                arrays.append(pa.repeat(pa.scalar(self._api_key, field.type), rows.num_rows))
+            elif name in rows.schema.names:
+                arrays.append(_plain(rows.column(name), field.type))
+            else:
+                arrays.append(pa.nulls(rows.num_rows, field.type))
+        return pa.StructArray.from_arrays(arrays, fields=fields)
 
-    def as_struct(self, rows: pa.RecordBatch) -> pa.Array:
-        """All but the body's id as one column."""
-        return pa.StructArray.from_arrays(rows.columns[1:], fields=list(rows.schema)[1:])
+
+def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column of the codec's as Spark takes it: no dictionaries, no fixed sizes, list items called ``element``."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column if column.type == wanted else column.cast(wanted)
+
+
+def _plain_size(rows: pa.RecordBatch) -> int:
+    """About how many bytes rows take when every one has its topic's name in full."""
+    topics = rows.column("topic")
+    lengths = pc.binary_length(topics.dictionary).take(topics.indices)
+    named: int = pc.sum(lengths).as_py() or 0
+    return named + int(rows.nbytes) + 24 * rows.num_rows
+
+
+def _first_mentions(rows: pa.RecordBatch) -> pa.Array:
+    """For each frame its number, once for every topic in it."""
+    frames, topics = rows.column("frame"), rows.column("topic").indices
+    if rows.num_rows < 2:
+        return frames
+    # A topic's rows mostly follow each other: what is left to be told apart is short.
+    turns = pc.or_(pc.not_equal(frames[1:], frames[:-1]), pc.not_equal(topics[1:], topics[:-1]))
+    starts = pa.concat_arrays([pa.array([True]), turns])
+    mentions = pa.table({"frame": frames.filter(starts), "topic": topics.filter(starts)})
+    return mentions.group_by(["frame", "topic"], use_threads=False).aggregate([]).column("frame")
+
+
+def _count(heads: list[tuple[bytes, dict[str, Any]]], name: str, frames: pa.Array) -> None:
+    """Put into each head how often its frame occurs."""
+    for _body_id, head in heads:
+        head[name] = 0
+    for found in pc.value_counts(frames).to_pylist():
+        heads[found["values"]][1][name] = found["counts"]

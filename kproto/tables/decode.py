@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
-from kproto.tables.batches import BATCH_BYTES, RowBuffer, plain_text, slices
+from kproto.errors import DecodeError, UnsupportedVersion
+from kproto.tables.batches import BATCH_BYTES, RowBuffer, plain_text
 from kproto.tables.columns import BodyColumns
 from kproto.tables.schemas import DECODED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from kproto.tables.columns import Endpoint
 
 __all__ = ["decode", "part"]
 
@@ -79,15 +81,14 @@ class _Decoded:
         if columns is None:
             columns = self._columns[api_key, direction] = BodyColumns(api_key, direction)
         try:
-            head, brokers = columns.append(body_id, version, payload)
-        except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
+            brokers = columns.append(body_id, version, payload)
+        except (DecodeError, UnsupportedVersion) as e:
             self._heads.add((body_id, {"decode_error": plain_text(str(e))}), _HEAD_BYTES)
             return
         if brokers:
-            head["brokers_id"] = self._add_brokers(body_id, brokers)
-        self._heads.add((body_id, head), _HEAD_BYTES)
+            columns.name_brokers(self._add_brokers(body_id, brokers))
 
-    def _add_brokers(self, body_id: bytes, brokers: list[tuple[int, str, int]]) -> bytes:
+    def _add_brokers(self, body_id: bytes, brokers: list[Endpoint]) -> bytes:
         """A set of live brokers stands in a thousand bodies: it is given with the first, and named by the others."""
         brokers_id = blake2b(repr(brokers).encode("utf-8", "replace"), digest_size=16).digest()
         if brokers_id not in self._known_brokers:
@@ -99,17 +100,19 @@ class _Decoded:
 
     @property
     def full(self) -> bool:
-        return sum(c.size for c in self._columns.values()) >= self._limit // 2 or self._heads.full or self._brokers.full
+        # Rows take about twice what their bodies do, more with long names; ``take`` cuts what has become too large.
+        return self._heads.full or self._brokers.full or sum(c.size for c in self._columns.values()) >= self._limit // 2
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        for buffer in (self._heads, self._brokers):
-            for batch in buffer.take():
-                yield _decoded(batch.column(0), batch.schema.names[1], batch.column(1))
         for columns in self._columns.values():
-            name = "state" if columns.direction == "req" else "error"
-            for rows in columns.take():
-                for piece in slices(rows, columns.bytes_of(rows), self._limit):
-                    yield _decoded(piece.column(0), name, columns.as_struct(piece))
+            heads, pieces = columns.take(self._limit)
+            for body_id, head in heads:
+                self._heads.add((body_id, head), _HEAD_BYTES)
+            for body_ids, values in pieces:
+                yield _decoded(body_ids, columns.part, values)
+        for name, buffer in (("head", self._heads), ("broker", self._brokers)):
+            for batch in buffer.take():
+                yield _decoded(batch.column(0), name, batch.column(1))
 
 
 def _ip(host: str) -> str | None:

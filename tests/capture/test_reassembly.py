@@ -17,6 +17,7 @@ from kproto.capture.reassembly import Reassembler
 from kproto.capture.tcp import FOREVER, HELD_LIMIT
 
 if TYPE_CHECKING:
+    from random import Random
 
     from kproto.capture.tcp import TcpConnection
 

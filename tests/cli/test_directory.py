@@ -152,6 +152,22 @@ def test_what_the_wire_says_cannot_drive_the_terminal() -> None:
     assert not set(result.stdout) & {"\x1b", "\x07", "\r", "\u202e"}
 
 
+def test_a_long_client_id_does_not_push_the_columns_away() -> None:
+    talk = make.Talk().open()
+    talk.ask(make.request(18, 0, 0, b"", "x" * 30_000)).answer(make.response(18, 0, 0, bytes.fromhex("000000000000")))
+    (line,) = inspect("--all-apis", packets=talk.packets).stdout.splitlines()
+    assert len(line) < 200
+
+
+def test_a_moment_beyond_the_calendar_is_shown_in_seconds() -> None:
+    packets = talk(1, TWO, update_metadata({}, [live(7, "10.0.0.2")]))
+    far = [make.Packet(p.time_ns + 10**12 * 10**9, p.data, p.on_wire) for p in packets]
+    ng = make.section() + make.interface() + b"".join(make.enhanced(p) for p in far)
+    result = CliRunner().invoke(main, ["inspect", "-"], input=ng)
+    assert result.exit_code == 0
+    assert "UpdateMetadata v8" in result.stdout
+
+
 def test_tls_is_named_as_the_reason() -> None:
     talk = make.Talk().open()
     talk.ask(bytes.fromhex("1603010200010001fc0303") + bytes(506)).answer(

@@ -102,7 +102,7 @@ def test_the_head_of_golden_requests_is_that_of_their_json(file: str) -> None:
         assert head["is_kraft"] == json.get("isKRaftController", False), vector["id"]
         assert head["type"] == json.get("type", 0), vector["id"]
         assert head["n_partitions"] == len(expected), vector["id"]
-        assert head["n_topics"] == len({state["topic"] for state in expected}), vector["id"]
+        assert head["n_topics"] == len({(state["topic"], state["topic_id"]) for state in expected}), vector["id"]
 
 
 def test_live_brokers_are_given_once_for_all_bodies_that_name_them() -> None:
@@ -177,7 +177,7 @@ def test_each_body_is_decoded_exactly_once() -> None:
 
 @pytest.mark.parametrize("batch_bytes", [1, 5_000, 1 << 20])
 def test_batches_end_by_bytes_and_their_size_changes_no_row(batch_bytes: int) -> None:
-    vectors = golden("updatemetadata", "request")
+    vectors = [v for v in golden("updatemetadata", "request") if v["case"] == "typical"]
     rows = [(v["api"], v["version"], "req", bytes.fromhex(v["hex"])) for v in vectors]
     whole, cut = decoded(rows), decoded(rows, batch_bytes=batch_bytes)
     for name in ("head", "state"):

@@ -252,8 +252,8 @@ def test_what_is_no_answer_is_an_error_and_the_others_are_answered(plain, select
     sends_request(plain)
     called = []
     other = sends_request(plain, node=OTHER, callback=called.append)
-    selector.answers("1", other.correlation_id, UPDATED)
     selector.receives("0", payload)
+    selector.answers("1", other.correlation_id, UPDATED)
     with pytest.raises(error):
         plain.poll(1)
     assert [r.request for r in called] == [other]

@@ -1,0 +1,153 @@
+"""Kafka's own request log is read as a capture is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import DATA, read_jsonl
+
+from kproto.capture import CaptureSummary, exchanges, frames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LOGS = sorted((DATA / "request_log").glob("*.log.gz"))
+"""What two Kafka 3.9.1 brokers wrote while a topic was made and deleted."""
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The log has no time zone, so it is read in this machine's."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def entries(path: Path) -> list[dict[str, Any]]:
+    """The control requests in a log, taken apart without kproto."""
+    out = []
+    for line in gzip.decompress(path.read_bytes()).decode().splitlines():
+        entry = json.loads(line[line.index("{") : line.rindex("}") + 1])
+        if entry["requestHeader"]["requestApiKey"] in (4, 5, 6):
+            out.append(entry)
+    return out
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
+def test_a_real_log_gives_every_control_request(path: Path) -> None:
+    summary = CaptureSummary()
+    found = list(exchanges(path, summary=summary))
+    expected = entries(path)
+    assert {e.api_key for e in found} == {4, 5, 6}
+    assert [e.to_json()["request"] for e in found] == [entry["request"] for entry in expected]
+    assert [e.to_json()["response"] for e in found] == [entry["response"] for entry in expected]
+    for exchange, entry in zip(found, expected, strict=True):
+        header = entry["requestHeader"]
+        assert exchange.api_key == header["requestApiKey"]
+        assert exchange.api_version == header["requestApiVersion"]
+        assert (exchange.correlation_id, exchange.client_id) == (header["correlationId"], header["clientId"])
+        assert f"{exchange.server}-{exchange.client}" == entry["connection"].rpartition("-")[0]
+        assert exchange.latency_ms == pytest.approx(entry["totalTimeMs"])
+    assert (summary.format, summary.bad_inputs, summary.problem()) == ("request log", [], None)
+    assert summary.requests[1, 17] > 0  # the others are counted
+
+
+def test_times_are_those_of_the_request() -> None:
+    first = next(iter(exchanges(LOGS[0])))
+    assert first.response is not None
+    assert first.response.time_ns == 1_795_242_957_700_000_000  # [2026-11-21 06:35:57,700]
+    assert first.time_ns == 1_795_242_957_700_000_000 - 185_603_000
+    assert first.time == 1795242957.514397
+
+
+def as_log(rows: list[dict[str, Any]]) -> str:
+    """Ground truth of a capture in the words of a broker's log, with lines of other kinds between."""
+    lines = []
+    for row in rows:
+        header = {"requestApiKey": row["api_key"], "requestApiVersion": row["version"]}
+        header |= {"correlationId": row["correlation_id"], "clientId": row["client_id"]}
+        entry = {"isForwarded": False, "requestHeader": header, "request": row["request"], "response": row["response"]}
+        entry |= {"connection": row["connection"], "totalTimeMs": row["total_time_ms"]}
+        seconds, millis = divmod(round(row["time"] * 1000), 1000)
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+        lines.append(f"[{stamp},{millis:03d}] DEBUG Completed request:{json.dumps(entry)} (kafka.request.logger)")
+        lines.append(f"[{stamp},{millis:03d}] INFO something else {{}} (kafka.server.KafkaServer)")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", ["ibp-0.8.2-a", "ibp-2.4-IV1-a", "ibp-2.8-a", "ibp-3.9-migration-a"])
+def test_a_log_and_a_capture_of_the_same_traffic_agree(name: str, tmp_path: Path) -> None:
+    """Frame by frame, byte for byte: what is made anew from the log is what passed on the wire."""
+    rows = [row for row in read_jsonl(DATA / "captures" / f"{name}.truth.jsonl.gz") if row["in_capture"]]
+    path = tmp_path / "kafka-request.log"
+    path.write_text(as_log(rows))
+    wire = {
+        (f.connection.client, f.connection.server, f.direction, f.api_key, f.correlation_id): f.payload
+        for f in frames(DATA / "captures" / f"{name}.pcap.gz")
+    }
+    logged = list(frames(path))
+    assert len(logged) == 2 * sum(row["api_key"] in (4, 5, 6) for row in rows)
+    for f in logged:
+        assert f.payload == wire[f.connection.client, f.connection.server, f.direction, f.api_key, f.correlation_id]
+    ids = {f.connection for f in logged}
+    assert len(ids) == len({row["connection"] for row in rows if row["api_key"] in (4, 5, 6)})
+
+
+def test_packed_rotated_and_piped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plain = gzip.decompress(LOGS[0].read_bytes())
+    expected = [e.to_json() for e in exchanges(LOGS[0])]
+    rotated = tmp_path / "kafka-request.log.2026-11-21-06"
+    rotated.write_bytes(plain)
+    assert [e.to_json() for e in exchanges(rotated)] == expected
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=rotated.open("rb")))
+    assert [e.to_json() for e in exchanges("-")] == expected
+    sys.stdin.buffer.close()
+
+
+def test_lines_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+    good = gzip.decompress(LOGS[0].read_bytes()).decode().splitlines()[0]
+    mark = good.index("Completed")
+    lines = [
+        good,
+        good[:200],
+        good[:mark] + "Completed request:RequestHeader(apiKey=UPDATE_METADATA) -- {controller_id=1}",
+        good.replace('"controllerEpoch":1,', ""),
+        good.replace('"connection":"127.0.0.1:', '"connection":"'),
+        good.replace("2026-11-21 06:35:57,700", "yesterday"),
+        good.replace('"requestApiVersion":8', '"requestApiVersion":99'),
+        good.replace('"correlationId":0', '"correlationId":null'),
+        good[: good.rindex("}") // 2],
+    ]
+    path = tmp_path / "kafka-request.log"
+    path.write_text("\n".join(lines))
+    summary = CaptureSummary()
+    assert len(list(exchanges(path, summary=summary))) == 1
+    assert summary.bad_input_count == 8
+    offsets = [0]
+    for line in lines:
+        offsets.append(offsets[-1] + len(line) + 1)
+    assert [bad.offset for bad in summary.bad_inputs] == offsets[1:9]
+    reasons = [bad.reason for bad in summary.bad_inputs]
+    assert reasons[1] == "a request logged as text; Kafka logs JSON since 2.7"
+    assert "controller_epoch" in reasons[2] or "controllerEpoch" in reasons[2]
+    assert reasons[4].startswith("a logged request without a time")
+
+
+def test_a_log_without_requests(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_text("[2026-11-21 06:35:57,700] INFO started (kafka.server.KafkaServer)\n")
+    summary = CaptureSummary()
+    assert list(exchanges(path, summary=summary)) == []
+    assert summary.problem() == (
+        "server.log: no LeaderAndIsr, StopReplica or UpdateMetadata request in this log; "
+        "set kafka.request.logger to DEBUG on the brokers"
+    )

@@ -1,0 +1,288 @@
+"""A client over real sockets, and peers that misbehave: the right error, the order kept, nothing left behind."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+import time
+
+import pytest
+from network_peers import frame, until
+
+from channel.errors import ClientClosed, CorrelationIdMismatch, Disconnected, InvalidReceive, RequestTimeout
+from channel.network.blocking import await_ready, is_ready, send_and_receive
+from channel.network.client import NetworkClient
+from channel.network.metadata import ManualMetadataUpdater, Node
+from channel.network.recorder import PcapngRecorder
+from channel.network.request import BodyRequest
+from channel.network.selector import Selector
+from channel.network.server import SocketServer
+from kproto.capture import exchanges
+from kproto.errors import DecodeError
+
+UPDATE = BodyRequest(6, 8, [b"body"])
+UPDATED = b"\0\0\0"
+
+
+@pytest.fixture
+def server():
+    with SocketServer("test") as server:
+        yield server
+
+
+@pytest.fixture
+def clients():
+    made = []
+
+    def make(port, *, recorder=None, **settings):
+        node = Node(1, "127.0.0.1", port)
+        defaults = {"max_in_flight": 1, "reconnect_backoff_ms": 0, "reconnect_backoff_max_ms": 0}
+        client = NetworkClient(
+            Selector(recorder=recorder),
+            ManualMetadataUpdater([node]),
+            "1001",
+            **{**defaults, "discover_versions": False, **settings},
+        )
+        made.append(client)
+        return client, node
+
+    yield make
+    for client in made:
+        if client.active:
+            client.close()
+
+
+def correlation_id(payload):
+    return struct.unpack_from(">i", payload, 4)[0]
+
+
+def answer(payload, body=UPDATED):
+    return struct.pack(">iB", correlation_id(payload), 0) + body
+
+
+def echo(request):
+    request.respond([answer(request.payload)])
+
+
+def sends(client, node, builder=UPDATE):
+    assert await_ready(client, node, 5000)
+    return send_and_receive(client, client.new_request(node.key, builder))
+
+
+def test_requests_are_answered_over_one_connection(server, clients):
+    listener = server.listen(echo)
+    client, node = clients(listener.port)
+    for number in range(20):
+        response = sends(client, node)
+        assert response.request.correlation_id == number
+        assert response.body.error_code == 0
+    assert len(listener.connections) == 1
+
+
+def test_many_requests_in_flight_are_answered_in_order(server, clients):
+    listener = server.listen(echo)
+    client, node = clients(listener.port, max_in_flight=10)
+    assert await_ready(client, node, 5000)
+    order = []
+    sent = 0
+    while len(order) < 100:
+        while sent < 100 and client.is_ready(node):
+            client.send(client.new_request(node.key, UPDATE, callback=lambda r: order.append(r.request.correlation_id)))
+            sent += 1
+            client.poll(0)
+        client.poll(1000)
+    assert order == list(range(100))
+
+
+def test_nobody_there(clients):
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        client, node = clients(sock.getsockname()[1])
+        with pytest.raises(Disconnected, match=r"Connection to 127\.0\.0\.1"):
+            await_ready(client, node, 5000)
+
+
+def test_no_answer_in_time_ends_the_connection_and_the_next_attempt_makes_another(server, clients):
+    held = []
+    listener = server.listen(lambda request: echo(request) if held else held.append(request))
+    client, node = clients(listener.port, request_timeout_ms=50)
+    with pytest.raises(RequestTimeout, match="within 50 ms"):
+        sends(client, node)
+    assert sends(client, node).request.correlation_id == 1
+    echo(held[0])
+    until(lambda: len(listener.connections) == 1)
+
+
+class Scripted:
+    """Accepts one connection after the other; each is dealt with by one step of a script, given the first request."""
+
+    def __init__(self, *steps):
+        self._steps = steps
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._run, name="scripted")
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._thread.join()
+        self._listening.close()
+
+    def _run(self):
+        for step in self._steps:
+            sock, _ = self._listening.accept()
+            with sock:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                size = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))[0]
+                step(sock, sock.recv(size, socket.MSG_WAITALL))
+
+
+def answers(sock, payload):
+    sock.sendall(frame(answer(payload)))
+    sock.recv(1)
+
+
+def closes(sock, payload):
+    pass
+
+
+def resets(sock, payload):
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def breaks_off(sock, payload):
+    sock.sendall(frame(answer(payload))[:-1])
+
+
+def resets_inside_the_frame(sock, payload):
+    breaks_off(sock, payload)
+    time.sleep(0.01)
+    resets(sock, payload)
+
+
+def announces(size):
+    def step(sock, payload):
+        sock.sendall(struct.pack(">i", size))
+        sock.recv(1)
+
+    return step
+
+
+def answers_another(sock, payload):
+    sock.sendall(frame(struct.pack(">iB", 4711, 0) + UPDATED))
+    sock.recv(1)
+
+
+def answers_nonsense(sock, payload):
+    sock.sendall(frame(answer(payload, b"")))
+    sock.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (closes, Disconnected),
+        (resets, Disconnected),
+        (breaks_off, Disconnected),
+        (resets_inside_the_frame, Disconnected),
+        (announces(-1), Disconnected),
+        (answers_another, CorrelationIdMismatch),
+        (answers_nonsense, DecodeError),
+    ],
+)
+def test_a_peer_that_misbehaves_is_an_error_and_the_next_connection_is_good(clients, step, error):
+    with Scripted(step, answers) as peer:
+        client, node = clients(peer.port)
+        with pytest.raises(error):
+            sends(client, node)
+        client.close_node(node.key)
+        assert sends(client, node).body.error_code == 0
+        client.close()
+
+
+def test_an_answer_above_the_limit_is_never_allocated(clients, caplog):
+    caplog.set_level("DEBUG")
+    with Scripted(announces(2**31 - 1)) as peer:
+        client, node = clients(peer.port)
+        client._selector._max_receive_size = 1000
+        with pytest.raises(Disconnected):
+            sends(client, node)
+    assert "limit is 1000" in caplog.text
+    assert InvalidReceive.__name__  # the selector's own error stays inside it: the caller sees a disconnect
+
+
+def test_an_answer_byte_by_byte_is_an_answer(clients):
+    def slowly(sock, payload):
+        for byte in frame(answer(payload)):
+            sock.sendall(bytes([byte]))
+            time.sleep(0.001)
+        sock.recv(1)
+
+    with Scripted(slowly) as peer:
+        client, node = clients(peer.port)
+        assert sends(client, node).body.error_code == 0
+        client.close()
+
+
+def test_a_slow_reader_gets_every_byte_of_a_large_request(clients):
+    seen = []
+
+    def slowly(sock, payload):
+        seen.append(payload)
+        answers(sock, payload)
+
+    shared = memoryview(random.Random(1).randbytes(1 << 20))
+    with Scripted(slowly) as peer:
+        client, node = clients(peer.port)
+        sends(client, node, BodyRequest(6, 8, [b"own", *[shared] * 16]))
+        client.close()
+    assert seen[0][15:] == b"own" + bytes(shared) * 16
+
+
+def test_a_connection_that_ended_while_idle_is_noticed_before_the_next_request(server, clients):
+    listener = server.listen(echo)
+    client, node = clients(listener.port)
+    sends(client, node)
+    listener.close()
+    again = server.listen(echo, port=listener.port)
+    until(lambda: not is_ready(client, node))
+    sends(client, node)
+    assert len(again.connections) == 1
+
+
+def test_closing_ends_a_wait_from_another_thread(server, clients):
+    listener = server.listen(lambda request: None)
+    client, node = clients(listener.port)
+    timer = threading.Timer(0.05, client.initiate_close)
+    began = time.monotonic()
+    timer.start()
+    with pytest.raises(ClientClosed, match="Client was shutdown before response was read"):
+        sends(client, node)
+    timer.join()
+    assert time.monotonic() - began < 10
+    client.close()
+
+
+def test_what_passes_is_recorded_at_either_end(tmp_path, clients):
+    here, there = tmp_path / "client.pcapng", tmp_path / "server.pcapng"
+    with (
+        PcapngRecorder(here) as recorder,
+        PcapngRecorder(there) as theirs,
+        SocketServer("test", recorder=theirs) as server,
+    ):
+        listener = server.listen(echo)
+        client, node = clients(listener.port, recorder=recorder)
+        body = bytes(8) + struct.pack(">iiq", 1, 1, 1)
+        for _ in range(3):
+            sends(client, node, BodyRequest(6, 8, [body]))
+        client.close()
+        until(lambda: not listener.connections)
+    for path in (here, there):
+        found = list(exchanges(path))
+        assert [(e.request.correlation_id, e.response.correlation_id) for e in found] == [(n, n) for n in range(3)]
+        assert [bytes(e.request.payload[15:]) for e in found] == [body] * 3
+        assert found[0].request.connection.server.port == listener.port

@@ -1,0 +1,81 @@
+"""Settings: Kafka's names and defaults, and errors that say what would do."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from channel.config import ChannelConfig
+from kproto.errors import ConfigurationError
+
+DEFAULTS = {
+    "controller.socket.timeout.ms": 30000,
+    "request.timeout.ms": 30000,
+    "socket.connection.setup.timeout.ms": 10000,
+    "socket.connection.setup.timeout.max.ms": 30000,
+    "control.plane.listener.name": None,
+    "inter.broker.listener.name": None,
+    "security.inter.broker.protocol": "PLAINTEXT",
+    "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+    "inter.broker.protocol.version": "3.9-IV0",
+    "connections.max.idle.ms": 600000,
+    "connection.failed.authentication.delay.ms": 100,
+    "socket.request.max.bytes": 104857600,
+    "queued.max.request.bytes": -1,
+    "max.connections": 2**31 - 1,
+    "max.connections.per.ip": 2**31 - 1,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 1000,
+    "retry.backoff.ms": 100,
+    "retry.backoff.max.ms": 1000,
+    "metadata.max.age.ms": 300000,
+    "metadata.max.idle.ms": 300000,
+    "max.block.ms": 60000,
+    "max.in.flight.requests.per.connection": 5,
+    "send.buffer.bytes": 131072,
+    "receive.buffer.bytes": 32768,
+}
+
+
+def test_defaults_are_kafkas():
+    assert ChannelConfig().settings() == DEFAULTS
+
+
+def test_settings_come_as_a_properties_file_has_them():
+    config = ChannelConfig.of(
+        {"request.timeout.ms": " 5000 ", "inter.broker.protocol.version": "2.8", "control.plane.listener.name": "CTRL"}
+    )
+    assert config.request_timeout_ms == 5000
+    assert config.inter_broker_protocol_version == "2.8"
+    assert config.control_plane_listener_name == "CTRL"
+    assert ChannelConfig.of(config.settings()) == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"request.timout.ms": 1}, "did you mean 'request.timeout.ms'"),
+        ({"zzz": 1}, "no setting 'zzz'"),
+        ({"request.timeout.ms": "soon"}, "must be a whole number"),
+        ({"request.timeout.ms": True}, "must be a whole number"),
+        ({"request.timeout.ms": 1.5}, "must be a whole number"),
+        ({"request.timeout.ms": -1}, "request.timeout.ms is -1; it must be 0 to"),
+        ({"max.in.flight.requests.per.connection": 0}, "must be 1 to"),
+        ({"metadata.max.idle.ms": 4999}, "must be 5000 to"),
+        ({"security.inter.broker.protocol": "TLS"}, "there are: PLAINTEXT, SSL"),
+        ({"security.inter.broker.protocol": ""}, "is empty"),
+        ({"security.inter.broker.protocol": 7}, "must be a text"),
+        ({"inter.broker.protocol.version": "4.0"}, "4.0"),
+        ({"control.plane.listener.name": "A", "inter.broker.listener.name": "A"}, "two names"),
+        ({"queued.max.request.bytes": 1000}, "less than one request may have"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(settings, text):
+    with pytest.raises(ConfigurationError, match=text):
+        ChannelConfig.of(settings)
+
+
+def test_a_configuration_does_not_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ChannelConfig().request_timeout_ms = 1  # type: ignore[misc]

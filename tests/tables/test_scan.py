@@ -1,0 +1,184 @@
+"""Captures become frames: each once, each distinct body once, whatever the batches; damage is told, not raised."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from table_truth import CAPTURES, name_of
+
+from kproto import capture
+from kproto.tables import BODIES, SCAN, decode, part, scan
+from kproto.tables.ids import body_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Row = dict[str, Any]
+BY_NAME = {name_of(path): str(path) for path in CAPTURES}
+SOME = ["external-controller-a", "ibp-0.8.2-a", "ibp-2.8-a", "ibp-3.9-a-cut", "ibp-3.9-a-lossy"]
+
+
+def scanned(*names: str, **options: Any) -> list[Row]:
+    return pa.Table.from_batches(scan([BY_NAME[n] for n in names], **options), schema=SCAN).to_pylist()
+
+
+def frames_of(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["frame_id"] is not None]
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_frames_are_those_of_the_capture(name: str) -> None:
+    rows = frames_of(scanned(name))
+    expected = [f for f in capture.frames(BY_NAME[name]) if f.api_key is not None]
+    assert [
+        (
+            r["ts_ns"],
+            r["direction"],
+            r["api_key"],
+            r["api_version"],
+            r["correlation_id"],
+            r["client_id"],
+            r["frame_len"],
+        )
+        for r in rows
+    ] == [(f.time_ns, f.direction, f.api_key, f.api_version, f.correlation_id, f.client_id, f.length) for f in expected]
+    assert len({r["frame_id"] for r in rows}) == len(rows)
+    for row, frame in zip(rows, expected, strict=True):
+        ends = [frame.connection.client, frame.connection.server]
+        source, target = ends if frame.direction == "req" else ends[::-1]
+        flow = row["flow"]
+        assert (flow["src_ip"], flow["src_port"], flow["dst_ip"], flow["dst_port"]) == (*source, *target)
+        assert row["ts"] <= row["ts_last"]
+        assert row["date"] == row["ts"].date()
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_each_distinct_body_is_given_once_and_decoding_it_once_says_all(name: str) -> None:
+    """The deduplicated states, joined back to their frames, are those of every frame decoded by itself."""
+    rows = frames_of(scanned(name))
+    given = [row["body_id"] for row in rows if row["payload"] is not None]
+    assert Counter(given).most_common(1)[0][1] == 1
+    assert set(given) == {row["body_id"] for row in rows if row["body_id"] is not None}
+    bodies = [{column: row[column] for column in BODIES.names} for row in rows if row["payload"] is not None]
+    by_body = _states(bodies)
+    several = 0
+    whole = [f for f in capture.frames(BY_NAME[name]) if f.api_key is not None and f.status == capture.WHOLE]
+    own = []
+    for number, frame in enumerate(whole):
+        key = body_id(frame.api_key, frame.api_version, frame.direction, frame.body)
+        body = {"api_key": frame.api_key, "api_version": frame.api_version, "direction": frame.direction}
+        own.append({"body_id": number.to_bytes(4, "big"), **body, "payload": bytes(frame.body)})
+        several += key in given
+    by_frame = _states(own)
+    for number, frame in enumerate(whole):
+        key = body_id(frame.api_key, frame.api_version, frame.direction, frame.body)
+        assert by_frame.get(number.to_bytes(4, "big")) == by_body.get(key)
+    assert several > len(given)
+
+
+def _states(bodies: list[Row]) -> dict[bytes, list[Row]]:
+    found: dict[bytes, list[Row]] = {}
+    for batch in part(decode([pa.RecordBatch.from_pylist(bodies, schema=BODIES)]), "state"):
+        for row in batch.to_pylist():
+            found.setdefault(row.pop("body_id"), []).append(row)
+    return found
+
+
+def test_responses_name_the_request_that_they_answer() -> None:
+    rows = frames_of(scanned("ibp-3.9-a"))
+    by_id = {row["frame_id"]: row for row in rows}
+    answers = [row for row in rows if row["direction"] == "resp"]
+    assert len(answers) > 300
+    for row in answers:
+        asked = by_id[row["request_frame_id"]]
+        assert (asked["conn_id"], asked["correlation_id"]) == (row["conn_id"], row["correlation_id"])
+        assert asked["api_key"] == row["api_key"]
+        assert asked["ts_last"] <= row["ts"]
+
+
+def test_unanswered_requests_have_a_note_with_the_reason() -> None:
+    rows = scanned("external-controller-a")
+    answered = {row["request_frame_id"] for row in rows if row["direction"] == "resp"}
+    notes = {row["request_frame_id"]: row["unmatched_reason"] for row in rows if row["frame_id"] is None}
+    asked = {row["frame_id"] for row in rows if row["direction"] == "req"}
+    assert asked - answered == set(notes)
+    assert all(notes.values())
+    assert len(notes) == 8  # five unsupported versions and three broken bodies: the broker closed the connection
+
+
+def test_a_frame_with_a_gap_has_no_body_and_says_what_it_lacks() -> None:
+    rows = frames_of(scanned("ibp-3.9-a-lossy"))
+    for row in rows:
+        assert (row["status"] == capture.GAP) == (row["body_id"] is None) == (row["error"] is not None)
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 20_000])
+def test_the_size_of_batches_changes_no_row(batch_bytes: int) -> None:
+    assert scanned("ibp-3.9-big-a", batch_bytes=batch_bytes) == scanned("ibp-3.9-big-a")
+
+
+def test_batches_end_by_bytes() -> None:
+    path = BY_NAME["ibp-3.9-big-a"]
+    sizes = [batch.nbytes for batch in scan([path], batch_bytes=50_000)]
+    assert len(sizes) > 4
+    assert max(sizes) < 100_000
+
+
+def test_files_read_one_after_the_other_give_the_same_ids_as_alone() -> None:
+    together = {row["frame_id"] for row in frames_of(scanned("ibp-3.9-a", "ibp-2.8-a"))}
+    assert together == {row["frame_id"] for name in ("ibp-2.8-a", "ibp-3.9-a") for row in frames_of(scanned(name))}
+
+
+def test_filters_choose_requests_and_answers_follow_them() -> None:
+    every = frames_of(scanned("ibp-3.9-a"))
+    times = sorted(row["ts_ns"] for row in every if row["direction"] == "req")
+    since, until = times[50], times[150]
+    kept = frames_of(scanned("ibp-3.9-a", apis=[6], since_ns=since, until_ns=until))
+    asked = {
+        r["frame_id"] for r in every if r["direction"] == "req" and r["api_key"] == 6 and since <= r["ts_ns"] < until
+    }
+    answers = {r["frame_id"] for r in every if r["request_frame_id"] in asked}
+    assert {row["frame_id"] for row in kept} == asked | answers
+    assert asked
+    assert answers
+
+
+def test_a_capture_point_can_be_named() -> None:
+    path = BY_NAME["ibp-2.8-a"]
+    (named,) = {row["capture"] for row in frames_of(scanned("ibp-2.8-a", capture_points={path: "broker-7:eth0"}))}
+    assert named == "broker-7:eth0"
+    (unnamed,) = {row["capture"] for row in frames_of(scanned("ibp-2.8-a"))}
+    assert unnamed == "ibp-2.8-a.pcap.gz"
+
+
+def test_a_file_that_is_no_capture_is_told_and_the_others_are_read(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("no capture")
+    rows = pa.Table.from_batches(scan([str(text), BY_NAME["ibp-2.8-a"]])).to_pylist()
+    (bad,) = [row for row in rows if row["bad_input"]]
+    assert bad["file"] == "notes.txt"
+    assert "not a capture" in bad["bad_input"]["reason"]
+    assert bad["bad_input"]["offset"] is None
+    assert len(frames_of(rows)) == len(frames_of(scanned("ibp-2.8-a")))
+
+
+def test_a_truncated_capture_gives_what_it_holds_and_says_so(tmp_path: Path) -> None:
+    whole = gzip.decompress(CAPTURES[-1].read_bytes())
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(whole[: len(whole) // 2 + 5])
+    rows = pa.Table.from_batches(scan([str(cut)])).to_pylist()
+    assert len(frames_of(rows)) > 50
+    (bad,) = [row["bad_input"] for row in rows if row["bad_input"]]
+    assert bad["offset"] is not None
+
+
+def test_a_capture_without_control_requests_says_what_to_try(tmp_path: Path) -> None:
+    head = gzip.decompress(CAPTURES[-1].read_bytes())[:24]
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(head)
+    (row,) = pa.Table.from_batches(scan([str(empty)])).to_pylist()
+    assert row["bad_input"]["reason"] == "empty.pcap: a capture without packets; was the capture filter right?"
