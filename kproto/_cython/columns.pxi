@@ -240,12 +240,13 @@ cdef class ColumnsBuilder:
             UnsupportedVersion: The API has no such version.
             ValueError: The batch is full (2**31 rows or ids).
         """
-        cdef int v = checked_version(self.api_key, version)
+        cdef int v
         cdef Py_buffer view
         cdef kp_reader r
         cdef kp_mark mark
         cdef object message = None
         self.ready()
+        v = checked_version(self.api_key, version)
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         self.busy = True
         kp_mark_set(self.batch, &mark)

@@ -1,0 +1,221 @@
+"""What decoding costs in memory: bounded by the input, linear, and all given back."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import tracemalloc
+from typing import Any
+
+import pytest
+from wire import array, i16, i32, i64, string, tags, varint
+
+from kproto._codec import (
+    ColumnsBuilder,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+    decode_columns,
+    decode_request,
+    decode_request_header,
+    decode_response,
+    encode,
+    encode_columns,
+)
+from kproto.errors import DecodeError, EncodeError
+
+CLASSES: dict[int, Any] = {4: LeaderAndIsrRequest, 5: StopReplicaRequest, 6: UpdateMetadataRequest}
+
+
+def rows(topics: int, partitions: int) -> dict[str, Any]:
+    return {
+        "topic": [f"topic-{t}" for t in range(topics) for _ in range(partitions)],
+        "partition": list(range(partitions)) * topics,
+    }
+
+
+def resident() -> int:
+    """Bytes of this process in memory now."""
+    with open("/proc/self/statm", encoding="ascii") as f:  # noqa: PTH123
+        return int(f.read().split()[1]) * 4096
+
+
+def growth(work: Any, rounds: int) -> int:
+    """How much more memory a number of rounds holds than a tenth of them."""
+    for _ in range(rounds // 10):
+        work()
+    gc.collect()
+    before = resident()
+    for _ in range(rounds):
+        work()
+    gc.collect()
+    return resident() - before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_nothing_leaks_from_any_door_on_any_path() -> None:
+    bodies = {
+        api: encode_columns(cls(), v, rows(3, 4)) for (api, cls), v in zip(CLASSES.items(), (7, 4, 8), strict=True)
+    }
+    messages = {api: decode_request(api, v, bodies[api]) for api, v in ((4, 7), (5, 4), (6, 8))}
+    messages[6].topic_states[0].unknown_tagged_fields = [(5, b"five")]
+    messages[6].topic_states[0].partition_states[0].unknown_tagged_fields = [(5, b"row")]
+    tagged = encode(messages[6], 8)
+    broken = [(api, v, bodies[api][:cut]) for api, v in ((4, 7), (5, 4), (6, 8)) for cut in (0, 9, 30, 60, -1)]
+    broken += [(6, 8, tagged[:cut]) for cut in range(30, len(tagged), 23)]
+    unwritable = UpdateMetadataRequest(live_brokers=[])
+    unwritable.unknown_tagged_fields = [(2, b""), (1, b"")]
+    builder = ColumnsBuilder(6)
+
+    def work() -> None:
+        for api, v in ((4, 7), (5, 4), (6, 8)):
+            message = decode_request(api, v, bodies[api])
+            assert encode(message, v) == bodies[api]
+            columns = decode_columns(api, v, bodies[api])
+            encode_columns(columns.message, v, columns)
+            CLASSES[api].from_json(message.to_json(v), v)
+            assert message.partition_states
+        assert decode_request(6, 8, tagged) == messages[6]
+        for api, v, data in broken:
+            with pytest.raises(DecodeError):
+                decode_request(api, v, data)
+            with pytest.raises(DecodeError):
+                decode_columns(api, v, data)
+        with pytest.raises(DecodeError):
+            builder.append(8, tagged[:-9])
+        builder.append(8, tagged)
+        builder.finish()
+        for wrong in (unwritable, 7):
+            with pytest.raises((EncodeError, TypeError)):
+                encode(wrong, 8)
+        with pytest.raises(EncodeError):
+            UpdateMetadataRequest.from_json({"controllerId": 1}, 8)
+        decode_response(6, 8, b"\0\0\0")
+        decode_request_header(b"\0\6\0\10\0\0\0\1\0\3abc\0")
+
+    assert growth(work, 300) < 1 << 20
+
+
+def test_reference_counts_of_what_is_shared_stay() -> None:
+    body = encode_columns(UpdateMetadataRequest(), 8, rows(3, 4))
+    shared = [(), "", None, UpdateMetadataRequest, b""]
+    for _ in range(3):
+        decode_request(6, 8, body)
+    before = [sys.getrefcount(x) for x in shared]
+    for _ in range(1000):
+        message = decode_request(6, 8, body)
+        encode(message, 8)
+        repr(message.topic_states[0].partition_states[0].isr)
+    after = [sys.getrefcount(x) for x in shared]
+    assert all(abs(a - b) < 50 for a, b in zip(after, before, strict=True)), (before, after)
+
+
+PEAK = """
+import json, sys
+from kproto import _codec
+kind, n = sys.argv[1], int(sys.argv[2])
+rows = {"topic": ["t%d" % (i // 100) for i in range(n)], "partition": [i % 100 for i in range(n)],
+        "isr": [[1, 2, 3]] * n, "replicas": [[1, 2, 3]] * n}
+body = _codec.encode_columns(_codec.UpdateMetadataRequest(), 8, rows)
+del rows
+def now():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * 4096
+def kept():
+    import ctypes
+    ctypes.CDLL(None).malloc_trim(0)
+    return now()
+before = kept()
+made = _codec.decode_request(6, 8, body) if kind == "objects" else _codec.decode_columns(6, 8, body)
+print(json.dumps((kept() - before) / n))
+"""
+
+
+def kept_for_each(kind: str, n: int) -> float:
+    run = subprocess.run(
+        [sys.executable, "-c", PEAK, kind, str(n)], capture_output=True, text=True, timeout=120, check=True
+    )
+    return float(json.loads(run.stdout))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize(("kind", "limit"), [("objects", 120), ("columns", 70)])
+def test_a_partition_of_replication_factor_three_takes_so_many_bytes(kind: str, limit: int) -> None:
+    assert kept_for_each(kind, 200_000) <= limit
+
+
+HUGE = 2**31 - 1
+HEAD = i32(1) + b"\0" + i32(1) + i64(1)  # of an UpdateMetadata request, version 8
+TOPIC = string("t", flexible=True) + bytes(16)
+CLAIMS = {
+    "topics": HEAD + varint(HUGE),
+    "partitions": HEAD + varint(2) + TOPIC + varint(HUGE),
+    "isr": HEAD + varint(2) + TOPIC + varint(2) + bytes(16) + varint(HUGE),
+    "name": HEAD + varint(2) + varint(HUGE),
+    "brokers": HEAD + varint(1) + varint(HUGE),
+    "endpoints": HEAD + varint(1) + varint(2) + i32(1) + varint(HUGE),
+    "tags": HEAD + varint(1) + varint(1) + varint(HUGE),
+    "tag size": HEAD + varint(1) + varint(1) + varint(1) + varint(9) + varint(HUGE),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_length_that_is_not_there_costs_nothing(claim: str) -> None:
+    for data in (CLAIMS[claim], CLAIMS[claim] + bytes(64)):
+        tracemalloc.start()
+        try:
+            for read in (decode_request, decode_columns):
+                with pytest.raises(DecodeError):
+                    read(6, 8, data)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 100_000
+
+
+@pytest.mark.parametrize("flood", ["tags", "known tag", "topics", "errors"])
+def test_a_flood_of_small_things_takes_a_bounded_multiple_of_its_bytes(flood: str) -> None:
+    """The worst is the smallest struct: 19 bytes of a topic without partitions become an object of about 100."""
+    count = 50_000
+    if flood == "tags":
+        body = HEAD + varint(1) + varint(1) + tags(*((t, b"") for t in range(1, count)))
+        expected: Any = count - 1
+    elif flood == "known tag":
+        body = HEAD + varint(1) + varint(1) + varint(2 * count) + b"\0\1\2\5\0" * count
+        expected = count
+    elif flood == "topics":
+        body = (
+            HEAD + array([string("", flexible=True) + bytes(16) + varint(1) + b"\0"] * count, flexible=True) + b"\1\0"
+        )
+        expected = count
+    else:
+        body = i16(0) + array([string("", flexible=True) + i32(1) + i16(0) + b"\0"] * count, flexible=True) + b"\0"
+        expected = count
+    tracemalloc.start()
+    try:
+        message = decode_response(5, 4, body) if flood == "errors" else decode_request(6, 8, body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    found = message.partition_errors if flood == "errors" else message.topic_states
+    assert len(found if flood in ("topics", "errors") else message.unknown_tagged_fields) == expected
+    assert peak < 16 * len(body) + 100_000
+
+
+@pytest.mark.parametrize("api", CLASSES)
+def test_growth_is_linear(api: int) -> None:
+    """Bytes, rows and memory of ten times as many partitions are ten times as many."""
+    version = {4: 7, 5: 4, 6: 8}[api]
+    sizes, peaks = [], []
+    for n in (10_000, 100_000):
+        body = encode_columns(CLASSES[api](), version, rows(n // 100, 100))
+        tracemalloc.start()
+        message = decode_request(api, version, body)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        sizes.append(len(body))
+        assert len(message.partition_states) == n
+    assert 9.5 < sizes[1] / sizes[0] < 10.5
+    assert 9 < peaks[1] / peaks[0] < 11

@@ -1,0 +1,220 @@
+"""The extension's messages as Python objects: fields that check themselves, equality, repr, pickling, many readers."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import DATA, read_jsonl
+
+from kproto import _codec
+from kproto._codec import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    RequestHeader,
+    StopReplicaRequest,
+    StopReplicaTopicV1,
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+    decode_request,
+    encode,
+)
+from kproto.errors import EncodeError, OutOfRange, UnsupportedVersion
+
+ROW = {
+    "topic": ["a", "a", "b"],
+    "partition": [0, 1, 0],
+    "leader": [5, 6, 70_000],
+    "isr": [[5], [6, 5], []],
+    "replicas": [[5, 6], [6, 5], [70_000]],
+}
+
+
+def golden(group: str, api: int) -> list[Any]:
+    """Every golden message of an API, read."""
+    read = {"request": _codec.decode_request, "response": _codec.decode_response}
+    cases = read_jsonl(DATA / "vectors" / "valid" / f"{group}.jsonl.gz")
+    return [read[c["kind"]](api, c["version"], bytes.fromhex(c["hex"])) for c in cases]
+
+
+@pytest.mark.parametrize(("group", "api"), [("leaderandisr", 4), ("stopreplica", 5), ("updatemetadata", 6)])
+def test_pickled_and_copied_messages_are_equal_and_encode_alike(group: str, api: int) -> None:
+    for message in golden(group, api)[::3]:
+        for twin in (pickle.loads(pickle.dumps(message)), copy.deepcopy(message), copy.copy(message)):
+            assert twin == message
+            assert twin is not message
+            assert twin.version == message.version
+            assert encode(twin, message.version) == encode(message, message.version)
+
+
+def test_equality_is_by_value_and_type() -> None:
+    first, second = UpdateMetadataRequest.from_columns(ROW, 8), UpdateMetadataRequest.from_columns(ROW, 8)
+    assert first == second
+    second.topic_states[0].partition_states[1].isr = (5, 6)
+    assert first != second
+    assert UpdateMetadataRequest() != LeaderAndIsrRequest()
+    assert UpdateMetadataRequest() != "UpdateMetadataRequest()"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(first)
+
+
+def test_a_repr_names_the_fields_and_stays_short() -> None:
+    row = UpdateMetadataPartitionState(partition_index=3, isr=[1, 2])
+    assert repr(row) == (
+        "UpdateMetadataPartitionState(topic_name='', partition_index=3, controller_epoch=0, leader=0, leader_epoch=0, "
+        "isr=(1, 2), zk_version=0, replicas=(), offline_replicas=())"
+    )
+    rows = {"topic": ["t"] * 50_000, "partition": range(50_000)}
+    text = repr(UpdateMetadataRequest.from_columns(rows, 8))
+    assert "50000 in all" in text
+    assert len(text) < 2000
+
+
+WRONG_FIELDS = [
+    (UpdateMetadataPartitionState, "leader", 2**31, OutOfRange),
+    (UpdateMetadataPartitionState, "leader", "1", TypeError),
+    (UpdateMetadataPartitionState, "leader", 1.0, TypeError),
+    (UpdateMetadataPartitionState, "leader", None, TypeError),
+    (UpdateMetadataPartitionState, "isr", [1, 2**31], OutOfRange),
+    (UpdateMetadataPartitionState, "isr", [None], TypeError),
+    (UpdateMetadataPartitionState, "isr", "12", TypeError),
+    (UpdateMetadataPartitionState, "topic_name", None, TypeError),
+    (UpdateMetadataPartitionState, "unknown_tagged_fields", [(1,)], TypeError),
+    (UpdateMetadataPartitionState, "unknown_tagged_fields", [(2**31, b"")], OutOfRange),
+    (LeaderAndIsrPartitionState, "leader_recovery_state", 128, OutOfRange),
+    (LeaderAndIsrPartitionState, "is_new", 1, TypeError),
+    (UpdateMetadataTopicState, "topic_id", b"short", OutOfRange),
+    (UpdateMetadataTopicState, "topic_id", "text", TypeError),
+    (UpdateMetadataTopicState, "partition_states", None, TypeError),
+    (UpdateMetadataRequest, "broker_epoch", 2**63, OutOfRange),
+    (UpdateMetadataRequest, "is_kraft_controller", "yes", TypeError),
+    (UpdateMetadataBroker, "v0_host", 7, TypeError),
+    (StopReplicaTopicV1, "partition_indexes", [-(2**31) - 1], OutOfRange),
+    (RequestHeader, "correlation_id", -(2**31) - 1, OutOfRange),
+]
+
+
+@pytest.mark.parametrize(("cls", "field", "value", "error"), WRONG_FIELDS, ids=str)
+def test_a_field_refuses_what_does_not_fit_when_set_and_when_made(
+    cls: type[Any], field: str, value: object, error: type[Exception]
+) -> None:
+    made = cls()
+    before = getattr(made, field)
+    with pytest.raises(error, match=field):
+        setattr(made, field, value)
+    assert getattr(made, field) == before
+    with pytest.raises(error, match=field):
+        cls(**{field: value})
+
+
+def test_nulls_stand_only_where_the_protocol_has_them() -> None:
+    broker = UpdateMetadataBroker(id=1, rack=None)
+    assert broker.rack is None
+    broker.rack = "r"
+    broker.rack = None
+    header = RequestHeader(client_id=None)
+    assert (header.client_id, header.client_id_or_empty) == (None, "")
+
+
+def test_one_list_of_a_row_changes_without_the_others() -> None:
+    row = (
+        decode_request(6, 8, encode(UpdateMetadataRequest.from_columns(ROW, 8), 8)).topic_states[0].partition_states[1]
+    )
+    row.isr = range(300)
+    row.offline_replicas = (9,)
+    row.unknown_tagged_fields = [(3, b"xyz")]
+    row.topic_name = "named"
+    assert (len(row.isr), row.replicas, row.offline_replicas) == (300, (6, 5), (9,))
+    row.topic_name = ""
+    row.isr = ()
+    assert (row.isr, row.replicas, row.unknown_tagged_fields) == ((), (6, 5), ((3, b"xyz"),))
+
+
+def test_rows_outlive_their_message() -> None:
+    rows = UpdateMetadataRequest.from_columns(ROW, 8).partition_states
+    for _ in range(100):
+        UpdateMetadataRequest.from_columns({"topic": ["z"] * 9, "partition": range(9), "isr": [[99] * 9] * 9}, 8)
+    assert [(r.topic_name, r.isr) for r in rows] == [("a", (5,)), ("a", (6, 5)), ("b", ())]
+
+
+def test_list_elements_of_another_type_are_refused_when_encoding() -> None:
+    message = UpdateMetadataRequest(
+        topic_states=[UpdateMetadataTopicState(partition_states=[LeaderAndIsrPartitionState()])]
+    )
+    with pytest.raises(TypeError, match=r"partition_states\[0\]: expected UpdateMetadataPartitionState"):
+        encode(message, 8)
+    with pytest.raises(TypeError, match="expected a message of this codec"):
+        encode(UpdateMetadataPartitionState(), 8)
+    half_made = UpdateMetadataTopicState.__new__(UpdateMetadataTopicState)
+    with pytest.raises(EncodeError, match=r"topic_states\[0\]\.topic_name: null"):
+        encode(UpdateMetadataRequest(topic_states=[half_made]), 8)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [bytes, bytearray, memoryview, lambda b: np.frombuffer(b, dtype=np.uint8), pa.py_buffer],
+    ids=["bytes", "bytearray", "memoryview", "numpy", "pyarrow"],
+)
+def test_any_buffer_is_read(wrap: Any) -> None:
+    body = encode(UpdateMetadataRequest.from_columns(ROW, 8), 8)
+    assert decode_request(6, 8, wrap(body)) == decode_request(6, 8, body)
+    assert len(_codec.decode_columns(6, 8, wrap(body))) == 3
+
+
+def test_versions_out_of_range_and_wrong_arguments() -> None:
+    for version in (-1, 9, 2**70, -(2**70)):
+        with pytest.raises(UnsupportedVersion, match="it has 0 to 8"):
+            decode_request(6, version, b"")
+    for args in ((6, "8", b""), (6, 8, 3), (6, 8, "text"), ("6", 8, b"")):
+        with pytest.raises(TypeError):
+            decode_request(*args)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedVersion):
+        StopReplicaRequest(version=5)
+
+
+def test_many_threads_read_one_message() -> None:
+    body = encode(UpdateMetadataRequest.from_columns(ROW, 8), 8)
+    message = decode_request(6, 8, body)
+    start = threading.Barrier(8)
+
+    def look(_: int) -> bool:
+        start.wait(30)
+        return all(
+            encode(message, 8) == body
+            and message.to_json(8)["controllerEpoch"] == 0
+            and [r.isr for t in message.topic_states for r in t.partition_states] == [(5,), (6, 5), ()]
+            for _ in range(200)
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(look, range(8)))
+
+
+def test_a_second_interpreter_is_refused_by_name() -> None:
+    """Sub-interpreters share no Python objects; the extension's classes exist once a process."""
+    code = """
+import kproto._codec
+import _xxsubinterpreters as interpreters
+other = interpreters.create()
+try:
+    interpreters.run_string(other, "import kproto._codec")
+except BaseException as e:
+    print(e)
+else:
+    print("imported twice")
+"""
+    if sys.version_info >= (3, 13):
+        code = code.replace("_xxsubinterpreters", "_interpreters")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "imported twice" not in run.stdout, run.stdout
+    assert "interpreter" in run.stdout + run.stderr
