@@ -321,3 +321,15 @@ def test_a_failing_timer_keeps_no_other_from_its_time(server, caplog):
     server.call_later(2, done.set)
     assert done.wait(10)
     assert "timer" in caplog.text
+
+
+def test_silent_connections_expire_although_nothing_else_happens():
+    with SocketServer("test", config=ChannelConfig(connections_max_idle_ms=50)) as server:
+        listener = server.listen(echo)
+        with Peer(listener) as one, Peer(listener) as two:
+            for peer in (one, two):
+                peer.send(b"used")
+                assert peer.receive() == b"used"
+            assert one.sees_the_end()
+            assert two.sees_the_end()
+        until(lambda: not listener.connections)
