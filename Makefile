@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run test oracle real lint bench dist clean
+.PHONY: run test oracle real lint sanitize bench dist clean
 
 CAPTURES = tests/data/captures
 RUN_CAPTURES = $(CAPTURES)/ibp-0.10.0-a.pcap.gz $(CAPTURES)/ibp-2.8-a.pcap.gz \
@@ -30,6 +30,10 @@ lint:    ## style, types, stubs, import contracts
 	.venv/bin/mypy
 	MYPYPATH=. .venv/bin/python -m mypy.stubtest kproto._codec channel.network._exchange
 	.venv/bin/lint-imports
+
+sanitize: ## the extensions under AddressSanitizer and UndefinedBehaviourSanitizer
+	@tools/setup test
+	tools/sanitize
 
 bench:   ## both codecs beside the peers that this machine has
 	@tools/setup dev java

@@ -56,6 +56,12 @@ def both() -> tuple[Codec, Codec]:
     return get_codec("cython"), get_codec("construct")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test answers to the conformance rows that it holds: ``pytest -k CCM-07`` runs them."""
+    for marker in item.iter_markers("conformance"):
+        item.extra_keyword_matches.update(marker.args)
+
+
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a compressed file of JSON lines."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:

@@ -8,7 +8,7 @@ pieces. Here both are one call.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
-from libc.errno cimport EAGAIN, EINTR, ENOMEM, errno
+from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -63,6 +63,7 @@ cdef enum Outcome:
     WOKEN
     BAD_SIZE
     SIGNALLED
+    NO_MEMORY
 
 
 class StaleConnection(Exception):
@@ -70,7 +71,7 @@ class StaleConnection(Exception):
 
 
 cdef enum:
-    SPIN_NS = 40000  # about what falling asleep and being woken costs
+    SPIN_NS = 20000  # about what falling asleep and being woken costs
 
 cdef int in_flight = 0  # exchanges of this process that wait for their answer; changed with the lock held
 
@@ -248,6 +249,8 @@ cdef class Exchange:
             if outcome == BAD_SIZE:
                 limit = f"; the limit is {self.limit}" if answer.size >= 0 else ""
                 raise InvalidReceive(f"the peer announced a frame of {answer.size} bytes{limit}")
+            if outcome == NO_MEMORY:
+                raise MemoryError
             raise OSError(error, os.strerror(error))
         finally:
             for i in range(taken):
@@ -335,8 +338,7 @@ cdef class Exchange:
         else:
             data = <char *>realloc(answer.data, capacity)
         if data == NULL:
-            errno = ENOMEM
-            return FAILED
+            return NO_MEMORY
         answer.data = data
         answer.capacity = capacity
         return DONE

@@ -132,17 +132,22 @@ class Connections:
             raise
 
     def register(self, channel_id: str, sock: socket.socket) -> Channel:
-        """Take an accepted socket.
+        """Take an accepted socket; it is closed if it cannot be taken.
 
         Raises:
             IllegalState: There is a connection of that name.
             OSError: It is gone already.
         """
         self._ensure_new(channel_id)
-        sockets.configure(sock)
-        channel = self._build(channel_id, sock, self._max_receive_size, self._pool, accepted=True)
-        channel.finish_connect()
-        self._register(channel)
+        try:
+            sockets.configure(sock)
+            channel = self._build(channel_id, sock, self._max_receive_size, self._pool, accepted=True)
+            channel.finish_connect()
+            self._register(channel)
+        except BaseException:
+            self.channels.pop(channel_id, None)
+            sock.close()
+            raise
         if self._traffic is not None:
             self._traffic.opened(channel, accepted=True)
         return channel

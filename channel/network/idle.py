@@ -30,6 +30,10 @@ class IdleExpiry:
         """The one that was used least recently."""
         return next(iter(self._last_used), None)
 
+    def remaining_ms(self, now_ns: int) -> int:
+        """How long to wait before asking who has expired."""
+        return max(0, (self._next_check_ns - now_ns) // 1_000_000 + 1)
+
     def expired(self, now_ns: int) -> str | None:
         """The one that has been silent for more than the limit, if any."""
         if now_ns <= self._next_check_ns:

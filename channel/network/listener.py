@@ -52,6 +52,8 @@ class Connection:
 class ReceivedRequest:
     """One frame that waits for its answer. Exactly one of the methods must be called, from any thread, at any time.
 
+    Until then its connection is not read, so that not even its end is seen, and its bytes count against the budget.
+
     Attributes:
         connection: Whence it came.
         payload: Header and body, without the length.

@@ -75,6 +75,8 @@ class Selector(Connections):
         self._progressed = False
 
         waited = self._clock.nanoseconds()
+        if self._idle is not None and self.channels:
+            timeout_ms = min(timeout_ms, self._idle.remaining_ms(waited))
         events = self._interests.select(timeout_ms)
         now = self._clock.nanoseconds()
 

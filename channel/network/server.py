@@ -250,7 +250,6 @@ class SocketServer:
             self.selector.register(connection_id, sock)
         except OSError as e:
             _log.debug("%s left before it was accepted: %s", remote, e)
-            sock.close()
             return
         connection = Connection(connection_id, listener, local, remote)
         self._connections[connection_id] = listener.connections[connection_id] = connection

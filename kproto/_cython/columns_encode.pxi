@@ -307,7 +307,9 @@ cdef int put_lists(kp_batch *b, int k, object lists, str name) except -1:
     if len(lists) != b.rows:
         raise ValueError(f"column {name} has {len(lists)} rows, partition has {b.rows}")
     for row in range(b.rows):
-        seq = fast(lists[row], f"{name}[{row}]")
+        seq = lists[row]
+        if type(seq) is not tuple and type(seq) is not list:
+            seq = fast(seq, f"{name}[{row}]")
         n = PySequence_Fast_GET_SIZE(seq)
         if used + n > room:
             room = max(2 * room, used + n, 4 * b.rows)
@@ -317,7 +319,10 @@ cdef int put_lists(kp_batch *b, int k, object lists, str name) except -1:
             if grown == NULL:
                 raise MemoryError
             b.ids[k] = grown
-        put_list(b.ids[k] + used, seq, f"{name}[{row}]")
+        try:
+            put_list(b.ids[k] + used, seq, name)
+        except (OutOfRange, TypeError):
+            put_list(b.ids[k] + used, seq, f"{name}[{row}]")  # the row's name is made for its error alone
         used += n
         b.offsets[k][row + 1] = <int32_t>used
     b.used[k] = used

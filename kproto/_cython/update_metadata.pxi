@@ -233,8 +233,7 @@ cdef class UpdateMetadataRequest(Message):
 
         Version 0's address becomes a PLAINTEXT endpoint; below version 3 a listener is named after its protocol.
         """
-        return [(b.id, umr_endpoints(b, self.version), b.rack if self.version >= 2 or b.rack else None)
-                for b in self.live_brokers]
+        return [(b.id, umr_endpoints(b, self.version), b.rack) for b in self.live_brokers]
 
     def error_response(self, error_code):
         """The answer that reports an error: its code alone."""

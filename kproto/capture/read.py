@@ -22,6 +22,7 @@ __all__ = ["Format", "Source", "open_source"]
 Format = Literal["pcap", "pcapng", "request log"]
 
 _CHUNK: Final = 1 << 20
+_STDIN: Final = "standard input"
 
 _PCAP: Final = {b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"}
 _PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
@@ -85,16 +86,12 @@ class _Counted(io.RawIOBase):
         if self._progress is not None:
             self._progress(self.taken, self._total)
 
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
 
 class Source:
     """Bytes of a capture, unpacked, piece by piece as they come.
 
     Attributes:
-        name: The file's name, ``-`` for standard input.
+        name: The file's name, or ``standard input``.
         follows: Whether it may still grow while it is read (a pipe).
         damage: Why reading stopped early, None if it did not.
     """
@@ -156,7 +153,7 @@ def open_source(
     """
     if str(path) == "-":
         raw: Any = sys.stdin.buffer
-        name, total = "-", None
+        path, name, total = _STDIN, _STDIN, None
         follows = not _is_regular(raw)
         close: Callable[[], None] = _nothing
     else:
@@ -204,7 +201,8 @@ def _format(source: Source) -> Format:
     if head[:4] == _PCAPNG:
         return "pcapng"
     if not head:
-        raise CaptureError(f"{source.name}: {source.damage or 'an empty file'}")
+        empty = "nothing came; did the command before the pipe fail?" if source.follows else "an empty file"
+        raise CaptureError(f"{source.name}: {source.damage or empty}")
     for magic, what in _OTHERS:
         if head.startswith(magic):
             raise CaptureError(f"{source.name}: {what}")

@@ -29,13 +29,17 @@ _HOW_TO_GET_JAVA: Final = (
     "or https://adoptium.net) and put it on PATH or in JAVA_HOME"
 )
 
-_SETTINGS: Final = {
+_SQL_SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.compression.codec": "zstd",
+    # Spark's default for timestamps, INT96, has no time zone for other readers.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Frames are large values: few of them make a batch (Spark also ends one at 64 MiB).
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+}
+"""What the tables depend on; set on a session of the user's too."""
+
+_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "true",
-    "spark.sql.sources.partitionOverwriteMode": "static",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -100,6 +104,8 @@ def spark_session(
     """
     existing = SparkSession.getActiveSession()
     if existing is not None:
+        for name, value in _SQL_SETTINGS.items():
+            existing.conf.set(name, value)
         yield existing
         return
     check_java()
@@ -108,7 +114,7 @@ def spark_session(
     # Without it local workers run whatever python3 is on PATH, where kproto need not be.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    wanted: dict[str, Any] = dict(_SETTINGS)
+    wanted: dict[str, Any] = _SETTINGS | _SQL_SETTINGS
     if master.startswith("local"):
         wanted |= _LOCAL_SETTINGS | (_SMALL_SETTINGS if small else {})
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -113,8 +113,7 @@ def _plain_size(rows: pa.RecordBatch) -> int:
     """About how many bytes rows take when every one has its topic's name in full."""
     topics = rows.column("topic")
     lengths = pc.binary_length(topics.dictionary).take(topics.indices)
-    named: int = pc.sum(lengths).as_py() or 0
-    return named + int(rows.nbytes) + 24 * rows.num_rows
+    return int(pc.sum(lengths).as_py() or 0) + int(rows.nbytes) + 24 * int(rows.num_rows)
 
 
 def _first_mentions(rows: pa.RecordBatch) -> pa.Array:

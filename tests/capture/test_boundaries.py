@@ -156,7 +156,8 @@ def test_a_stretch_lost_anywhere_costs_only_what_it_touches(
         talk.answer(response)
     found, _ = read(tmp_path / "lost.pcap", talk.packets)
     assert payloads(found) == Counter(whole)
-    assert payloads(found, "resp") == Counter(connection.responses)
+    if whole:  # else there is nothing that tells what the responses are
+        assert payloads(found, "resp") == Counter(connection.responses)
 
 
 @anywhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import os
@@ -22,7 +23,7 @@ from kproto import CaptureError
 from kproto.capture import CaptureSummary, exchanges, frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FOUR = DATA / "captures" / "ibp-3.9-big-a.pcap.gz"
 SIX = DATA / "captures" / "ibp-2.8-a.pcap.gz"
@@ -290,18 +291,23 @@ class Pipe:
         os.close(self.writing)
 
 
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
+    """Close its writing end in the test."""
+    pipe = Pipe(monkeypatch)
+    yield pipe
+    pipe.file.close()
+
+
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("write", [make.pcap, make.pcapng], ids=["pcap", "pcapng"])
-def test_a_pipe_is_followed_without_waiting_for_more(
-    write: Callable[[list[make.Packet]], bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipe_is_followed_without_waiting_for_more(write: Callable[[list[make.Packet]], bytes], pipe: Pipe) -> None:
     """Each frame comes out as soon as its last packet went in, though the pipe stays open and silent."""
     talk = make.Talk().open()
     for n in range(5):
         talk.ask(make.request(6, 8, n, bytes(1500))).answer(make.response(6, 8, n, b"\0\0\0"))
     head = len(write([]))
     pieces = [write([packet])[head:] for packet in talk.packets]
-    pipe = Pipe(monkeypatch)
     pipe.write(write([]) + b"".join(pieces[:3]))
     reading = frames("-")
     for n in range(5):
@@ -317,10 +323,9 @@ def test_a_pipe_is_followed_without_waiting_for_more(
 
 
 @pytest.mark.timeout(20)
-def test_exchanges_of_a_pipe_come_when_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exchanges_of_a_pipe_come_when_answered(pipe: Pipe) -> None:
     talk = make.Talk().open()
     talk.ask(make.request(6, 8, 0, bytes(30))).answer(make.response(6, 8, 0, b"\0\0\0"))
-    pipe = Pipe(monkeypatch)
     pipe.write(gzip.compress(make.pcap(talk.packets)))
     reading = exchanges("-")
     assert next(reading).response is not None
@@ -338,6 +343,20 @@ def test_standard_input_may_be_a_file(expected: dict[Path, Told]) -> None:
 def test_standard_input_without_a_descriptor(monkeypatch: pytest.MonkeyPatch, expected: dict[Path, Told]) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(FOUR.read_bytes())))
     assert told("-") == expected[FOUR]
+
+
+def test_a_pipe_from_which_nothing_comes(pipe: Pipe) -> None:
+    pipe.close()
+    with pytest.raises(CaptureError, match=r"standard input: nothing came; did the command before the pipe fail\?"):
+        list(frames("-"))
+
+
+def test_reading_leaves_standard_input_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin = io.BytesIO(FOUR.read_bytes())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin))
+    assert list(frames("-"))
+    gc.collect()
+    assert not stdin.closed
 
 
 def test_a_named_pipe_is_followed_too(expected: dict[Path, Told], tmp_path: Path) -> None:

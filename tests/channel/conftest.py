@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "conformance(*rows): the rows of the conformance list that a test holds")
-
-
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()

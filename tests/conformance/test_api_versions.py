@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 from wire import array, i16, i32, tags
 
+from channel.broker.embedded import EmbeddedBroker
+from channel.broker.hooks import RequestContext
 from kproto.api import ApiKey
-from kproto.codec import get_codec
+from kproto.codec import get_codec, message_class
 from kproto.errors import DecodeError, UnsupportedVersion
 from kproto.node_versions import NodeApiVersions, VersionRange, decode_api_versions_response
 
+conformance = pytest.mark.conformance
 PRODUCE = ApiKey.PRODUCE
 
 
+@conformance("AVR-02")
 def test_avr_02_an_unknown_api_in_the_text() -> None:
     """AVR-02: its number stands in for the name."""
     assert str(NodeApiVersions.of([(337, 0, 1)])).endswith("UNKNOWN(337): 0 to 1)")
@@ -26,6 +30,7 @@ def test_the_text_says_what_can_be_used() -> None:
     assert "LeaderAndIsr(4): UNSUPPORTED, " in text
 
 
+@conformance("AVR-04")
 @pytest.mark.parametrize(
     ("own", "latest"),
     [
@@ -48,9 +53,9 @@ def test_avr_04_the_latest_version_that_both_speak(own: tuple[int | None, int | 
 @pytest.mark.parametrize(
     ("node", "own"),
     [
-        pytest.param((2, 3), (0, 1), id="AVR-06-node-too-new-for-the-range"),
+        pytest.param((2, 3), (0, 1), marks=conformance("AVR-06"), id="AVR-06-node-too-new-for-the-range"),
         pytest.param((1, 2), (3, 4), id="node-too-old-for-the-range"),
-        pytest.param((300, 300), (None, None), id="AVR-08-node-far-too-new"),
+        pytest.param((300, 300), (None, None), marks=conformance("AVR-08"), id="AVR-08-node-far-too-new"),
         pytest.param(None, (None, None), id="not-announced"),
     ],
 )
@@ -61,6 +66,7 @@ def test_avr_06_and_08_ranges_that_do_not_meet(node: tuple[int, int] | None, own
         versions.latest_usable(PRODUCE, *own)
 
 
+@conformance("AVR-10")
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("listener", ["Z", "B", "C"])
 def test_avr_10_every_key_keeps_its_range(listener: str, version: int) -> None:
@@ -83,6 +89,20 @@ def test_avr_10_every_key_keeps_its_range(listener: str, version: int) -> None:
     assert (ApiKey.LEADER_AND_ISR in announced) == (listener == "Z")
 
 
+@conformance("AVR-13")
+def test_avr_13_a_zookeeper_mode_broker_takes_no_part_in_a_quorum() -> None:
+    """AVR-13: neither by the table of listeners, nor in what an embedded broker answers."""
+    quorum = {ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.DESCRIBE_QUORUM}
+    assert quorum.isdisjoint(key for key in ApiKey if "Z" in key.info.listeners)
+    assert all("C" in key.info.listeners for key in quorum)
+    request = message_class(ApiKey.API_VERSIONS, "request")(client_software_name="a", client_software_version="1")
+    answer = EmbeddedBroker(0).handle(RequestContext(ApiKey.API_VERSIONS, 4, 0, "0", "PLAINTEXT"), request)
+    announced = {each.api_key for each in answer.api_keys}
+    assert ApiKey.LEADER_AND_ISR in announced
+    assert quorum.isdisjoint(announced)
+
+
+@conformance("AVR-15")
 def test_avr_15_an_old_brokers_refusal() -> None:
     """AVR-15: asked at version 4, answered in the form of version 0."""
     body = i16(35) + array([i16(18) + i16(0) + i16(3)], flexible=False)
@@ -91,6 +111,7 @@ def test_avr_15_an_old_brokers_refusal() -> None:
     assert NodeApiVersions.from_response(response).ranges == {18: (0, 3)}
 
 
+@conformance("AVR-15")
 def test_avr_15_older_ones_name_no_range() -> None:
     """AVR-15: before Kafka 2.4 the list of the refusal was empty."""
     response = decode_api_versions_response(3, i16(35) + i32(0))

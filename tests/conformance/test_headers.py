@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from wire import i16, i32, string, tags
 
 from kproto.api import ApiKey, request_header_version
 from kproto.codec import Codec
 
+conformance = pytest.mark.conformance
 
+
+@conformance("HDR-01")
 def test_hdr_01_controlled_shutdown_v0(codec: Codec) -> None:
     """HDR-01: eight bytes, header version 0, no client id on the wire."""
     data = i16(7) + i16(0) + i32(2342)
@@ -18,6 +22,7 @@ def test_hdr_01_controlled_shutdown_v0(codec: Codec) -> None:
     assert codec.encode_request_header(header) == data
 
 
+@conformance("HDR-02")
 def test_hdr_02_header_v1(codec: Codec) -> None:
     """HDR-02: FindCoordinator v1 takes header 1, ten bytes with an empty client id."""
     header = codec.RequestHeader(request_api_key=10, request_api_version=1, correlation_id=10, client_id="")
@@ -27,6 +32,7 @@ def test_hdr_02_header_v1(codec: Codec) -> None:
     assert codec.decode_request_header(data) == header
 
 
+@conformance("HDR-03")
 def test_hdr_03_header_v2(codec: Codec) -> None:
     """HDR-03: CreateDelegationToken v2 takes header 2, eleven bytes."""
     header = codec.RequestHeader(request_api_key=38, request_api_version=2, correlation_id=10, client_id="")
@@ -36,6 +42,7 @@ def test_hdr_03_header_v2(codec: Codec) -> None:
     assert codec.decode_request_header(data) == header
 
 
+@conformance("HDR-04")
 def test_hdr_04_a_header_inside_a_buffer(codec: Codec) -> None:
     """HDR-04: parsed at offset 10 of 64 bytes; nothing before it is read."""
     header = codec.RequestHeader(request_api_key=10, request_api_version=1, correlation_id=10, client_id="")
@@ -48,6 +55,7 @@ def test_hdr_04_a_header_inside_a_buffer(codec: Codec) -> None:
         assert used == len(data)
 
 
+@conformance("HDR-05")
 def test_hdr_05_a_null_client_id_is_presented_as_empty(codec: Codec) -> None:
     """HDR-05: version 10 of FindCoordinator is beyond 3.9, its header is read all the same."""
     data = i16(10) + i16(10) + i32(123) + string(None, flexible=False) + tags()
@@ -56,6 +64,7 @@ def test_hdr_05_a_null_client_id_is_presented_as_empty(codec: Codec) -> None:
     assert (header.request_api_key, header.request_api_version, header.correlation_id) == (10, 10, 123)
 
 
+@conformance("HDR-06")
 def test_hdr_06_the_size_is_known_from_parsing(codec: Codec) -> None:
     """HDR-06: what parsing says it used is what writing takes."""
     data = i16(10) + i16(10) + i32(123) + string("hakuna-matata", flexible=False) + tags()

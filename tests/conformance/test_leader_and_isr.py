@@ -9,6 +9,7 @@ import pytest
 from kproto.api import ApiKey
 from kproto.codec import Codec
 
+conformance = pytest.mark.conformance
 VERSIONS = pytest.mark.parametrize("version", range(8))
 IDS = {"topic0": bytes(range(16)), "topic1": bytes(range(16, 32))}
 
@@ -43,6 +44,7 @@ def request(codec: Codec, version: int) -> Any:
     return codec.LeaderAndIsrRequest(live_leaders=leaders, **fields)
 
 
+@conformance("LIR-03")
 @VERSIONS
 def test_lir_03_what_each_version_carries(codec: Codec, version: int) -> None:
     """LIR-03."""
@@ -66,6 +68,7 @@ def test_lir_03_what_each_version_carries(codec: Codec, version: int) -> None:
     assert ids == ({} if version < 2 else dict.fromkeys(IDS, bytes(16)) if version < 5 else IDS)
 
 
+@conformance("LIR-05")
 def test_lir_05_the_error_response_counts_every_partition(codec: Codec) -> None:
     """LIR-05: two partitions and the top level."""
     topic = codec.LeaderAndIsrTopicState(
@@ -106,12 +109,14 @@ def response(codec: Codec, version: int, top: int, codes: list[int]) -> Any:
     return codec.decode_response(ApiKey.LEADER_AND_ISR, version, codec.encode(built, version))
 
 
+@conformance("LIR-06")
 @VERSIONS
 def test_lir_06_a_top_level_error_counts_for_all(codec: Codec, version: int) -> None:
     """LIR-06: the partitions' own codes are not counted."""
     assert response(codec, version, -1, [0, 6]).error_counts() == {-1: 3}
 
 
+@conformance("LIR-07")
 @VERSIONS
 def test_lir_07_without_one_each_partition_counts(codec: Codec, version: int) -> None:
     """LIR-07: the top level is one NONE."""

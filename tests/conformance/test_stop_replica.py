@@ -10,6 +10,7 @@ from kproto.api import ApiKey
 from kproto.codec import Codec
 from kproto.errors import UnsupportedVersion
 
+conformance = pytest.mark.conformance
 VERSIONS = pytest.mark.parametrize("version", range(5))
 GROUPS = [("topic0", [(0, 0), (1, 1)]), ("topic1", [(0, 2)]), ("topic1", [(1, 3)]), ("topic2", [(0, -2), (1, -2)])]
 """Six partitions with their leader epochs; topic1 comes in two groups."""
@@ -40,12 +41,14 @@ def read(codec: Codec, version: int) -> Any:
     return codec.decode_request(ApiKey.STOP_REPLICA, version, codec.encode(request(codec, version), version))
 
 
+@conformance("SRR-01")
 def test_srr_01_no_version_5(codec: Codec) -> None:
     """SRR-01: four is the last."""
     with pytest.raises(UnsupportedVersion, match="5"):
         codec.encode(codec.StopReplicaRequest(), 5)
 
 
+@conformance("SRR-05", "SRR-06")
 @VERSIONS
 def test_srr_05_and_06_partitions_whatever_the_version(codec: Codec, version: int) -> None:
     """SRR-05, SRR-06: delete is true in all, epochs as given from v3 and -1 before, groups of a topic merged."""
@@ -58,6 +61,7 @@ def test_srr_05_and_06_partitions_whatever_the_version(codec: Codec, version: in
     assert all(row.delete_partition for row in rows)
 
 
+@conformance("SRR-06")
 def test_srr_06_a_partition_named_twice_counts_once(codec: Codec) -> None:
     """SRR-06: merged by topic and partition; the last one told wins, in the place of the first."""
 
@@ -72,6 +76,7 @@ def test_srr_06_a_partition_named_twice_counts_once(codec: Codec) -> None:
     assert (row.topic_name, row.partition_index, row.leader_epoch, row.delete_partition) == ("t", 1, 9, True)
 
 
+@conformance("SRR-07")
 @VERSIONS
 def test_srr_07_the_error_response(codec: Codec, version: int) -> None:
     """SRR-07: the code at the top and for each partition, by name."""
@@ -82,6 +87,7 @@ def test_srr_07_the_error_response(codec: Codec, version: int) -> None:
     assert found == {(topic, partition, 31) for topic, partition in FLAT}
 
 
+@conformance("SRR-07")
 @VERSIONS
 def test_srr_07_foo_0_and_foo_1(codec: Codec, version: int) -> None:
     """SRR-07 in its own words: two partitions give three."""
@@ -98,6 +104,7 @@ def test_srr_07_foo_0_and_foo_1(codec: Codec, version: int) -> None:
     assert message.error_response(31).error_counts() == {31: 3}
 
 
+@conformance("SRR-09")
 @VERSIONS
 def test_srr_09_without_a_top_level_error(codec: Codec, version: int) -> None:
     """SRR-09: one NONE for the top."""

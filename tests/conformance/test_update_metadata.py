@@ -10,6 +10,7 @@ from kproto.api import ApiKey
 from kproto.codec import Codec
 from kproto.errors import UnsupportedVersion
 
+conformance = pytest.mark.conformance
 VERSIONS = pytest.mark.parametrize("version", range(9))
 IDS = {"topic0": bytes(range(16)), "topic1": bytes(range(16, 32))}
 PLAINTEXT, SSL = 0, 1
@@ -54,12 +55,14 @@ def request(codec: Codec, version: int) -> Any:
     return codec.UpdateMetadataRequest(live_brokers=brokers, **fields)
 
 
+@conformance("UMR-01")
 def test_umr_01_no_version_9(codec: Codec) -> None:
     """UMR-01: eight is the last."""
     with pytest.raises(UnsupportedVersion, match="9"):
         codec.encode(codec.UpdateMetadataRequest(), 9)
 
 
+@conformance("UMR-02")
 @VERSIONS
 def test_umr_02_the_error_response(codec: Codec, version: int) -> None:
     """UMR-02: a code at the top and nothing else."""
@@ -69,6 +72,7 @@ def test_umr_02_the_error_response(codec: Codec, version: int) -> None:
     assert response.error_counts() == {31: 1}
 
 
+@conformance("UMR-03")
 @VERSIONS
 def test_umr_03_what_each_version_carries(codec: Codec, version: int) -> None:
     """UMR-03."""
@@ -86,6 +90,7 @@ def test_umr_03_what_each_version_carries(codec: Codec, version: int) -> None:
     assert ids == (IDS if version >= 7 else {})
 
 
+@conformance("UMR-03")
 @VERSIONS
 def test_umr_03_every_endpoint_has_its_listener(codec: Codec, version: int) -> None:
     """UMR-03: below v3 the security protocol's name, v0's host and port as a PLAINTEXT endpoint, racks from v2."""

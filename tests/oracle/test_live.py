@@ -20,6 +20,8 @@ from answers import short
 
 from kproto.api import ApiKey
 
+pytestmark = pytest.mark.timeout(1200)  # 200,000 questions on a busy machine
+
 # Parts of all questions: the three control APIs, which both codecs answer, take half.
 SHARES = {
     "4": 17,

@@ -259,6 +259,13 @@ def test_what_is_no_answer_is_an_error_and_the_others_are_answered(plain, select
     assert [r.request for r in called] == [other]
 
 
+def test_a_frame_that_nobody_asked_for_is_an_error(plain, selector):
+    make_ready(plain, selector)
+    selector.answers("0", 0, UPDATED)
+    with pytest.raises(IllegalState, match="no request is in flight to node 0"):
+        plain.poll(1)
+
+
 def test_an_ordinary_answer_to_a_sasl_request_breaks_the_protocol(plain, selector):
     make_ready(plain, selector)
     request = plain.new_request("0", UPDATE)

@@ -578,3 +578,16 @@ def test_interest_is_told_to_the_system_once_for_a_connection(selector, server, 
     assert changes == []
     assert isinstance(inner, system_selectors.BaseSelector)
     monkeypatch.undo()
+
+
+def test_an_accepted_connection_that_cannot_be_taken_is_closed(selector, monkeypatch):
+    client, accepted = accepted_pair()
+
+    def refuses(*args, **settings):
+        raise OSError("no certificate")
+
+    monkeypatch.setattr(selector, "_build", refuses)
+    with client, pytest.raises(OSError, match="no certificate"):
+        selector.register("0", accepted)
+    assert accepted.fileno() == -1
+    assert_empty(selector)

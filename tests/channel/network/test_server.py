@@ -193,9 +193,14 @@ def test_a_client_that_leaves_with_requests_unread_leaves_nothing(server):
         until(lambda: taken)
     time.sleep(0.01)
     while listener.connections:
-        for request in [request for request in taken if not request._answered]:
-            request.respond([b"answer"])
+        for _ in range(3):
+            server.call(lambda: None)  # let it turn: it must not read on before the answer
+        waiting = [request for request in taken if not request._answered]
+        assert len(waiting) <= 1
+        for request in waiting:
+            request.no_response()
         time.sleep(0.001)
+    assert [bytes(request.payload) for request in taken] == [b"1", b"2", b"3"]
     assert server.selector.channels == {}
     assert server.selector._closing == {}
 
@@ -321,3 +326,15 @@ def test_a_failing_timer_keeps_no_other_from_its_time(server, caplog):
     server.call_later(2, done.set)
     assert done.wait(10)
     assert "timer" in caplog.text
+
+
+def test_silent_connections_expire_although_nothing_else_happens():
+    with SocketServer("test", config=ChannelConfig(connections_max_idle_ms=50)) as server:
+        listener = server.listen(echo)
+        with Peer(listener) as one, Peer(listener) as two:
+            for peer in (one, two):
+                peer.send(b"used")
+                assert peer.receive() == b"used"
+            assert one.sees_the_end()
+            assert two.sees_the_end()
+        until(lambda: not listener.connections)

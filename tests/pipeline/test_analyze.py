@@ -1,0 +1,122 @@
+"""``kproto analyze`` as people call it: filters, formats, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from table_truth import CAPTURES, expected_states, truth_rows
+
+from kproto.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+CAPTURE = next(path for path in CAPTURES if path.name.startswith("ibp-2.8-a"))
+TOPIC = max((state["topic"] for row in truth_rows("ibp-2.8-a") for state in expected_states(row)), key=len)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["analyze", *map(str, arguments)], prog_name="kproto")
+
+
+def refused(*arguments: object) -> str:
+    """The one line that explains why nothing was done."""
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("kproto")
+    return line
+
+
+@pytest.mark.spark
+def test_the_summary_is_plain_text_in_a_pipe(spark: SparkSession, tmp_path: Path) -> None:
+    result = run(CAPTURE, "--out", tmp_path / "out", "--api", "LeaderAndIsr", "--broker", 1)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert "\x1b" not in result.stdout
+    assert "\n\nControllers and epochs\n  capture" in result.stdout
+    titles = [line for line in result.stdout.splitlines() if line and not line.startswith(" ")]
+    assert titles[:2] == ["Requests", "Controllers and epochs"]
+    assert titles[-1] == "Tables"
+    requests = pq.read_table(tmp_path / "out" / "requests").to_pylist()
+    logged = [row for row in truth_rows("ibp-2.8-a") if row["api_key"] == 4 and row["broker"] == 1]
+    assert len(requests) >= len(logged) > 10
+    assert {(row["api_key"], row["target_broker"]) for row in requests} == {(4, 1)}
+    answers = {row["response_frame_id"] for row in requests} - {None}
+    frames = pq.read_table(tmp_path / "out" / "frames").to_pylist()
+    assert {frame["frame_id"] for frame in frames} == {row["frame_id"] for row in requests} | answers
+    bodies = pq.read_table(tmp_path / "out" / "bodies").to_pylist()
+    assert {body["body_id"] for body in bodies} == {frame["body_id"] for frame in frames}
+
+
+@pytest.mark.spark
+def test_a_topic_is_chosen_in_requests_and_states_and_the_summary_is_json(spark: SparkSession, tmp_path: Path) -> None:
+    result = run(CAPTURE, "--out", tmp_path / "out", "--topic", TOPIC[:-3] + "*", "--format", "json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    named = [row for row in truth_rows("ibp-2.8-a") if TOPIC in {state["topic"] for state in expected_states(row)}]
+    assert summary["tables"]["requests"] >= len(named) > 0
+    assert {row["api"] for row in summary["requests"]} == {"LeaderAndIsr", "StopReplica", "UpdateMetadata"}
+    assert {row["error"] for row in summary["requests"]} <= {"NONE", None}
+    states = pq.read_table(tmp_path / "out" / "partition_states").to_pylist()
+    assert {state["topic"] for state in states} == {TOPIC}
+
+
+@pytest.mark.spark
+def test_filters_that_nothing_passes_are_told_and_leave_no_tables(spark: SparkSession, tmp_path: Path) -> None:
+    line = refused(CAPTURE, "--out", tmp_path / "out", "--until", "2020-01-01")
+    assert "passes the filters" in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.spark
+def test_a_capture_without_control_traffic_says_what_to_try(spark: SparkSession, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    assert "a capture without packets; was the capture filter right?" in refused(empty, "--out", tmp_path / "out")
+
+
+def test_wrong_input_is_told_before_spark_starts(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("no capture")
+    out = tmp_path / "out"
+    assert "no such file" in refused(tmp_path / "absent.pcap", "--out", out)
+    assert "not a capture" in refused(CAPTURE, text, "--out", out)
+    assert "is a file" in refused(CAPTURE, "--out", text)
+    assert "holds something else (notes.txt)" in refused(CAPTURE, "--out", tmp_path)
+    assert "standard input" in refused("-", "--out", out)
+    assert "try kproto inspect --all-apis" in refused(CAPTURE, "--out", out, "--api", "Metadata")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
+def test_a_missing_package_names_the_extra(package: str, tmp_path: Path) -> None:
+    script = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from kproto.cli import main\n"
+        f"main(['analyze', {str(CAPTURE)!r}, '--out', {str(tmp_path / 'out')!r}])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2
+    assert (
+        result.stderr == f"kproto: this needs {package}, which is not installed; try: pip install 'kproto[pipeline]'\n"
+    )
+
+
+def test_help_needs_neither_spark_nor_java() -> None:
+    script = (
+        "import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None\n"
+        "from kproto.cli import main\nmain(['analyze', '--help'])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0
+    assert "Examples:" in result.stdout
