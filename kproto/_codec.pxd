@@ -34,7 +34,10 @@ cdef extern from "_cython/wire.h" nogil:
     void kp_put32(uint8_t *, int32_t) noexcept
     void kp_put64(uint8_t *, int64_t) noexcept
     void kp_ids(int32_t *, kp_ptr, int64_t) noexcept
+    int KP_SLACK
+    void kp_ids_loose(int32_t *, kp_ptr, int64_t, kp_ptr) noexcept
     uint8_t *kp_put_ids(uint8_t *, const int32_t *, int64_t) noexcept
+    uint8_t *kp_put_ids_loose(uint8_t *, const int32_t *, int64_t, const uint8_t *) noexcept
     uint8_t *kp_put_varint(uint8_t *, uint32_t) noexcept
     int64_t kp_varint_size(uint32_t) noexcept
     kp_ptr kp_varint(kp_reader *, kp_ptr, kp_ptr, uint32_t *, const char *) noexcept
@@ -48,6 +51,11 @@ cdef extern from "_cython/wire.h" nogil:
     kp_ptr kp_own_varint(kp_ptr, uint32_t *) noexcept
     int64_t kp_own_tags_size(kp_ptr, int64_t, uint32_t *, int32_t *) noexcept
     uint8_t *kp_put_own_tags(uint8_t *, kp_ptr, int64_t) noexcept
+
+
+cdef extern from "_cython/plain.h" nogil:
+    kp_ptr kp_plain_brokers(kp_ptr, kp_ptr, int64_t, int) noexcept
+    kp_ptr kp_plain_leaders(kp_ptr, kp_ptr, int64_t, bint) noexcept
 
 
 cdef extern from "_cython/columns_write.h" nogil:
@@ -66,6 +74,7 @@ cdef extern from "_cython/columns_write.h" nogil:
         int32_t **offsets
         int32_t **ids
         int64_t *used
+        int64_t *ids_room
         int64_t topics
     ctypedef struct kp_mark:
         int64_t rows
@@ -185,6 +194,9 @@ cdef class LeaderAndIsrRequest(Message):
     cdef public bint is_kraft_controller
     cdef public int8_t type
     cdef list ungrouped_partition_states_, topic_states_, live_leaders_
+    cdef bytes plain  # the list behind it in plain form, not read yet, of plain_count elements; None: there is none
+    cdef int plain_count, plain_version
+    cdef list leaders(self)
 
 
 cdef class LeaderAndIsrPartitionError(Tagged):
@@ -278,6 +290,9 @@ cdef class UpdateMetadataRequest(Message):
     cdef public bint is_kraft_controller
     cdef public int8_t type
     cdef list ungrouped_partition_states_, topic_states_, live_brokers_
+    cdef bytes plain  # the list behind it in plain form, not read yet, of plain_count elements; None: there is none
+    cdef int plain_count, plain_version
+    cdef list brokers(self)
 
 
 cdef class UpdateMetadataResponse(Message):

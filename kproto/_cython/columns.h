@@ -119,7 +119,7 @@ static kp_batch *kp_batch_new(int layout) {
 /* Room for what a frame can hold: so many rows more, and in each list so many ids more. Asked once a frame; what the
  * frame then does not use was never touched. */
 static int kp_room(kp_reader *r, kp_batch *b, kp_ptr p, int64_t least) {
-    int64_t rows = b->rows + (r->end - p) / least, ids = (r->end - p) / 4;
+    int64_t rows = b->rows + (r->end - p) / least, ids = (r->end - p) / 4 + KP_SLACK;
     if (rows >= INT32_MAX) { kp_fault(r, KP_FULL, p, 0, ""); return -1; }
     if (rows > b->room && kp_resize_rows(b, rows > b->room + b->room / 2 ? rows : b->room + b->room / 2)) goto none;
     for (int i = 0; i < b->lists; i++) {
@@ -300,7 +300,7 @@ static inline __attribute__((always_inline)) kp_ptr kp_rows(kp_reader *r, kp_bat
         p += 16;
         count = kp_count(r, &p, e, flexible, 4, 4 + least, "isr", umr ? "zk_version:4,replicas:1" : "partition_epoch:4,replicas:1");
         if (count < 0) goto fault;
-        kp_ids(i0 + u0, p, count);
+        kp_ids_loose(i0 + u0, p, count, e);
         u0 += count;
         b->offsets[0][row + 1] = (int32_t)u0;
         p += 4 * count;
@@ -308,7 +308,7 @@ static inline __attribute__((always_inline)) kp_ptr kp_rows(kp_reader *r, kp_bat
         p += 4;
         count = kp_count(r, &p, e, flexible, 4, more ? least : last, "replicas", umr ? "offline_replicas:1" : more ? "adding_replicas:1" : "is_new:1");
         if (count < 0) goto fault;
-        kp_ids(i1 + u1, p, count);
+        kp_ids_loose(i1 + u1, p, count, e);
         u1 += count;
         b->offsets[1][row + 1] = (int32_t)u1;
         p += 4 * count;
@@ -316,7 +316,7 @@ static inline __attribute__((always_inline)) kp_ptr kp_rows(kp_reader *r, kp_bat
             if (more) {
                 count = kp_count(r, &p, e, flexible, 4, last, "offline_replicas", "unknown_tagged_fields:1");
                 if (count < 0) goto fault;
-                kp_ids(i2 + u2, p, count);
+                kp_ids_loose(i2 + u2, p, count, e);
                 u2 += count;
                 p += 4 * count;
             }
@@ -325,13 +325,13 @@ static inline __attribute__((always_inline)) kp_ptr kp_rows(kp_reader *r, kp_bat
             if (more) {
                 count = kp_count(r, &p, e, flexible, 4, least, "adding_replicas", "removing_replicas:1");
                 if (count < 0) goto fault;
-                kp_ids(i2 + u2, p, count);
+                kp_ids_loose(i2 + u2, p, count, e);
                 u2 += count;
                 p += 4 * count;
                 count = kp_count(r, &p, e, flexible, 4, last, "removing_replicas",
                                  version >= 6 ? "is_new:1,leader_recovery_state:1,unknown_tagged_fields:1" : "is_new:1,unknown_tagged_fields:1");
                 if (count < 0) goto fault;
-                kp_ids(i3 + u3, p, count);
+                kp_ids_loose(i3 + u3, p, count, e);
                 u3 += count;
                 p += 4 * count;
             }

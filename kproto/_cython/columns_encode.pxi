@@ -268,7 +268,7 @@ cdef int put_ints(int32_t *to, object values, int64_t n, str name) except -1:
     seq = fast(values, name)
     if PySequence_Fast_GET_SIZE(seq) != n:
         raise ValueError(f"column {name} has changed its length")
-    return put_list(to, seq, name)
+    return put_list(to, n, seq, name)
 
 
 cdef int put_topics(kp_batch *b, object names, object ids) except -1:
@@ -301,7 +301,7 @@ cdef int put_topics(kp_batch *b, object names, object ids) except -1:
 
 
 cdef int put_lists(kp_batch *b, int k, object lists, str name) except -1:
-    cdef int64_t row, room = 0, used = 0, n
+    cdef int64_t row, room = b.ids_room[k], used = 0, n
     cdef int32_t *grown
     cdef object seq
     if len(lists) != b.rows:
@@ -319,10 +319,11 @@ cdef int put_lists(kp_batch *b, int k, object lists, str name) except -1:
             if grown == NULL:
                 raise MemoryError
             b.ids[k] = grown
+            b.ids_room[k] = room
         try:
-            put_list(b.ids[k] + used, seq, name)
+            put_list(b.ids[k] + used, n, seq, name)
         except (OutOfRange, TypeError):
-            put_list(b.ids[k] + used, seq, f"{name}[{row}]")  # the row's name is made for its error alone
+            put_list(b.ids[k] + used, n, seq, f"{name}[{row}]")  # the row's name is made for its error alone
         used += n
         b.offsets[k][row + 1] = <int32_t>used
     b.used[k] = used

@@ -6,6 +6,7 @@ cdef enum:
 
 @cython.final
 @cython.no_gc
+@cython.freelist(16)
 cdef class Block:
     """The ids of many rows, and what few rows have beside them: a topic name of their own, unknown tagged fields.
 
@@ -18,12 +19,13 @@ cdef class Block:
 
 
 cdef Block block_of(int64_t ids):
-    """A block with room for so many ids."""
+    """A block with room for so many ids, and some behind them that reading in fours may touch."""
     cdef Block b = Block.__new__(Block)
     if ids > 0:
-        b.data = <int32_t *>malloc(ids * sizeof(int32_t))
+        b.data = <int32_t *>malloc((ids + KP_SLACK) * sizeof(int32_t))
         if b.data == NULL:
             raise MemoryError
+        memset(b.data + ids, 0, KP_SLACK * sizeof(int32_t))
     return b
 
 
@@ -50,6 +52,7 @@ cdef inline bytes row_tags(Block owner):
 
 @cython.final
 @cython.no_gc
+@cython.freelist(16)
 cdef class Room:
     """Where the next row's ids go while a message is read."""
 
@@ -86,10 +89,12 @@ cdef inline tuple ids_tuple(const int32_t *p, int64_t n):
     return t
 
 
-cdef int put_list(int32_t *to, object values, str field) except -1:
-    """Write a sequence of int32 where there is room for it."""
+cdef int put_list(int32_t *to, int64_t n, object values, str field) except -1:
+    """Write a list or tuple of n int32 where there is room for them."""
     cdef Py_ssize_t i
-    for i in range(PySequence_Fast_GET_SIZE(values)):
+    for i in range(n):
+        if i >= PySequence_Fast_GET_SIZE(values):  # an element's own __index__ may have cut the list
+            raise ValueError(f"{field}: the sequence has changed while it was read")
         try:
             to[i] = <int32_t>whole(<object>PySequence_Fast_GET_ITEM(values, i), INT32_MIN, INT32_MAX, field)
         except OutOfRange as e:
@@ -109,19 +114,24 @@ cdef object fast(object values, str field):
 
 cdef Block new_ids(int32_t *n, tuple lists, tuple fields, Block labels):
     """A block that holds these lists one behind the other; their lengths go to n."""
-    cdef Py_ssize_t i, total = 0
+    cdef Py_ssize_t i, count = len(lists)
+    cdef int64_t total = 0
+    cdef int64_t lengths[4]
     cdef Block b
     cdef list parts = [fast(values, field) for values, field in zip(lists, fields, strict=True)]
     cdef int32_t *to
-    for part in parts:
-        total += PySequence_Fast_GET_SIZE(part)
+    for i in range(count):
+        lengths[i] = PySequence_Fast_GET_SIZE(parts[i])
+        total += lengths[i]
+    if total >= INT32_MAX:
+        raise OutOfRange(f"{total} ids are more than a partition holds")
     b = block_of(total)
     to = b.data
-    for i in range(len(parts)):
-        put_list(to, parts[i], fields[i])
-        to += PySequence_Fast_GET_SIZE(parts[i])
-    for i in range(len(parts)):
-        n[i] = <int32_t>PySequence_Fast_GET_SIZE(parts[i])
+    for i in range(count):
+        put_list(to, lengths[i], parts[i], fields[i])
+        to += lengths[i]
+    for i in range(count):
+        n[i] = <int32_t>lengths[i]
     if labels is not None and (labels.topic_name is not None or labels.tags is not None):
         b.topic_name = labels.topic_name
         b.tags = labels.tags

@@ -193,13 +193,24 @@ cdef class LeaderAndIsrRequest(Message):
 
     @property
     def live_leaders(self):
-        if self.live_leaders_ is None:
-            self.live_leaders_ = []
-        return self.live_leaders_
+        return self.leaders()
 
     @live_leaders.setter
     def live_leaders(self, value):
         self.live_leaders_ = as_list(value, "live_leaders")
+        self.plain = None
+
+    cdef list leaders(self):
+        """The list itself; if it was kept as bytes until now, it is read."""
+        cdef list found
+        if self.plain is not None:
+            found = lisr_plain_leaders(self.plain, self.plain_count, self.plain_version)
+            if self.plain is not None:  # else another thread was quicker
+                self.live_leaders_ = found
+                self.plain = None
+        elif self.live_leaders_ is None:
+            self.live_leaders_ = []
+        return self.live_leaders_
 
     @property
     def partition_states(self):

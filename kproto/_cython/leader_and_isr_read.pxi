@@ -64,14 +64,14 @@ cdef rp lisr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, co
         v.n[2] = <int32_t>counts[1]
         v.n[3] = <int32_t>counts[2]
         v.ids = ids
-        kp_ids(ids, isr, isr_count)
+        kp_ids_loose(ids, isr, isr_count, e)
         ids += isr_count
-        kp_ids(ids, others[0], counts[0])
+        kp_ids_loose(ids, others[0], counts[0], e)
         p = others[0] + 4 * counts[0]
         if version >= 3:
             ids += counts[0]
-            kp_ids(ids, others[1], counts[1])
-            kp_ids(ids + counts[1], others[2], counts[2])
+            kp_ids_loose(ids, others[1], counts[1], e)
+            kp_ids_loose(ids + counts[1], others[2], counts[2], e)
             p = others[2] + 4 * counts[2]
         if version >= 1:
             p = kp_bool(r, p, &is_new, "is_new")
@@ -201,12 +201,30 @@ cdef rp lisr_read_tail(kp_reader *r, rp p, LeaderAndIsrRequest m, int version) e
     cdef int64_t n = kp_count(r, &p, r.end, flexible, 10, flexible, "live_leaders", "unknown_tagged_fields:1")
     if n < 0:
         return NULL
-    if n > 0:
+    cdef rp end = kp_plain_leaders(p, r.end, n, flexible) if n > 0 else NULL
+    if end != NULL:
+        m.plain = <bytes>p[:end - p]
+        m.plain_count = <int>n
+        m.plain_version = version
+        p = end
+    elif n > 0:
         m.live_leaders_ = PyList_New(n)
         p = lisr_read_leaders(r, p, m.live_leaders_, version)
         if p == NULL:
             return NULL
     return read_kept(r, p, m) if flexible else p
+
+
+cdef list lisr_plain_leaders(bytes plain, int count, int version):
+    """Leaders that were kept as bytes."""
+    cdef kp_reader r
+    cdef list leaders = PyList_New(count)
+    memset(&r, 0, sizeof(r))
+    r.base = <rp>PyBytes_AS_STRING(plain)
+    r.end = r.base + PyBytes_GET_SIZE(plain)
+    if lisr_read_leaders(&r, r.base, leaders, version) != r.end:
+        raise SystemError("plain leaders cannot be read again")
+    return leaders
 
 
 cdef LeaderAndIsrRequest lisr_read(kp_reader *r, int version):

@@ -37,7 +37,7 @@ cdef int64_t lisr_rows_size(list rows, int version, str field) except -1:
     return total
 
 
-cdef uint8_t *lisr_put_rows(uint8_t *q, list rows, int version) except NULL:
+cdef uint8_t *lisr_put_rows(uint8_t *q, list rows, int version, rp end) except NULL:
     cdef bint flexible = version >= 4
     cdef Py_ssize_t j
     cdef LeaderAndIsrPartitionState v
@@ -51,15 +51,15 @@ cdef uint8_t *lisr_put_rows(uint8_t *q, list rows, int version) except NULL:
         kp_put32(q + 8, v.leader)
         kp_put32(q + 12, v.leader_epoch)
         ids = v.ids
-        q = put_list_of_ids(q + 16, ids, v.n[0], flexible)
+        q = put_list_of_ids(q + 16, ids, v.n[0], flexible, end)
         ids += v.n[0]
         kp_put32(q, v.partition_epoch)
-        q = put_list_of_ids(q + 4, ids, v.n[1], flexible)
+        q = put_list_of_ids(q + 4, ids, v.n[1], flexible, end)
         if version >= 3:
             ids += v.n[1]
-            q = put_list_of_ids(q, ids, v.n[2], flexible)
+            q = put_list_of_ids(q, ids, v.n[2], flexible, end)
             ids += v.n[2]
-            q = put_list_of_ids(q, ids, v.n[3], flexible)
+            q = put_list_of_ids(q, ids, v.n[3], flexible, end)
         if version >= 1:
             q[0] = v.is_new
             q += 1
@@ -144,17 +144,33 @@ cdef uint8_t *lisr_put_head(uint8_t *q, LeaderAndIsrRequest m, int version) noex
     return q
 
 
+cdef bint lisr_plain_as(LeaderAndIsrRequest m, int version) except -1:
+    """Whether the leaders are still bytes, and those of this version; leaders of another form are read now."""
+    if m.plain is None:
+        return 0
+    if (m.plain_version >= 4) == (version >= 4):
+        return 1
+    m.leaders()
+    return 0
+
+
 cdef int64_t lisr_tail_size(LeaderAndIsrRequest m, int version) except -1:
     """Live leaders and the request's tagged section: what stands behind the partition states."""
     cdef bint flexible = version >= 4
-    return (count_size(size_of(m.live_leaders_), flexible) + lisr_leaders_size(m.live_leaders_, version)
-            + tags_size(m.tags, flexible, version))
+    cdef int64_t size = tags_size(m.tags, flexible, version)
+    if lisr_plain_as(m, version):
+        return size + count_size(m.plain_count, flexible) + PyBytes_GET_SIZE(m.plain)
+    return size + count_size(size_of(m.live_leaders_), flexible) + lisr_leaders_size(m.live_leaders_, version)
 
 
 cdef uint8_t *lisr_put_tail(uint8_t *q, LeaderAndIsrRequest m, int version) except NULL:
     cdef bint flexible = version >= 4
     cdef Py_ssize_t i
     cdef LeaderAndIsrLiveLeader v
+    if m.plain is not None:
+        q = put_count(q, m.plain_count, flexible)
+        memcpy(q, PyBytes_AS_STRING(m.plain), PyBytes_GET_SIZE(m.plain))
+        return put_tags(q + PyBytes_GET_SIZE(m.plain), m.tags, flexible)
     q = put_count(q, size_of(m.live_leaders_), flexible)
     for i in range(size_of(m.live_leaders_)):
         v = <LeaderAndIsrLiveLeader>PyList_GET_ITEM(m.live_leaders_, i)
@@ -183,7 +199,7 @@ cdef bytes lisr_write(LeaderAndIsrRequest m, int version):
     q = lisr_put_head(<uint8_t *>PyBytes_AS_STRING(out), m, version)
     q = put_count(q, size_of(groups), flexible)
     if version < 2:
-        q = lisr_put_rows(q, groups, version)
+        q = lisr_put_rows(q, groups, version, <rp>PyBytes_AS_STRING(out) + size)
     else:
         for i in range(size_of(groups)):
             topic = <LeaderAndIsrTopicState>PyList_GET_ITEM(groups, i)
@@ -192,7 +208,7 @@ cdef bytes lisr_write(LeaderAndIsrRequest m, int version):
                 memcpy(q, topic.id, 16)
                 q += 16
             q = put_count(q, size_of(topic.partition_states_), flexible)
-            q = lisr_put_rows(q, topic.partition_states_, version)
+            q = lisr_put_rows(q, topic.partition_states_, version, <rp>PyBytes_AS_STRING(out) + size)
             q = put_tags(q, topic.tags, flexible)
     lisr_put_tail(q, m, version)
     return out

@@ -148,7 +148,7 @@ cdef bytes sr_write(StopReplicaRequest m, int version):
         elif version >= 1:
             v = <StopReplicaTopicV1>PyList_GET_ITEM(groups, i)
             q = put_text(q, v.name, flexible)
-            q = put_list_of_ids(q, v.ids, v.n[0], flexible)
+            q = put_list_of_ids(q, v.ids, v.n[0], flexible, <rp>PyBytes_AS_STRING(out) + size)
             q = put_tags(q, v.tags, flexible)
         else:
             single = <StopReplicaPartitionV0>PyList_GET_ITEM(groups, i)

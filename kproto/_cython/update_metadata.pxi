@@ -204,13 +204,24 @@ cdef class UpdateMetadataRequest(Message):
 
     @property
     def live_brokers(self):
-        if self.live_brokers_ is None:
-            self.live_brokers_ = []
-        return self.live_brokers_
+        return self.brokers()
 
     @live_brokers.setter
     def live_brokers(self, value):
         self.live_brokers_ = as_list(value, "live_brokers")
+        self.plain = None
+
+    cdef list brokers(self):
+        """The list itself; if it was kept as bytes until now, it is read."""
+        cdef list found
+        if self.plain is not None:
+            found = umr_plain_brokers(self.plain, self.plain_count, self.plain_version)
+            if self.plain is not None:  # else another thread was quicker
+                self.live_brokers_ = found
+                self.plain = None
+        elif self.live_brokers_ is None:
+            self.live_brokers_ = []
+        return self.live_brokers_
 
     @property
     def partition_states(self):

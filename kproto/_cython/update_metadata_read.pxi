@@ -51,9 +51,9 @@ cdef rp umr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, con
         v.n[1] = <int32_t>n1
         v.n[2] = <int32_t>n2
         v.ids = ids
-        kp_ids(ids, a, n0)
-        kp_ids(ids + n0, b, n1)
-        kp_ids(ids + n0 + n1, c, n2)
+        kp_ids_loose(ids, a, n0, e)
+        kp_ids_loose(ids + n0, b, n1, e)
+        kp_ids_loose(ids + n0 + n1, c, n2, e)
         p = c + 4 * n2
         owner = room.block
         if version <= 4:
@@ -200,6 +200,18 @@ cdef rp umr_read_brokers(kp_reader *r, rp p, list brokers, int version) except? 
     return p
 
 
+cdef list umr_plain_brokers(bytes plain, int count, int version):
+    """Brokers that were kept as bytes."""
+    cdef kp_reader r
+    cdef list brokers = PyList_New(count)
+    memset(&r, 0, sizeof(r))
+    r.base = <rp>PyBytes_AS_STRING(plain)
+    r.end = r.base + PyBytes_GET_SIZE(plain)
+    if umr_read_brokers(&r, r.base, brokers, version) != r.end:
+        raise SystemError("plain brokers cannot be read again")
+    return brokers
+
+
 cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) except? NULL:
     """The request's own tagged section. Tag 0 is ``type`` in version 8, whatever size it names, and refused before."""
     cdef uint32_t count = 0, tag = 0, size = 0
@@ -283,7 +295,13 @@ cdef rp umr_read_tail(kp_reader *r, rp p, UpdateMetadataRequest m, int version) 
     cdef int64_t n = kp_count(r, &p, r.end, flexible, 7 if flexible else 8, 0, "live_brokers", "")
     if n < 0:
         return NULL
-    if n > 0:
+    cdef rp end = kp_plain_brokers(p, r.end, n, version) if n > 0 else NULL
+    if end != NULL:
+        m.plain = <bytes>p[:end - p]
+        m.plain_count = <int>n
+        m.plain_version = version
+        p = end
+    elif n > 0:
         m.live_brokers_ = PyList_New(n)
         p = umr_read_brokers(r, p, m.live_brokers_, version)
         if p == NULL:

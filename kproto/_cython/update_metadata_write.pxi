@@ -32,7 +32,7 @@ cdef int64_t umr_rows_size(list rows, int version, str field) except -1:
     return total
 
 
-cdef uint8_t *umr_put_rows(uint8_t *q, list rows, int version) except NULL:
+cdef uint8_t *umr_put_rows(uint8_t *q, list rows, int version, rp end) except NULL:
     cdef bint flexible = version >= 6
     cdef Py_ssize_t j
     cdef UpdateMetadataPartitionState v
@@ -46,13 +46,13 @@ cdef uint8_t *umr_put_rows(uint8_t *q, list rows, int version) except NULL:
         kp_put32(q + 8, v.leader)
         kp_put32(q + 12, v.leader_epoch)
         ids = v.ids
-        q = put_list_of_ids(q + 16, ids, v.n[0], flexible)
+        q = put_list_of_ids(q + 16, ids, v.n[0], flexible, end)
         ids += v.n[0]
         kp_put32(q, v.zk_version)
-        q = put_list_of_ids(q + 4, ids, v.n[1], flexible)
+        q = put_list_of_ids(q + 4, ids, v.n[1], flexible, end)
         ids += v.n[1]
         if version >= 4:
-            q = put_list_of_ids(q, ids, v.n[2], flexible)
+            q = put_list_of_ids(q, ids, v.n[2], flexible, end)
         if flexible:
             q = put_tags(q, row_tags(v.owner), True)
     return q
@@ -184,20 +184,42 @@ cdef uint8_t *umr_put_head(uint8_t *q, UpdateMetadataRequest m, int version) noe
     return q
 
 
+cdef inline int umr_broker_form(int version) noexcept:
+    """Versions with the same number write brokers alike."""
+    return 4 if version >= 6 else 3 if version >= 3 else version
+
+
+cdef bint umr_plain_as(UpdateMetadataRequest m, int version) except -1:
+    """Whether the brokers are still bytes, and those of this version; brokers of another form are read now."""
+    if m.plain is None:
+        return 0
+    if umr_broker_form(m.plain_version) == umr_broker_form(version):
+        return 1
+    m.brokers()
+    return 0
+
+
 cdef int64_t umr_tail_size(UpdateMetadataRequest m, int version) except -1:
     """Live brokers and the request's tagged section: what stands behind the partition states."""
     cdef bint flexible = version >= 6
     cdef int known = 1 if m.type and version >= 8 else 0
-    return (count_size(size_of(m.live_brokers_), flexible) + umr_brokers_size(m.live_brokers_, version)
-            + tags_size(m.tags, flexible, version, known) + 3 * known)
+    cdef int64_t size = tags_size(m.tags, flexible, version, known) + 3 * known
+    if umr_plain_as(m, version):
+        return size + count_size(m.plain_count, flexible) + PyBytes_GET_SIZE(m.plain)
+    return size + count_size(size_of(m.live_brokers_), flexible) + umr_brokers_size(m.live_brokers_, version)
 
 
 cdef uint8_t *umr_put_tail(uint8_t *q, UpdateMetadataRequest m, int version) except NULL:
     cdef bint flexible = version >= 6
     cdef uint32_t count = 0
     cdef int32_t bad = 0
-    q = put_count(q, size_of(m.live_brokers_), flexible)
-    q = umr_put_brokers(q, m.live_brokers_, version)
+    if m.plain is not None:
+        q = put_count(q, m.plain_count, flexible)
+        memcpy(q, PyBytes_AS_STRING(m.plain), PyBytes_GET_SIZE(m.plain))
+        q += PyBytes_GET_SIZE(m.plain)
+    else:
+        q = put_count(q, size_of(m.live_brokers_), flexible)
+        q = umr_put_brokers(q, m.live_brokers_, version)
     if version < 8 or m.type == 0:
         return put_tags(q, m.tags, flexible)
     if m.tags is not None:
@@ -230,7 +252,7 @@ cdef bytes umr_write(UpdateMetadataRequest m, int version):
     q = umr_put_head(<uint8_t *>PyBytes_AS_STRING(out), m, version)
     q = put_count(q, size_of(groups), flexible)
     if version < 5:
-        q = umr_put_rows(q, groups, version)
+        q = umr_put_rows(q, groups, version, <rp>PyBytes_AS_STRING(out) + size)
     else:
         for i in range(size_of(groups)):
             topic = <UpdateMetadataTopicState>PyList_GET_ITEM(groups, i)
@@ -239,7 +261,7 @@ cdef bytes umr_write(UpdateMetadataRequest m, int version):
                 memcpy(q, topic.id, 16)
                 q += 16
             q = put_count(q, size_of(topic.partition_states_), flexible)
-            q = umr_put_rows(q, topic.partition_states_, version)
+            q = umr_put_rows(q, topic.partition_states_, version, <rp>PyBytes_AS_STRING(out) + size)
             q = put_tags(q, topic.tags, flexible)
     umr_put_tail(q, m, version)
     return out

@@ -91,9 +91,39 @@ static inline void kp_ids(int32_t *restrict to, kp_ptr restrict p, int64_t n) {
     for (int64_t i = 0; i < n; i++) to[i] = kp_i32(p + 4 * i);
 }
 
+static inline void kp_four(int32_t *restrict to, kp_ptr restrict p) {
+    to[0] = kp_i32(p); to[1] = kp_i32(p + 4); to[2] = kp_i32(p + 8); to[3] = kp_i32(p + 12);
+}
+
+/* The same where what lies behind may be read and written over: fours of ids, so that lists of different short lengths
+ * are no branches that go wrong. `e` ends the bytes; behind `to` is room for KP_SLACK ids more. */
+#define KP_SLACK 8
+static inline void kp_ids_loose(int32_t *restrict to, kp_ptr restrict p, int64_t n, kp_ptr e) {
+    if (n == 0) return;
+    if (KP_LIKELY(n <= 8 && e - p >= 32)) {
+        kp_four(to, p);
+        if (n > 4) kp_four(to + 4, p + 16);
+    } else kp_ids(to, p, n);
+}
+
 static inline uint8_t *kp_put_ids(uint8_t *restrict q, const int32_t *restrict from, int64_t n) {
     for (int64_t i = 0; i < n; i++) kp_put32(q + 4 * i, from[i]);
     return q + 4 * n;
+}
+
+static inline void kp_put_four(uint8_t *restrict q, const int32_t *restrict from) {
+    kp_put32(q, from[0]); kp_put32(q + 4, from[1]); kp_put32(q + 8, from[2]); kp_put32(q + 12, from[3]);
+}
+
+/* The same where the bytes up to `e` are still to be written, and behind `from` KP_SLACK ids more may be read. */
+static inline uint8_t *kp_put_ids_loose(uint8_t *restrict q, const int32_t *restrict from, int64_t n, const uint8_t *e) {
+    if (n == 0) return q;
+    if (KP_LIKELY(n <= 8 && e - q >= 32)) {
+        kp_put_four(q, from);
+        if (n > 4) kp_put_four(q + 16, from + 4);
+        return q + 4 * n;
+    }
+    return kp_put_ids(q, from, n);
 }
 
 static inline uint8_t *kp_put_varint(uint8_t *q, uint32_t v) {

@@ -73,8 +73,9 @@ cdef inline uint8_t *put_count(uint8_t *q, int64_t n, bint flexible) noexcept:
     return q + 4
 
 
-cdef inline uint8_t *put_list_of_ids(uint8_t *q, const int32_t *ids, int64_t n, bint flexible) noexcept:
-    return kp_put_ids(put_count(q, n, flexible), ids, n)
+cdef inline uint8_t *put_list_of_ids(uint8_t *q, const int32_t *ids, int64_t n, bint flexible, rp end) noexcept:
+    """Ids of a block; the bytes up to ``end`` are still to be written."""
+    return kp_put_ids_loose(put_count(q, n, flexible), ids, n, end)
 
 
 cdef int wrong(object value, str expected, str field, Py_ssize_t i) except -1:
