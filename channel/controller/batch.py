@@ -21,7 +21,7 @@ from .events import (
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
-from .requests import ControlRequest, SharedUpdateMetadata, SingleRequest
+from .requests import ControlRequest, SingleRequest
 from .state_change_log import StateChangeLog
 from .types import (
     LeaderIsrAndControllerEpoch,
@@ -292,7 +292,7 @@ class ControllerBrokerRequestBatch:
             sum(map(len, self._update_metadata.values())),
         )
         if targets:
-            message = messages.update_metadata_request(
+            shared = messages.update_metadata_request(
                 version=self.versions.update_metadata,
                 controller_id=self.controller_id,
                 is_kraft_controller=self.is_kraft_controller,
@@ -302,7 +302,6 @@ class ControllerBrokerRequestBatch:
                 topic_ids=context.topic_ids,
                 brokers=context.live_or_shutting_down_brokers,
             )
-            shared = SharedUpdateMetadata(self.versions.update_metadata, message)
             for broker_id in targets:
                 self._sender.send_request(
                     broker_id,

@@ -17,16 +17,15 @@ from kproto._codec import (
     StopReplicaTopicV1,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
-    UpdateMetadataTopicState,
 )
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
+from .requests import SharedUpdateMetadata
 from .types import LeaderIsrAndControllerEpoch, SecurityProtocol, UpdateType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from .context import ControllerContext
     from .types import Broker
@@ -40,9 +39,9 @@ __all__ = [
     "update_metadata_request",
 ]
 
-UpdateMetadataStates: TypeAlias = dict[
-    str, dict[int, tuple[LeaderIsrAndControllerEpoch, tuple[int, ...], tuple[int, ...]]]
-]
+_Told: TypeAlias = tuple[LeaderIsrAndControllerEpoch, tuple[int, ...], tuple[int, ...]]
+
+UpdateMetadataStates: TypeAlias = dict[str, dict[int, _Told]]
 """What is told of each partition (``PartitionMetadata``), by topic and partition, in the order of adding.
 
 They are the context's own values: a million of them wait here without a copy.
@@ -115,8 +114,8 @@ def update_metadata_request(
     states: UpdateMetadataStates,
     topic_ids: Mapping[str, Uuid],
     brokers: Iterable[Broker],
-) -> UpdateMetadataRequest:
-    """An UpdateMetadata request for any broker: its broker epoch is not set.
+) -> SharedUpdateMetadata:
+    """An UpdateMetadata request for any broker.
 
     Raises:
         BrokerNotAvailable: Version 0, and a broker has no PLAINTEXT listener.
@@ -126,42 +125,36 @@ def update_metadata_request(
         "controller_epoch": controller_epoch,
         "live_brokers": [_live_broker(broker, version) for broker in brokers],
     }
-    if version >= 5:
-        fields["topic_states"] = [
-            UpdateMetadataTopicState(
-                topic_name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_states=_rows(of_topic)
-            )
-            for topic, of_topic in states.items()
-        ]
-    else:
-        rows = []
-        for topic, of_topic in states.items():
-            for row in _rows(of_topic):
-                row.topic_name = topic
-                rows.append(row)
-        fields["ungrouped_partition_states"] = rows
     if version >= 8:
         fields["type"] = int(update_type)
         fields["is_kraft_controller"] = is_kraft_controller
-    return UpdateMetadataRequest(**fields)
+    return SharedUpdateMetadata(version, UpdateMetadataRequest(**fields), _columns(states, topic_ids))
 
 
-def _rows(
-    of_topic: dict[int, tuple[LeaderIsrAndControllerEpoch, tuple[int, ...], tuple[int, ...]]],
-) -> list[UpdateMetadataPartitionState]:
-    return [
-        UpdateMetadataPartitionState(
-            partition_index=partition,
-            controller_epoch=epoch,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            zk_version=state.partition_epoch,
-            replicas=replicas,
-            offline_replicas=offline,
-        )
-        for partition, ((state, epoch), replicas, offline) in of_topic.items()
-    ]
+def _columns(states: UpdateMetadataStates, topic_ids: Mapping[str, Uuid]) -> dict[str, Sequence[Any]]:
+    """The partitions in columns: no object for each of them is made."""
+    topics: list[str] = []
+    ids: list[Uuid] = []
+    partitions: list[int] = []
+    told: list[_Told] = []
+    for topic, of_topic in states.items():
+        count = len(of_topic)
+        topics += [topic] * count
+        ids += [topic_ids.get(topic, ZERO_UUID)] * count
+        partitions += of_topic
+        told += of_topic.values()
+    return {
+        "topic": topics,
+        "topic_id": ids,
+        "partition": partitions,
+        "controller_epoch": [leadership[1] for leadership, _, _ in told],
+        "leader": [leadership[0][0] for leadership, _, _ in told],
+        "isr": [leadership[0][1] for leadership, _, _ in told],
+        "leader_epoch": [leadership[0][2] for leadership, _, _ in told],
+        "partition_epoch": [leadership[0][3] for leadership, _, _ in told],
+        "replicas": [replicas for _, replicas, _ in told],
+        "offline_replicas": [offline for _, _, offline in told],
+    }
 
 
 def stop_replica_requests(
