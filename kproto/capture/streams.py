@@ -53,8 +53,7 @@ class _Reader:
         self._searching = not in_step
         self._doubtful = not in_step  # nothing but the search has confirmed the boundaries yet
         self._at = 0  # stream offset of the next frame
-        self._parts: list[bytes] = []  # its bytes so far
-        self._have = 0
+        self._held = bytearray()  # its bytes so far
         self._need = self._least
         self._first_ns = self._last_ns = 0
         self._queue: deque[tuple[int, bytes, int]] = deque()
@@ -86,13 +85,12 @@ class _Reader:
 
     def _cut(self, data: bytes, time_ns: int) -> None:
         """Take frames off a stream in step."""
-        if self._parts:
-            self._parts.append(data)
-            self._have += len(data)
+        if self._held:
+            self._held += data
             self._last_ns = max(self._last_ns, time_ns)
-            if self._have < self._need:
+            if len(self._held) < self._need:
                 return
-            data = b"".join(self._parts)
+            data = bytes(self._held)
         else:
             self._first_ns = self._last_ns = time_ns
         at, size = 0, len(data)
@@ -100,7 +98,7 @@ class _Reader:
             taken = self._take(data, at, size)
             if taken < 0:
                 self._queue.appendleft((self._at, data[at:], time_ns))
-                self._parts.clear()
+                self._held = bytearray()
                 return
             if not taken:
                 continue  # it needs more to be sure
@@ -108,11 +106,8 @@ class _Reader:
             self._at += taken
             self._need = self._least
             self._first_ns = self._last_ns = time_ns
-        if at < size:
-            self._parts = [data[at:] if at else data]
-            self._have = size - at
-        else:
-            self._parts = []
+        self._held = bytearray(data[at:])
+        if at >= size:
             self.skip_to = self._at
 
     def _take(self, data: bytes, at: int, end: int) -> int:
@@ -141,7 +136,7 @@ class _Reader:
     def lose_step(self) -> None:
         """The next boundary is not known any more."""
         self._searching = True
-        self._parts = []
+        self._held = bytearray()
         self._need = self._least
         self._search.clear()
 
@@ -152,11 +147,10 @@ class _Reader:
             self._search.clear()
             self.skip_to = max(self.skip_to, end)
             return
-        data = b"".join(self._parts)
+        data, self._held = bytes(self._held), bytearray()
         frame_end = self._broken(data) if data else -1
         self._conversation.note_gap(length)
         if data:
-            self._parts = []
             self._need = self._least
             if frame_end >= end:
                 self._at = self.skip_to = frame_end
@@ -172,9 +166,8 @@ class _Reader:
 
     def closed(self, time_ns: int) -> None:
         """No more will come."""
-        if self._parts and not self._searching:
-            data = b"".join(self._parts)
-            self._parts = []
+        if self._held and not self._searching:
+            data, self._held = bytes(self._held), bytearray()
             self._broken(data)
         self.stop()
         self._conversation.stream_closed()
@@ -182,7 +175,7 @@ class _Reader:
     def stop(self) -> None:
         """Read no more."""
         self.skip_to = FOREVER
-        self._parts = []
+        self._held = bytearray()
         self._queue.clear()
         self._search.clear()
 
