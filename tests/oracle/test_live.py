@@ -56,7 +56,7 @@ def ask(program: Path, mode: str, api: str, count: int, folder: Path) -> list[st
     out = folder / f"{mode}-{api}.jsonl"
     command = [program, mode, "--apis", api, "--seed", str(live.SEED), "--count", str(count), "--out", out]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
-    lines = out.read_text("utf-8").splitlines()
+    lines = out.read_text("utf-8").split("\n")[:-1]  # strings may hold what splitlines takes for line ends
     out.unlink()
     return lines
 
