@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.errors import BrokerNotAvailable
 from kproto._codec import (
@@ -22,30 +22,22 @@ from kproto._codec import (
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
 from .requests import SharedUpdateMetadata
-from .types import LeaderIsrAndControllerEpoch, SecurityProtocol, UpdateType
+from .types import SecurityProtocol, UpdateType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .context import ControllerContext
+    from .metadata_columns import MetadataColumns
     from .types import Broker
 
 __all__ = [
     "StopState",
-    "UpdateMetadataStates",
     "leader_and_isr_request",
     "live_leaders",
     "stop_replica_requests",
     "update_metadata_request",
 ]
-
-_Told: TypeAlias = tuple[LeaderIsrAndControllerEpoch, tuple[int, ...], tuple[int, ...]]
-
-UpdateMetadataStates: TypeAlias = dict[str, dict[int, _Told]]
-"""What is told of each partition (``PartitionMetadata``), by topic and partition, in the order of adding.
-
-They are the context's own values: a million of them wait here without a copy.
-"""
 
 
 class StopState(NamedTuple):
@@ -111,13 +103,14 @@ def update_metadata_request(
     is_kraft_controller: bool,
     controller_epoch: int,
     update_type: UpdateType,
-    states: UpdateMetadataStates,
+    partitions: MetadataColumns,
     topic_ids: Mapping[str, Uuid],
     brokers: Iterable[Broker],
 ) -> SharedUpdateMetadata:
     """An UpdateMetadata request for any broker.
 
     Raises:
+        OutOfRange: A number of a partition is no int32.
         BrokerNotAvailable: Version 0, and a broker has no PLAINTEXT listener.
     """
     fields: dict[str, Any] = {
@@ -128,33 +121,7 @@ def update_metadata_request(
     if version >= 8:
         fields["type"] = int(update_type)
         fields["is_kraft_controller"] = is_kraft_controller
-    return SharedUpdateMetadata(version, UpdateMetadataRequest(**fields), _columns(states, topic_ids))
-
-
-def _columns(states: UpdateMetadataStates, topic_ids: Mapping[str, Uuid]) -> dict[str, Sequence[Any]]:
-    """The partitions in columns: no object for each of them is made."""
-    topics: list[str] = []
-    ids: list[Uuid] = []
-    partitions: list[int] = []
-    told: list[_Told] = []
-    for topic, of_topic in states.items():
-        count = len(of_topic)
-        topics += [topic] * count
-        ids += [topic_ids.get(topic, ZERO_UUID)] * count
-        partitions += of_topic
-        told += of_topic.values()
-    return {
-        "topic": topics,
-        "topic_id": ids,
-        "partition": partitions,
-        "controller_epoch": [leadership[1] for leadership, _, _ in told],
-        "leader": [leadership[0][0] for leadership, _, _ in told],
-        "isr": [leadership[0][1] for leadership, _, _ in told],
-        "leader_epoch": [leadership[0][2] for leadership, _, _ in told],
-        "partition_epoch": [leadership[0][3] for leadership, _, _ in told],
-        "replicas": [replicas for _, replicas, _ in told],
-        "offline_replicas": [offline for _, _, offline in told],
-    }
+    return SharedUpdateMetadata(version, UpdateMetadataRequest(**fields), partitions.columns(topic_ids))
 
 
 def stop_replica_requests(

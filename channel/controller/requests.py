@@ -11,14 +11,14 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto import _codec
-from kproto._codec import UpdateMetadataRequest, encode_columns
+from kproto._codec import Columns, UpdateMetadataRequest, encode_columns
 from kproto.api import ApiKey, api_name, check_version
 from kproto.codec import decode_request, encode
 from kproto.errors import UnsupportedVersion
 from kproto.prefix import prefix_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from channel.network.transport import Bytes
     from kproto.codec import Message
@@ -122,13 +122,13 @@ class SharedUpdateMetadata:
     Args:
         version: The version to write it in.
         message: What stands around the partitions; its broker epoch is replaced for each broker.
-        columns: The partitions, as ``kproto`` takes columns of them.
+        columns: The partitions.
     """
 
-    def __init__(self, version: int, message: UpdateMetadataRequest, columns: Mapping[str, Sequence[Any]]) -> None:
+    def __init__(self, version: int, message: UpdateMetadataRequest, columns: Columns) -> None:
         self.version = version
         self.controller_epoch = message.controller_epoch
-        self._unwritten: tuple[UpdateMetadataRequest, Mapping[str, Sequence[Any]]] | None = (message, columns)
+        self._unwritten: tuple[UpdateMetadataRequest, Columns] | None = (message, columns)
         self._lock = threading.Lock()
         self._pieces: tuple[bytes, memoryview] = (b"", memoryview(b""))
         prefix = prefix_of(ApiKey.UPDATE_METADATA, version)
