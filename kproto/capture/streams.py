@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from .model import GAP, WHOLE, Frame
 from .plausible import (
     HEADER_START,
+    NEWEST_API,
     body_is_whole,
     header_room,
     looks_like_http,
@@ -198,14 +199,10 @@ class RequestReader(_Reader):
 
     def data(self, offset: int, data: bytes, time_ns: int) -> None:
         """Take the next bytes of the stream."""
-        if self._fresh or self._searching:
-            if looks_like_tls(data):
-                self._tls_like += 1
-                if self._fresh or self._tls_like > 1:
-                    self._conversation.is_tls()
-                    return
-            elif self._fresh and looks_like_http(data):
-                self._conversation.is_http()
+        if self._searching and self._conversation.is_stranger and looks_like_tls(data):
+            self._tls_like += 1
+            if self._tls_like > 1:  # one segment of anything may look so
+                self._conversation.is_tls()
                 return
         super().data(offset, data, time_ns)
 
@@ -221,6 +218,8 @@ class RequestReader(_Reader):
         ):
             conversation.asked(correlation_id, api_key, version, None)
             return size + 4
+        if not 0 <= api_key <= NEWEST_API or (self._fresh and size > conversation.limit):
+            return self._refuse(data, at, size, None)  # do not wait for a client id that long
         room = header_room(data, at, end)
         if room > end - at:
             self._need = room
@@ -256,8 +255,11 @@ class RequestReader(_Reader):
         self._fresh = self._doubtful = False
 
     def _refuse(self, data: bytes, at: int, size: int, header: Header | None) -> int:
-        """There is no request here: pass over an authentication token, else search."""
+        """There is no request here: pass over an authentication token, leave a stranger, else search."""
         conversation = self._conversation
+        if self._fresh and (looks_like_tls(data) or looks_like_http(data)):
+            (conversation.is_tls if looks_like_tls(data) else conversation.is_http)()
+            return -1
         if conversation.raw_tokens and 0 <= size <= _TOKEN_LIMIT:
             conversation.token()
             return size + 4
