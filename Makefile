@@ -1,13 +1,15 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run test oracle real lint sanitize bench dist clean
+.PHONY: run analyze test oracle real lint sanitize bench dist clean
 
-CAPTURES = tests/data/captures
-RUN_CAPTURES = $(CAPTURES)/ibp-0.10.0-a.pcap.gz $(CAPTURES)/ibp-2.8-a.pcap.gz \
-               $(CAPTURES)/ibp-3.9-a.pcap.gz $(CAPTURES)/ibp-3.9-migration-a.pcap.gz
+CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
-run:     ## the main job: captures of real clusters -> tables and a summary
+run:     ## the main job: a live cluster -> a recording -> tables, checked against the controller's journal
 	@tools/setup run java
-	.venv/bin/kproto analyze $(RUN_CAPTURES) --out out/tables --overwrite
+	.venv/bin/kproto demo --out out/demo
+
+analyze: ## captures of real clusters -> tables and a summary
+	@tools/setup run java
+	.venv/bin/kproto analyze $(CAPTURES) --out out/tables --overwrite
 
 test:    ## every test that needs no Maven
 	@tools/setup test java
@@ -28,7 +30,7 @@ lint:    ## style, types, stubs, import contracts
 	.venv/bin/ruff format --check .
 	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi channel/network/*.pyx
 	.venv/bin/mypy
-	MYPYPATH=. .venv/bin/python -m mypy.stubtest kproto._codec channel.network._exchange
+	MYPYPATH=. .venv/bin/python -m mypy.stubtest --allowlist tests/codec_ext/stubtest-allowlist.txt kproto._codec channel.network._exchange
 	.venv/bin/lint-imports
 
 sanitize: ## the extensions under AddressSanitizer and UndefinedBehaviourSanitizer
