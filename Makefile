@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test oracle real lint sanitize bench dist clean
+.PHONY: run analyze test oracle real lint sanitize mutations bench dist clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -36,6 +36,11 @@ lint:    ## style, types, stubs, import contracts
 sanitize: ## the extensions under AddressSanitizer and UndefinedBehaviourSanitizer
 	@tools/setup test
 	tools/sanitize
+
+mutations: ## twenty conformance rows broken one after the other, to see their tests go red
+	@tools/setup test
+	.venv/bin/python tests/conformance/coverage.py
+	.venv/bin/python tests/mutations/prove.py
 
 bench:   ## both codecs beside the peers that this machine has
 	@tools/setup dev java
