@@ -25,7 +25,7 @@ from kproto import codec, headers
 from kproto.api import response_header_version
 from kproto.framing import FrameSplitter, frame
 from kproto.reference.metadata import MetadataRequestTopic
-from kproto.types import ZERO_UUID
+from kproto.types import ZERO_UUID, TopicPartition
 
 conformance = pytest.mark.conformance
 
@@ -100,6 +100,20 @@ def test_a_partition_is_made_moved_and_deleted(cluster):
         gone = peer.ask(stop_replica({"t": [(0, -2, True)]}, controller_epoch=1, broker_epoch=1), 4)
         assert [e.error_code for e in gone.partition_errors] == [0]
         assert cluster[0].broker.replicas.hosted == {}
+
+
+@conformance("SRI-01")
+def test_sri_01_stopping_twice_gives_the_same_answer(cluster):
+    replicas = cluster[0].broker.replicas
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(leader_and_isr({"topic": [leader_state(0, 0, epoch=1)]}), 7).error_code == 0
+        replicas.mark_offline(TopicPartition("topic", 1))
+        for _ in range(2):
+            answer = peer.ask(stop_replica({"topic": [(0, 2, True), (1, 2, True)]}), 4)
+            assert answer.error_code == 0
+            found = {(e.topic_name, e.partition_index): e.error_code for e in answer.partition_errors}
+            assert found == {("topic", 0): 0, ("topic", 1): 56}
+            assert TopicPartition("topic", 0) not in replicas.hosted
 
 
 def test_clients_see_what_the_controller_said(cluster):
