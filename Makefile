@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test oracle real lint sanitize mutations bench dist clean
+.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench dist clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -36,6 +36,14 @@ lint:    ## style, types, stubs, import contracts
 sanitize: ## the extensions under AddressSanitizer and UndefinedBehaviourSanitizer
 	@tools/setup test
 	tools/sanitize
+
+FUZZ_SECONDS = 60
+fuzz:    ## codecs, columns, framing, captures: a minute each; led by coverage where atheris can be had
+	@tools/setup test
+	@.venv/bin/python -c "import atheris" 2>/dev/null || .venv/bin/pip install -q -c constraints.txt atheris \
+	  || echo "fuzz: no atheris for this Python; bending golden messages at random instead"
+	cd tests && for target in decode cold columns framing capture; do \
+	  ../.venv/bin/python -m fuzz.run $$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
 mutations: ## twenty conformance rows broken one after the other, to see their tests go red
 	@tools/setup test
