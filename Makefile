@@ -1,13 +1,15 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run test oracle real lint sanitize bench dist clean
+.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench dist clean
 
-CAPTURES = tests/data/captures
-RUN_CAPTURES = $(CAPTURES)/ibp-0.10.0-a.pcap.gz $(CAPTURES)/ibp-2.8-a.pcap.gz \
-               $(CAPTURES)/ibp-3.9-a.pcap.gz $(CAPTURES)/ibp-3.9-migration-a.pcap.gz
+CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
-run:     ## the main job: captures of real clusters -> tables and a summary
+run:     ## the main job: a live cluster -> a recording -> tables, checked against the controller's journal
 	@tools/setup run java
-	.venv/bin/kproto analyze $(RUN_CAPTURES) --out out/tables --overwrite
+	.venv/bin/kproto demo --out out/demo
+
+analyze: ## captures of real clusters -> tables and a summary
+	@tools/setup run java
+	.venv/bin/kproto analyze $(CAPTURES) --out out/tables --overwrite
 
 test:    ## every test that needs no Maven
 	@tools/setup test java
@@ -28,12 +30,25 @@ lint:    ## style, types, stubs, import contracts
 	.venv/bin/ruff format --check .
 	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi channel/network/*.pyx
 	.venv/bin/mypy
-	MYPYPATH=. .venv/bin/python -m mypy.stubtest kproto._codec channel.network._exchange
+	MYPYPATH=. .venv/bin/python -m mypy.stubtest --allowlist tests/codec_ext/stubtest-allowlist.txt kproto._codec channel.network._exchange
 	.venv/bin/lint-imports
 
 sanitize: ## the extensions under AddressSanitizer and UndefinedBehaviourSanitizer
 	@tools/setup test
 	tools/sanitize
+
+FUZZ_SECONDS = 60
+fuzz:    ## codecs, columns, framing, captures: a minute each; led by coverage where atheris can be had
+	@tools/setup test
+	@.venv/bin/python -c "import atheris" 2>/dev/null || .venv/bin/pip install -q -c constraints.txt atheris \
+	  || echo "fuzz: no atheris for this Python; bending golden messages at random instead"
+	cd tests && for target in decode cold columns framing capture; do \
+	  ../.venv/bin/python -m fuzz.run $$target --seconds $(FUZZ_SECONDS) || exit 1; done
+
+mutations: ## twenty conformance rows broken one after the other, to see their tests go red
+	@tools/setup test
+	.venv/bin/python tests/conformance/coverage.py
+	.venv/bin/python tests/mutations/prove.py
 
 bench:   ## both codecs beside the peers that this machine has
 	@tools/setup dev java

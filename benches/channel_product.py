@@ -418,6 +418,9 @@ def main() -> None:
                     measured("small-one", number, lambda: one(cluster, per), **shape)
                     measured("small-burst", number, lambda: burst(cluster, per * len(ports)), **shape)
                     measured("small-batch", number, lambda: batches(cluster, total), **shape)
+            case "burst":
+                for number in range(rounds):
+                    measured("small-burst", number, lambda: burst(cluster, total), **shape)
             case "memory":
                 memory(cluster, Control(int(given["control"])), shape)
             case "retry":

@@ -98,7 +98,11 @@ class StoppableThread(threading.Thread):
     def start(self) -> None:
         """Begin; at most once."""
         self._was_started = True
-        super().start()
+        try:
+            super().start()
+        except BaseException:
+            self._was_started = False  # the system has no thread to give: there is no end to wait for
+            raise
 
     def initiate_shutdown(self) -> bool:
         """Ask for the end without waiting for it.

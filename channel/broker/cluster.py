@@ -11,6 +11,7 @@ from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
 from channel.network.server import SocketServer
+from kproto.errors import ConfigurationError
 
 from .embedded import EmbeddedBroker
 from .hooks import BrokerHooks
@@ -27,6 +28,9 @@ __all__ = ["ClusterMember", "EmbeddedCluster", "raise_file_limit"]
 
 _FILES_A_BROKER: Final = 4
 """A listening socket, a controller's connection at both ends where it lives in this process, and one to spare."""
+
+
+_LAST_PORT: Final = 65_535
 
 
 def raise_file_limit(brokers: int) -> None:
@@ -128,9 +132,13 @@ class EmbeddedCluster:
         """Open every broker's port and begin to serve.
 
         Raises:
-            ConfigurationError: A port is taken.
+            ConfigurationError: A port is taken, or beyond the last one.
             BrokerNotAvailable: The limit of open files is too low for so many.
         """
+        last = max(self._ids, default=0)
+        if self._base_port and self._base_port + last > _LAST_PORT:
+            port = self._base_port + last
+            raise ConfigurationError(f"broker {last} would listen at port {port}; choose a lower base port")
         raise_file_limit(len(self._ids))
         try:
             for broker_id in self._ids:

@@ -201,11 +201,7 @@ class MetadataCache:
     def cluster(self, listener: str) -> ClusterView:
         """All that is known, without partitions that are being deleted."""
         snapshot = self._snapshot
-        nodes = {
-            b.id: Node(b.id, b.endpoints[listener].host, b.endpoints[listener].port, b.rack)
-            for b in snapshot.alive_brokers.values()
-            if listener in b.endpoints
-        }
+        nodes = _nodes(snapshot, listener)
 
         def node(broker_id: int) -> Node:
             return nodes.get(broker_id) or Node(broker_id, "", -1)
@@ -221,12 +217,29 @@ class MetadataCache:
             for index, row in known.items()
             if row.leader != DELETED_LEADER
         }
-        controller = snapshot.controller
-        shown = None
-        if controller is not None:
-            # a KRaft controller is no broker that clients could reach: any alive broker forwards for it
-            shown = next(iter(nodes.values()), None) if controller.is_kraft else nodes.get(controller.id)
-        return ClusterView(tuple(nodes.values()), shown, partitions)
+        return ClusterView(tuple(nodes.values()), _controller(snapshot, nodes), partitions)
+
+    def nodes(self, listener: str) -> tuple[tuple[Node, ...], Node | None]:
+        """The brokers that this listener's clients can reach, and which of them they take for the controller."""
+        snapshot = self._snapshot
+        nodes = _nodes(snapshot, listener)
+        return tuple(nodes.values()), _controller(snapshot, nodes)
+
+
+def _nodes(snapshot: MetadataSnapshot, listener: str) -> dict[int, Node]:
+    return {
+        b.id: Node(b.id, b.endpoints[listener].host, b.endpoints[listener].port, b.rack)
+        for b in snapshot.alive_brokers.values()
+        if listener in b.endpoints
+    }
+
+
+def _controller(snapshot: MetadataSnapshot, nodes: dict[int, Node]) -> Node | None:
+    controller = snapshot.controller
+    if controller is None:
+        return None
+    # a KRaft controller is no broker that clients could reach: any alive broker forwards for it
+    return next(iter(nodes.values()), None) if controller.is_kraft else nodes.get(controller.id)
 
 
 def _node(snapshot: MetadataSnapshot, broker_id: int, listener: str) -> Node:

@@ -194,7 +194,7 @@ class ReplicaState:
             return  # the epoch is not taken over, so the same request is accepted once the leader is known
         is_new_epoch = state.leader_epoch > self.hosted[tp].leader_epoch
         if self._take(tp, state, "follower") and is_new_epoch:
-            self.fetchers[tp] = Fetcher(state.leader, state.leader_epoch, topic_id or self.logs[tp])
+            self.fetchers[tp] = Fetcher(state.leader, state.leader_epoch, topic_id)
 
     def _take(self, tp: TopicPartition, state: Any, role: Literal["leader", "follower"]) -> bool:
         replica = self.hosted[tp]

@@ -42,6 +42,12 @@ class SharedRequest:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.message, name)
 
+    def to_json(self, version: int) -> dict[str, Any]:
+        """Kafka's JSON form, with this broker's epoch."""
+        form: dict[str, Any] = self.message.to_json(version)
+        form["brokerEpoch"] = self.broker_epoch
+        return form
+
 
 class SharedBodies:
     """Remembers the last few large control requests, so that brokers of one process decode each once.
@@ -123,7 +129,7 @@ class BrokerService:
             self._handle(received, context, request)
         elif plan.delay_s > 0:
             self._server.call_later(
-                round(plan.delay_s * 1000), lambda: self._follow(received, context, request, plan._replace(delay_s=0))
+                round(plan.delay_s * 1000), lambda: self._follow_late(received, context, request, plan)
             )
         else:
             self._follow(received, context, request, plan)
@@ -158,6 +164,15 @@ class BrokerService:
         else:
             self._handle(received, context, request)
 
+    def _follow_late(
+        self, received: ReceivedRequest, context: RequestContext, request: Any, plan: Interception
+    ) -> None:
+        try:
+            self._follow(received, context, request, plan)
+        except Exception:  # noqa: BLE001  (as if it had failed at once: the peer must not wait for ever)
+            _log.exception("broker %d closes %s", self.broker.broker_id, received.connection)
+            received.close_connection()
+
     def _handle(self, received: ReceivedRequest, context: RequestContext, request: Any) -> None:
         try:
             answer = self.broker.handle(context, request)
@@ -175,10 +190,17 @@ class BrokerService:
             body = codec.encode(answer, context.version)
         except KprotoError:
             _log.exception("broker %d cannot write its answer", self.broker.broker_id)
+            if context.api_key not in CONTROL_APIS:
+                received.close_connection()  # only the control requests say what an error answer must name
+                return
             body = codec.encode(request.error_response(ErrorCode.UNKNOWN_SERVER_ERROR), context.version)
         received.respond([header, body])
         self._tell(context, request, answer)
 
     def _tell(self, context: RequestContext, request: Any, answer: Any) -> None:
-        if self.broker.hooks.answered is not None:
+        if self.broker.hooks.answered is None:
+            return
+        try:
             self.broker.hooks.answered(context, request, answer)
+        except Exception:  # noqa: BLE001  (who only watches must not cost the peer its answer)
+            _log.exception("broker %d: the hook for answers failed", self.broker.broker_id)

@@ -21,7 +21,8 @@ from .events import (
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
-from .requests import ControlRequest, SharedUpdateMetadata, SingleRequest
+from .metadata_columns import MetadataColumns
+from .requests import ControlRequest, SingleRequest
 from .state_change_log import StateChangeLog
 from .types import (
     LeaderIsrAndControllerEpoch,
@@ -32,7 +33,7 @@ from .types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from channel.config import ChannelConfig
 
@@ -98,7 +99,7 @@ class ControllerBrokerRequestBatch:
         self._stop_replica: dict[int, dict[TopicPartition, messages.StopState]] = {}
         self._update_metadata_brokers: set[int] = set()
         self._all_added_at = -1  # the context's brokers_version when all live brokers were added last
-        self._update_metadata: messages.UpdateMetadataStates = {}
+        self._update_metadata = MetadataColumns()
         self._update_type = UpdateType.UNKNOWN
 
     # ---- collecting
@@ -127,7 +128,7 @@ class ControllerBrokerRequestBatch:
         self._stop_replica.clear()
         self._update_metadata_brokers.clear()
         self._all_added_at = -1
-        self._update_metadata = {}
+        self._update_metadata = MetadataColumns()
         self._context = None
         self._update_type = UpdateType.UNKNOWN
 
@@ -204,18 +205,9 @@ class ControllerBrokerRequestBatch:
         """
         context = self._opened()
         self._add_update_metadata_brokers(broker_ids)
-        by_topic, deleted = self._update_metadata, context.topics_to_be_deleted
-        for tp, leadership, replicas, offline in context.partition_states(partitions):
-            topic, partition = tp
-            if leadership is None:
-                self._log.info("not in UpdateMetadata: nobody has led %s yet", tp)
-                continue
-            if topic in deleted:
-                leadership = leadership.during_delete()
-            of_topic = by_topic.get(topic)
-            if of_topic is None:
-                of_topic = by_topic[topic] = {}
-            of_topic[partition] = (leadership, replicas, offline)
+        never_led = self._update_metadata.add(context.partition_states(partitions), context.topics_to_be_deleted)
+        for tp in never_led:
+            self._log.info("not in UpdateMetadata: nobody has led %s yet", tp)
 
     def add_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[tuple[TopicPartition, PartitionMetadata]]
@@ -223,8 +215,13 @@ class ControllerBrokerRequestBatch:
         """Tell brokers about partitions in so many words, whatever the context knows of them."""
         self._opened()
         self._add_update_metadata_brokers(broker_ids)
-        for tp, metadata in partitions:
-            self._update_metadata.setdefault(tp.topic, {})[tp.partition] = metadata
+        self._update_metadata.add(((tp, *metadata) for tp, metadata in partitions), set())
+
+    def add_update_metadata_columns(self, broker_ids: Iterable[int], columns: Mapping[str, Sequence[Any]]) -> None:
+        """Tell brokers about many partitions at once, in columns; see ``MetadataColumns.add_columns``."""
+        self._opened()
+        self._update_metadata.add_columns(columns)
+        self._add_update_metadata_brokers(broker_ids)
 
     def _add_update_metadata_brokers(self, broker_ids: Iterable[int]) -> None:
         self._update_metadata_brokers.update(b for b in broker_ids if b >= 0)
@@ -289,20 +286,19 @@ class ControllerBrokerRequestBatch:
             epoch,
             "sending UpdateMetadata to brokers %s for %d partitions",
             bounded(targets),
-            sum(map(len, self._update_metadata.values())),
+            len(self._update_metadata),
         )
         if targets:
-            message = messages.update_metadata_request(
+            shared = messages.update_metadata_request(
                 version=self.versions.update_metadata,
                 controller_id=self.controller_id,
                 is_kraft_controller=self.is_kraft_controller,
                 controller_epoch=epoch,
                 update_type=self._update_type,
-                states=self._update_metadata,
+                partitions=self._update_metadata,
                 topic_ids=context.topic_ids,
                 brokers=context.live_or_shutting_down_brokers,
             )
-            shared = SharedUpdateMetadata(self.versions.update_metadata, message)
             for broker_id in targets:
                 self._sender.send_request(
                     broker_id,
@@ -311,7 +307,7 @@ class ControllerBrokerRequestBatch:
                 )
         self._update_metadata_brokers.clear()
         self._all_added_at = -1
-        self._update_metadata = {}
+        self._update_metadata = MetadataColumns()
 
     def _send_stop_replica(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.stop_replica, context.live_broker_id_and_epochs

@@ -237,7 +237,10 @@ class ControllerEventManager:
                     waiting = self._queue.get_nowait()
                 except Empty:
                     break
-                waiting.preempt(self._processor)
+                try:
+                    waiting.preempt(self._processor)
+                except Exception:  # noqa: BLE001  (the others must be preempted too, and the event must come)
+                    self._log.exception("error while preempting %s", bounded(waiting.event))
             queued = QueuedEvent(event, self._clock.milliseconds())
             self._queue.put(queued)
             return queued

@@ -127,12 +127,12 @@ class ControllerChannelManager:
         """Open channels to these brokers.
 
         Raises:
-            BrokerNotAvailable: One of them does not have the listener that the controller talks to.
+            BrokerNotAvailable: One of them does not have the listener that the controller talks to; those before it
+                have their channels, those after it do not.
         """
         with self._changing:
-            states = [self._new_broker(broker) for broker in initial_brokers if broker.id not in self._brokers]
-            for state in states:
-                self._add(state)
+            for broker in initial_brokers:
+                self.add_broker(broker)
 
     def add_broker(self, broker: Broker) -> None:
         """Open a channel; nothing if there is one to this id already, wherever it leads.
@@ -270,7 +270,11 @@ class ControllerChannelManager:
         with self._lock:
             self._brokers[state.node.id] = state
             self._is_shut_down = False
-        state.thread.start()
+        try:
+            state.thread.start()
+        except BaseException:
+            self._remove(state.node.id, state)  # a channel without its thread would take requests for ever
+            raise
 
     def _remove(self, broker_id: int, state: _BrokerState) -> None:
         if threading.current_thread() is state.thread:

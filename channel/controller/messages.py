@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.errors import BrokerNotAvailable
 from kproto._codec import (
@@ -17,36 +17,27 @@ from kproto._codec import (
     StopReplicaTopicV1,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
-    UpdateMetadataTopicState,
 )
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
-from .types import LeaderIsrAndControllerEpoch, SecurityProtocol, UpdateType
+from .requests import SharedUpdateMetadata
+from .types import SecurityProtocol, UpdateType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from .context import ControllerContext
+    from .metadata_columns import MetadataColumns
     from .types import Broker
 
 __all__ = [
     "StopState",
-    "UpdateMetadataStates",
     "leader_and_isr_request",
     "live_leaders",
     "stop_replica_requests",
     "update_metadata_request",
 ]
-
-UpdateMetadataStates: TypeAlias = dict[
-    str, dict[int, tuple[LeaderIsrAndControllerEpoch, tuple[int, ...], tuple[int, ...]]]
-]
-"""What is told of each partition (``PartitionMetadata``), by topic and partition, in the order of adding.
-
-They are the context's own values: a million of them wait here without a copy.
-"""
 
 
 class StopState(NamedTuple):
@@ -112,13 +103,14 @@ def update_metadata_request(
     is_kraft_controller: bool,
     controller_epoch: int,
     update_type: UpdateType,
-    states: UpdateMetadataStates,
+    partitions: MetadataColumns,
     topic_ids: Mapping[str, Uuid],
     brokers: Iterable[Broker],
-) -> UpdateMetadataRequest:
-    """An UpdateMetadata request for any broker: its broker epoch is not set.
+) -> SharedUpdateMetadata:
+    """An UpdateMetadata request for any broker.
 
     Raises:
+        OutOfRange: A number of a partition is no int32.
         BrokerNotAvailable: Version 0, and a broker has no PLAINTEXT listener.
     """
     fields: dict[str, Any] = {
@@ -126,42 +118,10 @@ def update_metadata_request(
         "controller_epoch": controller_epoch,
         "live_brokers": [_live_broker(broker, version) for broker in brokers],
     }
-    if version >= 5:
-        fields["topic_states"] = [
-            UpdateMetadataTopicState(
-                topic_name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_states=_rows(of_topic)
-            )
-            for topic, of_topic in states.items()
-        ]
-    else:
-        rows = []
-        for topic, of_topic in states.items():
-            for row in _rows(of_topic):
-                row.topic_name = topic
-                rows.append(row)
-        fields["ungrouped_partition_states"] = rows
     if version >= 8:
         fields["type"] = int(update_type)
         fields["is_kraft_controller"] = is_kraft_controller
-    return UpdateMetadataRequest(**fields)
-
-
-def _rows(
-    of_topic: dict[int, tuple[LeaderIsrAndControllerEpoch, tuple[int, ...], tuple[int, ...]]],
-) -> list[UpdateMetadataPartitionState]:
-    return [
-        UpdateMetadataPartitionState(
-            partition_index=partition,
-            controller_epoch=epoch,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            zk_version=state.partition_epoch,
-            replicas=replicas,
-            offline_replicas=offline,
-        )
-        for partition, ((state, epoch), replicas, offline) in of_topic.items()
-    ]
+    return SharedUpdateMetadata(version, UpdateMetadataRequest(**fields), partitions.columns(topic_ids))
 
 
 def stop_replica_requests(

@@ -11,10 +11,11 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto import _codec
-from kproto._codec import UpdateMetadataRequest
+from kproto._codec import Columns, UpdateMetadataRequest, encode_columns
 from kproto.api import ApiKey, api_name, check_version
 from kproto.codec import decode_request, encode
 from kproto.errors import UnsupportedVersion
+from kproto.prefix import prefix_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["ControlRequest", "ListenerNotExpressible", "SharedUpdateMetadata", "SingleRequest"]
 
 _BROKER_EPOCH: Final = struct.Struct(">q")
-_EPOCH_SINCE: Final = {ApiKey.LEADER_AND_ISR: 2, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 5}
-_KRAFT_SINCE: Final = {ApiKey.LEADER_AND_ISR: 7, ApiKey.STOP_REPLICA: 4, ApiKey.UPDATE_METADATA: 8}
 
 
 class ListenerNotExpressible(UnsupportedVersion):
@@ -122,50 +121,55 @@ class SharedUpdateMetadata:
 
     Args:
         version: The version to write it in.
-        message: The request; its broker epoch is replaced for each broker.
+        message: What stands around the partitions; its broker epoch is replaced for each broker.
+        columns: The partitions.
     """
 
-    def __init__(self, version: int, message: UpdateMetadataRequest) -> None:
+    def __init__(self, version: int, message: UpdateMetadataRequest, columns: Columns) -> None:
         self.version = version
         self.controller_epoch = message.controller_epoch
-        self._message: UpdateMetadataRequest | None = message
+        self._unwritten: tuple[UpdateMetadataRequest, Columns] | None = (message, columns)
         self._lock = threading.Lock()
-        self._pieces: tuple[memoryview, memoryview] | None = None
+        self._pieces: tuple[bytes, memoryview] = (b"", memoryview(b""))
+        prefix = prefix_of(ApiKey.UPDATE_METADATA, version)
+        assert prefix is not None
+        self._prefix = prefix
 
     def for_broker(self, broker_epoch: int) -> ControlRequest:
         """The request for one broker."""
         return _SharedRequest(self, broker_epoch)
 
-    def pieces(self) -> tuple[memoryview, memoryview]:
-        """What stands before the broker epoch, and what after it; encoded by the first who asks."""
+    def pieces(self, broker_epoch: int) -> Sequence[Bytes]:
+        """The body for one broker: its own start, and the rest that all share; encoded by the first who asks."""
+        if self._unwritten is not None:
+            self._write()
+        start, rest = self._pieces
+        if self._prefix.broker_epoch_at is None:
+            return (start, rest)
+        return (start + _BROKER_EPOCH.pack(broker_epoch), rest)
+
+    def _write(self) -> None:
         with self._lock:
-            if self._pieces is None:
-                message = self._message
-                assert message is not None
-                check_listeners(message, self.version)
-                body = memoryview(encode(message, self.version))
-                at = epoch_offset(ApiKey.UPDATE_METADATA, self.version)
-                self._pieces = (body[:at], body[at + 8 :]) if at else (body, body[:0])
-                self._message = None
-            return self._pieces
+            if self._unwritten is None:
+                return  # another broker's thread was first
+            message, columns = self._unwritten
+            check_listeners(message, self.version)
+            body = encode_columns(message, self.version, columns)
+            at = self._prefix.size if self._prefix.broker_epoch_at is None else self._prefix.broker_epoch_at
+            self._pieces = (body[:at], memoryview(body)[self._prefix.size :])
+            self._unwritten = None
 
     def message(self, broker_epoch: int) -> UpdateMetadataRequest:
         """The message for one broker."""
-        with self._lock:
-            message = self._message
-        if message is None:
-            body = b"".join(self.for_broker(broker_epoch).build(self.version))
-            return decode_request(ApiKey.UPDATE_METADATA, self.version, body)  # type: ignore[no-any-return]
-        return UpdateMetadataRequest(
-            controller_id=message.controller_id,
-            is_kraft_controller=message.is_kraft_controller,
-            type=message.type,
-            controller_epoch=message.controller_epoch,
-            broker_epoch=broker_epoch,
-            ungrouped_partition_states=message.ungrouped_partition_states,
-            topic_states=message.topic_states,
-            live_brokers=message.live_brokers,
-        )
+        unwritten = self._unwritten
+        if unwritten is None:
+            body = b"".join(self.pieces(broker_epoch))
+            read: UpdateMetadataRequest = decode_request(ApiKey.UPDATE_METADATA, self.version, body)
+            return read
+        around, columns = unwritten
+        message = UpdateMetadataRequest.from_columns(columns, self.version, around)
+        message.broker_epoch = broker_epoch
+        return message
 
 
 class _SharedRequest(ControlRequest):
@@ -180,17 +184,7 @@ class _SharedRequest(ControlRequest):
         return self._shared.message(self.broker_epoch)
 
     def build(self, version: int) -> Sequence[Bytes]:
-        before, after = self._shared.pieces()
-        if version < _EPOCH_SINCE[ApiKey.UPDATE_METADATA]:
-            return (before,)
-        return (bytes(before) + _BROKER_EPOCH.pack(self.broker_epoch), after)
-
-
-def epoch_offset(api_key: ApiKey, version: int) -> int:
-    """Where the broker epoch stands in a body: after controller id, epoch and KRaft flag; 0 if the version has none."""
-    if version < _EPOCH_SINCE[api_key]:
-        return 0
-    return 9 if version >= _KRAFT_SINCE[api_key] else 8
+        return self._shared.pieces(self.broker_epoch)
 
 
 def check_listeners(message: UpdateMetadataRequest, version: int) -> None:

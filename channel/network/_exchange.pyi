@@ -1,9 +1,11 @@
 from collections.abc import Sequence
+from typing import final
 
 from channel.network.transport import Bytes
 
 class StaleConnection(Exception): ...
 
+@final
 class Exchange:
     sent: int
     received: int

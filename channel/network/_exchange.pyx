@@ -1,10 +1,11 @@
 """One frame out and one frame in over a plain socket, with the interpreter's lock given up once.
 
-A send thread spends its life writing a request and waiting for the answer. Done in Python each of these gives up the lock
-and must win it back, from all the other send threads: two hand-overs a request, and more if the answer comes in
+A send thread spends its life writing a request and waiting for the answer. Done in Python each of these gives up the
+lock and must win it back, from all the other send threads: two hand-overs a request, and more if the answer comes in
 pieces. Here both are one call.
 """
 
+from cython cimport final
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
@@ -112,6 +113,7 @@ cdef inline int get_int32(const unsigned char *at) noexcept nogil:
     return <int>((<unsigned int>at[0] << 24) | (<unsigned int>at[1] << 16) | (<unsigned int>at[2] << 8) | at[3])
 
 
+@final
 cdef class Exchange:
     """A connected, non-blocking socket with nothing on its way.
 

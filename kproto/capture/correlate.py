@@ -16,7 +16,6 @@ from kproto.api import CONTROL_APIS, ApiKey
 from .model import Connection, Exchange, Frame
 from .plausible import response_body_at
 from .streams import RequestReader, ResponseReader
-from .tcp import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -223,7 +222,8 @@ class Conversation:
         """Read this connection no more."""
         self.count()
         for half in self._tcp.halves:
-            half.stream.skip_to = FOREVER
+            if isinstance(half.stream, (RequestReader, ResponseReader)):
+                half.stream.stop()
 
     def count(self) -> None:
         """It has data."""

@@ -18,6 +18,7 @@ from kproto.headers import decode_request_header_from, decode_response_header_fr
 __all__ = [
     "CONTROL_HEADER",
     "HEADER_START",
+    "NEWEST_API",
     "Header",
     "body_is_whole",
     "header_room",
@@ -41,7 +42,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")
 CONTROL_HEADER: Final = re.compile(rb"(?=\x00[\x04-\x06]\x00[\x00-\x08]....(?:[\x00\x01].|\xff\xff))", re.S)
 """Where the API key of a control request may stand, with a client id of 0 to 511 bytes or none after it."""
 
-_NEWEST_API: Final = 127
+NEWEST_API: Final = 127
+"""No API key is higher, nor a version, in any Kafka to come soon."""
 
 _TLS_RECORDS: Final = {20, 21, 22, 23}
 _HTTP: Final = re.compile(
@@ -144,13 +146,13 @@ def opens_kafka(header: Header, limit: int) -> bool:
 
     ZooKeeper's own messages begin with a size and small numbers too, which read as a Produce without client id.
     """
-    if not 8 <= header.size <= limit or not 0 <= header.api_key <= _NEWEST_API:
+    if not 8 <= header.size <= limit or not 0 <= header.api_key <= NEWEST_API:
         return False
     if header.api_key in CONTROL_APIS:
-        return -1 <= header.api_version <= _NEWEST_API
+        return -1 <= header.api_version <= NEWEST_API
     if header.api_key == ApiKey.PRODUCE and header.client_id == "":
         return False
-    return 0 <= header.api_version <= _NEWEST_API
+    return 0 <= header.api_version <= NEWEST_API
 
 
 def trusted(header: Header, limit: int) -> bool:

@@ -153,20 +153,20 @@ def open_source(
     """
     if str(path) == "-":
         raw: Any = sys.stdin.buffer
-        path, name, total = _STDIN, _STDIN, None
-        follows = not _is_regular(raw)
+        path = name = _STDIN
+        size = _regular_size(raw)
         close: Callable[[], None] = _nothing
     else:
         name = Path(path).name
         try:
             raw = Path(path).open("rb", buffering=0)  # noqa: SIM115  the source closes it
-            total = os.fstat(raw.fileno()).st_size
-            follows = not _is_regular(raw)
+            size = _regular_size(raw)
         except OSError as e:
             raise CaptureError(f"{path}: {_why(e)}") from None
         close = raw.close
     try:
-        counted = _Counted(raw, progress, None if follows else total)
+        follows = size is None
+        counted = _Counted(raw, progress, size)
         try:
             source = _unpacked(name, follows, counted, close)
             return source, _format(source)
@@ -215,11 +215,13 @@ def _format(source: Source) -> Format:
     )
 
 
-def _is_regular(raw: Any) -> bool:
+def _regular_size(raw: Any) -> int | None:
+    """The size of a file that will not grow, None for a pipe."""
     try:
-        return stat.S_ISREG(os.fstat(raw.fileno()).st_mode)
-    except (OSError, ValueError, AttributeError):  # no descriptor behind it: it is in memory, and will not grow
-        return True
+        status = os.fstat(raw.fileno())
+    except (OSError, ValueError, AttributeError):  # no descriptor behind it: it is in memory
+        return len(raw.getbuffer()) if isinstance(raw, io.BytesIO) else 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _why(e: OSError) -> str:

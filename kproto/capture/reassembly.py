@@ -47,6 +47,7 @@ class Reassembler:
         self._troubled: dict[Half, None] = {}
         self._next_sweep = 0
         self._over: deque[tuple[int, TcpConnection]] = deque()
+        self._calling: deque[tuple[int, TcpConnection]] = deque()
 
     def segment(self, time_ns: int, segment: Segment, buffer: bytes) -> None:
         """Take the next segment of the capture."""
@@ -105,6 +106,8 @@ class Reassembler:
             half.begin(sequence)
             half.seen = True
             half.connection.client = half.peer if flags & ACK else half
+            self._calling.append((time_ns, half.connection))
+            self._forget_unanswered(time_ns)
             if flags & ACK:
                 half.peer.begin(advance(acknowledged, -1))
             self._opened(half.connection)
@@ -212,6 +215,15 @@ class Reassembler:
         self._over.append((time_ns, connection))
         while len(self._over) > _LINGERING or self._over[0][0] < time_ns - _LINGER_NS:
             self._forget(self._over.popleft()[1])
+
+    def _forget_unanswered(self, time_ns: int) -> None:
+        """Port scans must not fill the memory: an opening to which nobody answered is forgotten after a while."""
+        calling = self._calling
+        while calling and (len(calling) > _LINGERING or calling[0][0] < time_ns - _LINGER_NS):
+            connection = calling.popleft()[1]
+            silent = not any(half.offset or half.held for half in connection.halves)
+            if silent and not connection.over and not all(half.seen for half in connection.halves):
+                self._close(connection, time_ns)
 
     def _forget(self, connection: TcpConnection) -> None:
         for flow in (connection.flow, reverse(connection.flow)):

@@ -29,7 +29,9 @@ _HEADER_ROOM: Final = 512
 """Bytes of header and client id that a plausible request needs at most."""
 
 _HELD_LIMIT: Final = 32 << 20
-"""Bytes kept for candidates that are not whole yet."""
+"""Bytes kept for candidates that are not whole yet; each segment counts for its overhead too."""
+
+_MARK_OVERHEAD: Final = 100
 
 _CANDIDATES: Final = 64
 _STEPS: Final = 8
@@ -155,7 +157,7 @@ class Search:
         return None
 
     def _trim(self, end: int) -> None:
-        if end - self._base > _HELD_LIMIT:
+        if end - self._base + _MARK_OVERHEAD * len(self._marks) > _HELD_LIMIT:
             self._candidates.clear()
         keep = min(
             self._scanned,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from .model import GAP, WHOLE, Frame
 from .plausible import (
     HEADER_START,
+    NEWEST_API,
     body_is_whole,
     header_room,
     looks_like_http,
@@ -53,8 +54,7 @@ class _Reader:
         self._searching = not in_step
         self._doubtful = not in_step  # nothing but the search has confirmed the boundaries yet
         self._at = 0  # stream offset of the next frame
-        self._parts: list[bytes] = []  # its bytes so far
-        self._have = 0
+        self._held = bytearray()  # its bytes so far
         self._need = self._least
         self._first_ns = self._last_ns = 0
         self._queue: deque[tuple[int, bytes, int]] = deque()
@@ -86,13 +86,12 @@ class _Reader:
 
     def _cut(self, data: bytes, time_ns: int) -> None:
         """Take frames off a stream in step."""
-        if self._parts:
-            self._parts.append(data)
-            self._have += len(data)
+        if self._held:
+            self._held += data
             self._last_ns = max(self._last_ns, time_ns)
-            if self._have < self._need:
+            if len(self._held) < self._need:
                 return
-            data = b"".join(self._parts)
+            data = bytes(self._held)
         else:
             self._first_ns = self._last_ns = time_ns
         at, size = 0, len(data)
@@ -100,7 +99,7 @@ class _Reader:
             taken = self._take(data, at, size)
             if taken < 0:
                 self._queue.appendleft((self._at, data[at:], time_ns))
-                self._parts.clear()
+                self._held = bytearray()
                 return
             if not taken:
                 continue  # it needs more to be sure
@@ -108,11 +107,8 @@ class _Reader:
             self._at += taken
             self._need = self._least
             self._first_ns = self._last_ns = time_ns
-        if at < size:
-            self._parts = [data[at:] if at else data]
-            self._have = size - at
-        else:
-            self._parts = []
+        self._held = bytearray(data[at:])
+        if at >= size:
             self.skip_to = self._at
 
     def _take(self, data: bytes, at: int, end: int) -> int:
@@ -141,7 +137,7 @@ class _Reader:
     def lose_step(self) -> None:
         """The next boundary is not known any more."""
         self._searching = True
-        self._parts = []
+        self._held = bytearray()
         self._need = self._least
         self._search.clear()
 
@@ -152,11 +148,10 @@ class _Reader:
             self._search.clear()
             self.skip_to = max(self.skip_to, end)
             return
-        data = b"".join(self._parts)
+        data, self._held = bytes(self._held), bytearray()
         frame_end = self._broken(data) if data else -1
         self._conversation.note_gap(length)
         if data:
-            self._parts = []
             self._need = self._least
             if frame_end >= end:
                 self._at = self.skip_to = frame_end
@@ -172,9 +167,8 @@ class _Reader:
 
     def closed(self, time_ns: int) -> None:
         """No more will come."""
-        if self._parts and not self._searching:
-            data = b"".join(self._parts)
-            self._parts = []
+        if self._held and not self._searching:
+            data, self._held = bytes(self._held), bytearray()
             self._broken(data)
         self.stop()
         self._conversation.stream_closed()
@@ -182,7 +176,7 @@ class _Reader:
     def stop(self) -> None:
         """Read no more."""
         self.skip_to = FOREVER
-        self._parts = []
+        self._held = bytearray()
         self._queue.clear()
         self._search.clear()
 
@@ -205,14 +199,10 @@ class RequestReader(_Reader):
 
     def data(self, offset: int, data: bytes, time_ns: int) -> None:
         """Take the next bytes of the stream."""
-        if self._fresh or self._searching:
-            if looks_like_tls(data):
-                self._tls_like += 1
-                if self._fresh or self._tls_like > 1:
-                    self._conversation.is_tls()
-                    return
-            elif self._fresh and looks_like_http(data):
-                self._conversation.is_http()
+        if self._searching and self._conversation.is_stranger and looks_like_tls(data):
+            self._tls_like += 1
+            if self._tls_like > 1:  # one segment of anything may look so
+                self._conversation.is_tls()
                 return
         super().data(offset, data, time_ns)
 
@@ -228,6 +218,8 @@ class RequestReader(_Reader):
         ):
             conversation.asked(correlation_id, api_key, version, None)
             return size + 4
+        if not 0 <= api_key <= NEWEST_API or (self._fresh and size > conversation.limit):
+            return self._refuse(data, at, size, None)  # do not wait for a client id that long
         room = header_room(data, at, end)
         if room > end - at:
             self._need = room
@@ -263,8 +255,11 @@ class RequestReader(_Reader):
         self._fresh = self._doubtful = False
 
     def _refuse(self, data: bytes, at: int, size: int, header: Header | None) -> int:
-        """There is no request here: pass over an authentication token, else search."""
+        """There is no request here: pass over an authentication token, leave a stranger, else search."""
         conversation = self._conversation
+        if self._fresh and (looks_like_tls(data) or looks_like_http(data)):
+            (conversation.is_tls if looks_like_tls(data) else conversation.is_http)()
+            return -1
         if conversation.raw_tokens and 0 <= size <= _TOKEN_LIMIT:
             conversation.token()
             return size + 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from contextlib import contextmanager
@@ -130,8 +131,12 @@ def _selection(filters: Filters) -> Selection:
 @contextmanager
 def _explained() -> Iterator[None]:
     """A failure inside Spark as one line instead of two stack traces."""
+
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it prints stack traces
 
     try:
         yield

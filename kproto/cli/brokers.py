@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from channel.broker.hooks import BrokerHooks, RequestContext
 
 __all__ = ["command"]
@@ -40,11 +42,18 @@ def command(count: int, base_port: int, host: str, first_id: int, requests: bool
     """
     from channel.broker.cluster import EmbeddedCluster
 
-    ids = range(first_id, first_id + count)
+    stop, unread = threading.Event(), threading.Event()
+
+    def reader_is_gone() -> None:
+        unread.set()
+        stop.set()
+
     cluster = EmbeddedCluster(
-        ids, base_port=base_port - first_id if base_port else 0, host=host, hooks=_told if requests else None
+        range(first_id, first_id + count),
+        base_port=base_port,
+        host=host,
+        hooks=(lambda broker_id: _told(broker_id, reader_is_gone)) if requests else None,
     )
-    stop = threading.Event()
     previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         with cluster:
@@ -57,28 +66,33 @@ def command(count: int, base_port: int, host: str, first_id: int, requests: bool
         pass
     finally:
         signal.signal(signal.SIGTERM, previous)
+    if unread.is_set():
+        raise BrokenPipeError  # as any command whose reader goes away
 
 
-def _told(broker_id: int) -> BrokerHooks:
+def _told(broker_id: int, reader_is_gone: Callable[[], None]) -> BrokerHooks:
     from channel.broker.hooks import BrokerHooks
 
     def answered(context: RequestContext, request: Any, answer: Any) -> None:
-        _line(
-            {
-                "time": time.time(),
-                "broker": broker_id,
-                "client": context.peer,
-                "api_key": context.api_key,
-                "api_version": context.version,
-                "correlation_id": context.correlation_id,
-                "client_id": context.client_id,
-                "request": None if request is None else request.to_json(context.version),
-                "response": None if answer is None else answer.to_json(context.version),
-            }
-        )
+        told = {
+            "time": time.time(),
+            "broker": broker_id,
+            "client": context.peer,
+            "api_key": context.api_key,
+            "api_version": context.version,
+            "correlation_id": context.correlation_id,
+            "client_id": context.client_id,
+            "request": None if request is None else request.to_json(context.version),
+            "response": None if answer is None else answer.to_json(context.version),
+        }
+        try:
+            _line(told)
+        except BrokenPipeError:
+            reader_is_gone()
 
     return BrokerHooks(answered=answered)
 
 
 def _line(value: dict[str, Any]) -> None:
-    print(json.dumps(value, separators=(",", ":")), flush=True)
+    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")  # at once: two threads write lines
+    sys.stdout.flush()

@@ -152,6 +152,8 @@ class _Controller:
         )
         self.events = ControllerEventManager(controller_id, self, SYSTEM_CLOCK, metrics)
         self.batch = ControllerBrokerRequestBatch(controller_id, config, self, self.events, lambda: self.context)
+
+    def start(self) -> None:
         self.events.start()
 
     def close(self) -> None:
@@ -232,6 +234,7 @@ class Rehearsal:
 
     def __enter__(self) -> Self:
         self.cluster.start()
+        self._controller.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -348,6 +351,7 @@ class Rehearsal:
         """A controller that lost its office speaks once more, and is refused."""
         self._on_step(f"a stale controller speaks to broker {broker_id}, and is fenced")
         stale = _Controller(self.STALE_CONTROLLER_ID, self._controller.context.epoch - 1, self.journal, self._recorder)
+        stale.start()
         try:
             member = self.cluster[broker_id]
             stale.context.set_live_brokers({_as_broker(member): member.epoch})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from kproto.cli.options import parse_api
+from kproto.cli.subject import read_input
 from kproto.errors import ConfigurationError
 
 __all__ = ["command"]
@@ -36,7 +36,9 @@ Examples:
     help="The request in Kafka's JSON form; standard input unless told otherwise.",
 )
 @click.option("--client-id", default="kproto", show_default=True)
-@click.option("--timeout", default=30.0, show_default=True, type=click.FloatRange(0.001), help="Seconds to wait.")
+@click.option(
+    "--timeout", default=30.0, show_default=True, type=click.FloatRange(0.001, 86_400), help="Seconds to wait."
+)
 def command(broker: str, api: str, api_version: int | None, source: str, client_id: str, timeout: float) -> None:
     """Send one request and print its answer in Kafka's JSON form.
 
@@ -48,10 +50,11 @@ def command(broker: str, api: str, api_version: int | None, source: str, client_
     address, api_key = _address(broker), parse_api(api)
     version = ApiKey(api_key).info.max_version if api_version is None else api_version
     check_version(api_key, version)
-    text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
     try:
-        value: Any = json.loads(text)
-    except json.JSONDecodeError as e:
+        value: Any = json.loads(read_input(source, None))
+    except RecursionError:
+        raise ConfigurationError("the request is nested too deep to be one") from None
+    except ValueError as e:
         raise ConfigurationError(f"the request is no JSON: {e}; kproto decode prints requests in the right form") from e
     if not isinstance(value, dict):
         raise ConfigurationError("the request is no JSON object")
@@ -95,6 +98,6 @@ def _ask(address: tuple[str, int], request: Any, version: int, client_id: str, t
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
         raise ConfigurationError(f"{text!r} is no HOST:PORT, e.g. 127.0.0.1:9092 or [::1]:9092")
     return host.strip("[]"), int(port)

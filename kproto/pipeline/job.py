@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 
 import kproto
 from kproto import tables
+from kproto.api import ApiKey
 from kproto.errors import CaptureError
+from kproto.pipeline.queries import Queries
 from kproto.pipeline.relations import DATED, Relations, read_table, spark_schema
 from kproto.pipeline.selection import Selection
 
@@ -56,6 +58,7 @@ class Run:
     Attributes:
         inputs: The captures.
         rows: Table -> rows written.
+        captures_read: How many captures were read, counting each time.
         bodies_decoded: How many bodies were decoded: as many as there are distinct ones.
         bad_inputs: Pieces of captures that could not be used; without an offset: captures that gave nothing.
         seconds: Wall time.
@@ -63,6 +66,7 @@ class Run:
 
     inputs: list[str]
     rows: dict[str, int] = field(default_factory=dict)
+    captures_read: int = 0
     bodies_decoded: int = 0
     bad_inputs: list[BadInput] = field(default_factory=list)
     seconds: float = 0.0
@@ -94,7 +98,8 @@ def analyze(
     run = Run(list(captures))
     with out.writing():
         on_step("reading captures")
-        scan = _scan(spark, captures, selection).persist()
+        captures_read = spark.sparkContext.accumulator(0)
+        scan = _scan(spark, captures, selection, captures_read.add).persist()
         try:
             _check(scan, run)
             on_step("decoding distinct bodies")
@@ -103,18 +108,22 @@ def analyze(
             decoded = _decoded(spark, bodies, decoded_bodies.add).persist()
             try:
                 decoded.count()  # all of it, before several queries ask for it at once
-                _write(spark, Relations(spark, scan, decoded, selection), bodies, out.staging, run, on_step)
+                with Queries(spark) as sql:
+                    _write(spark, Relations(sql, scan, decoded, selection), bodies, out.staging, run, on_step)
             finally:
                 decoded.unpersist()
                 run.bodies_decoded = decoded_bodies.value
         finally:
             scan.unpersist()
+            run.captures_read = captures_read.value
         run.seconds = time.monotonic() - started
         out.publish(_manifest(run))
     return run
 
 
-def _scan(spark: SparkSession, captures: Sequence[str], selection: Selection) -> DataFrame:
+def _scan(
+    spark: SparkSession, captures: Sequence[str], selection: Selection, on_capture: Callable[[int], object]
+) -> DataFrame:
     """A capture is read by one task; small ones share a task."""
     paths = [str(Path(c).absolute()) for c in captures]
     names = Counter(Path(p).name for p in paths)
@@ -130,6 +139,8 @@ def _scan(spark: SparkSession, captures: Sequence[str], selection: Selection) ->
                 apis=selection.apis,
                 since_ns=selection.since_ns,
                 until_ns=selection.until_ns,
+                always={ApiKey.UPDATE_METADATA},
+                on_capture=on_capture,
             )
 
     one_each = spark.range(0, len(shares), 1, numPartitions=len(shares))

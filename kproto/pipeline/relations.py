@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from kproto.pipeline.queries import Queries
     from kproto.pipeline.selection import Selection
 
 __all__ = ["DATED", "Relations", "as_table", "read_table", "spark_schema"]
@@ -51,25 +52,18 @@ class Relations:
     """The tables as queries over two relations, both computed once and kept by the caller.
 
     Args:
+        sql: To ask with.
         scan: Of the schema ``kproto.tables.SCAN``.
         decoded: Of the schema ``kproto.tables.DECODED``.
         selection: Which requests to keep.
     """
 
-    def __init__(self, spark: SparkSession, scan: DataFrame, decoded: DataFrame, selection: Selection) -> None:
-        self._spark = spark
+    def __init__(self, sql: Queries, scan: DataFrame, decoded: DataFrame, selection: Selection) -> None:
+        self._sql = sql
         self._selection = selection
         self._scan = scan
-        self._head = _part(decoded, "head")
         self._state = _part(decoded, "state")
-        self._error = _part(decoded, "error")
-        self._broker = _part(decoded, "broker")
-
-    def _sql(self, query: str, **frames: DataFrame) -> DataFrame:
-        known: dict[str, Any] = {
-            "scan": self._scan, "head": self._head, "state": self._state, "error": self._error, "broker": self._broker,
-        }  # fmt: skip
-        return self._spark.sql(query, **{name: df for name, df in (known | frames).items() if f"{{{name}}}" in query})
+        sql.add(scan=scan, state=self._state, **{name: _part(decoded, name) for name in ("head", "error", "broker")})
 
     def requests(self) -> DataFrame:
         """The table ``requests``: the selected ones."""
@@ -78,7 +72,7 @@ class Relations:
             SELECT q.frame_id, q.conn_id, q.ts, q.api_key, q.api_version, q.correlation_id, q.client_id,
                    h.controller_id, h.controller_epoch, q.broker_epoch, h.is_kraft, h.type,
                    coalesce(try_element_at(filter(b.claims, c -> c.since <= unix_micros(q.ts)), -1).broker_id,
-                            b.claims[0].broker_id) AS target_broker,
+                            get(b.claims, 0).broker_id) AS target_broker,
                    h.n_topics, h.n_partitions, q.body_id, q.frame_len,
                    r.frame_id AS response_frame_id,
                    unix_micros(r.ts) - unix_micros(q.ts_last) AS latency_us,
@@ -87,7 +81,7 @@ class Relations:
                    coalesce(q.error, h.decode_error, 'response: ' || coalesce(r.error, rh.decode_error))
                        AS decode_error,
                    coalesce(rh.n_partition_errors, 0) AS n_partition_errors,
-                   q.date
+                   q.ts_ns, q.date
             FROM {scan} q
             LEFT JOIN {head} h ON h.body_id = q.body_id
             LEFT JOIN {scan} r ON r.request_frame_id = q.frame_id AND r.direction = 'resp'
@@ -196,7 +190,7 @@ class Relations:
                 claims = [(0, broker) for broker in alone] if len(alone) == 1 else []
             rows.append((capture, ip, port, claims))
         schema = "capture string, ip string, port int, claims array<struct<since: bigint, broker_id: int>>"
-        return self._spark.createDataFrame(rows, schema)
+        return self._sql.spark.createDataFrame(rows, schema)
 
     def _claims(self) -> DataFrame:
         """Which broker was said to listen where, since when, by the capture that shows it."""
@@ -215,7 +209,12 @@ class Relations:
         )
 
     def _conditions(self) -> list[Column]:
-        found = []
+        """What the scan lets pass for the brokers that it names, or cannot know."""
+        found = [F.col("api_key").isin(sorted(self._selection.apis))]
+        if self._selection.since_ns is not None:
+            found.append(F.col("ts_ns") >= self._selection.since_ns)
+        if self._selection.until_ns is not None:
+            found.append(F.col("ts_ns") < self._selection.until_ns)
         if self._selection.brokers:
             found.append(F.col("target_broker").isin(sorted(self._selection.brokers)))
         if self._selection.errors:

@@ -48,5 +48,12 @@ class Selection:
 
     @property
     def by_request(self) -> bool:
-        """Whether requests are chosen by more than the scan sees."""
-        return self.by_partition or bool(self.brokers) or self.errors
+        """Whether any request is left out."""
+        return (
+            self.apis != frozenset(CONTROL_APIS)
+            or self.since_ns is not None
+            or self.until_ns is not None
+            or self.by_partition
+            or bool(self.brokers)
+            or self.errors
+        )

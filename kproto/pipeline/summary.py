@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kproto.pipeline.queries import Queries
 from kproto.pipeline.relations import read_table
 from kproto.tables import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["summarize"]
 
@@ -105,18 +106,14 @@ def summarize(spark: SparkSession, tables: Path) -> dict[str, list[dict[str, Any
         ``brokers`` by their 99th percentile; why requests are ``unanswered`` and ``unreadable``. Times are aware
         ``datetime``, latencies in us.
     """
-    known = {name: read_table(spark, tables, name) for name in TABLES}
-
-    def ask(query: str) -> DataFrame:
-        used: dict[str, Any] = {name: frame for name, frame in known.items() if f"{{{name}}}" in query}
-        return spark.sql(query, **used)
-
-    kept = []
-    try:
-        for name, query in (("asked", _ASKED), ("changes", _CHANGES)):
-            known[name] = ask(query).persist()  # asked more than once
-            kept.append(known[name])
-        return {question: ask(query).toArrow().to_pylist() for question, query in _QUERIES.items()}
-    finally:
-        for frame in kept:
-            frame.unpersist()
+    with Queries(spark) as sql:
+        sql.add(**{name: read_table(spark, tables, name) for name in TABLES})
+        kept = []
+        try:
+            for name, text in (("asked", _ASKED), ("changes", _CHANGES)):
+                kept.append(sql(text).persist())  # asked more than once
+                sql.add(**{name: kept[-1]})
+            return {question: sql(text).toArrow().to_pylist() for question, text in _QUERIES.items()}
+        finally:
+            for frame in kept:
+                frame.unpersist()

@@ -94,7 +94,7 @@ class _Integer(Type):
             raise _wrong("an integer", json, path)
         low, high = self.construct.low, self.construct.high
         if high == 127 and 128 <= json <= 256:
-            return json - 128  # Kafka's converter takes a byte above 127 for an unsigned one, and shifts it
+            return json - 128 if json < 256 else -128  # Kafka's converter takes it for an unsigned byte, and shifts it
         if not low <= json <= high:
             raise OutOfRange(f"{json} is not in {low}..{high}", path)
         return json

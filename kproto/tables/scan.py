@@ -16,7 +16,7 @@ from kproto.tables.batches import BATCH_BYTES, RowBuffer, plain_text
 from kproto.tables.schemas import SCAN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -44,6 +44,8 @@ def scan(
     apis: Collection[int] = CONTROL_APIS,
     since_ns: int | None = None,
     until_ns: int | None = None,
+    always: Collection[int] = (),
+    on_capture: Callable[[int], object] | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Read captures once and give every control frame in them.
@@ -60,6 +62,8 @@ def scan(
         apis: Which requests to give.
         since_ns: Only requests whose first byte passed at or after this moment, ns since 1970 UTC.
         until_ns: Only requests before this one.
+        always: APIs whose requests are given whatever the filters say, e.g. UpdateMetadata, which names the brokers.
+        on_capture: Told the number of captures read (1) before each; counts work done, for instance in an accumulator.
         batch_bytes: About how large a batch becomes.
 
     Yields:
@@ -68,14 +72,19 @@ def scan(
     rows = _ScanRows(batch_bytes)
     for path in paths:
         summary = CaptureSummary()
+        if on_capture is not None:
+            on_capture(1)
         try:
             for frame in capture.frames(
-                path, ports=ports, apis=apis, capture=capture_points.get(path), summary=summary
+                path, ports=ports, apis={*apis, *always}, capture=capture_points.get(path), summary=summary
             ):
                 asked = frame.request or frame
-                if asked.direction != "req" or asked.api_key not in apis:
+                if asked.direction != "req":
                     continue
-                if (since_ns is None or asked.time_ns >= since_ns) and (until_ns is None or asked.time_ns < until_ns):
+                in_time = (since_ns is None or asked.time_ns >= since_ns) and (
+                    until_ns is None or asked.time_ns < until_ns
+                )
+                if (asked.api_key in apis and in_time) or asked.api_key in always:
                     rows.add_frame(frame)
                     if rows.full:
                         yield from rows.take()

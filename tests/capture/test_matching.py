@@ -104,6 +104,19 @@ def test_why_a_request_has_no_response(tmp_path: Path) -> None:
     assert (summary.unmatched_requests, summary.unmatched_responses) == (1, 0)
 
 
+def test_one_hopeless_request_does_not_hold_back_all_others(tmp_path: Path) -> None:
+    """Its broker hangs, its connection stays open: after a minute others come out without it."""
+    hung = make.Talk().open().ask(ask(0))
+    busy = make.Talk(client=("10.0.0.1", 50001), step_ns=10**9).open()
+    for n in range(1, 200):
+        busy.ask(ask(n)).answer(done(n))
+    path = tmp_path / "a.pcap"
+    path.write_bytes(make.pcap(hung.packets + busy.packets))
+    found = [(exchange.correlation_id, exchange.response is not None) for exchange in exchanges(path)]
+    assert found[0] == (1, True)
+    assert (0, False) in found
+
+
 def test_a_null_client_id_stays_null(tmp_path: Path) -> None:
     talk = make.Talk().open().ask(ask(0, None)).answer(done(0)).ask(ask(1, "")).answer(done(1))
     found = read(tmp_path / "a.pcap", talk)

@@ -339,6 +339,31 @@ def test_many_finished_connections_are_forgotten() -> None:
     assert len(bench.reassembler._halves) <= 2 * 602
 
 
+def test_openings_that_nobody_answers_are_forgotten() -> None:
+    bench = Bench()
+    for port in range(2000):
+        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN), port * 100 * MS)
+    assert len(bench.reassembler._halves) <= 2 * 1202
+
+
+def test_an_opening_without_answer_but_with_data_stays() -> None:
+    """Only the client's side is captured."""
+    bench = Bench()
+    bench.client(0, flags=make.SYN)
+    bench.client(1, b"one")
+    bench.put(make.tcp(("10.0.0.1", 1), SERVER, 0, 0, make.SYN), 100_000 * MS)
+    bench.client(4, b" side")
+    assert bench.connections[0][0].got == b"one side"
+
+
+def test_an_opening_answered_late_goes_on() -> None:
+    bench = Bench()
+    for port in range(2000):
+        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN), port * 100 * MS)
+    bench.put(make.tcp(("10.0.0.1", 2999), SERVER, 1, 0, make.ACK, b"late, but not too late"))
+    assert bench.connections[-1][0].got == b"late, but not too late"
+
+
 def test_options_in_the_tcp_header() -> None:
     bench = Bench()
     bench.open()

@@ -36,6 +36,12 @@ def test_tls(tmp_path: Path) -> None:
     assert summary.tls_connections == 1
 
 
+def test_tls_byte_by_byte(tmp_path: Path) -> None:
+    why, _ = problem(tmp_path / "tls.pcap", make.Talk().open().ask(HELLO, 1).packets)
+    assert why is not None
+    assert "TLS inside" in why
+
+
 def test_tls_begun_before_the_capture(tmp_path: Path) -> None:
     record = b"\x17\x03\x03\x01\x00" + bytes(range(256))
     talk = make.Talk().ask(record).ask(record).answer(record)

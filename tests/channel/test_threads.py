@@ -55,6 +55,19 @@ def test_a_fatal_error_ends_the_process_and_shutdown_still_returns() -> None:
     assert thread.is_shutdown_complete
 
 
+def test_a_thread_that_the_system_does_not_give_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    thread = Worker(fatal)
+    with pytest.raises(RuntimeError, match="new thread"):
+        thread.start()
+    thread.initiate_shutdown()
+    thread._complete.wait = lambda: pytest.fail("waits for a thread that there is not")  # type: ignore[assignment,method-assign]
+    thread.shutdown()
+
+
 def test_a_thread_that_was_shut_down_before_its_start_is_not_waited_for() -> None:
     thread = Worker(fatal)
     assert thread.initiate_shutdown()

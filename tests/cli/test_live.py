@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from channel.broker.cluster import EmbeddedCluster
+from channel.errors import BrokerNotAvailable
 from channel.network.recorder import PcapngRecorder
 from kproto.capture import exchanges
 from kproto.cli import main
@@ -28,10 +32,31 @@ UPDATE = {
 def kproto(*args, text="", code=0):
     """Run the command in a process of its own; gives (stdout, stderr)."""
     done = subprocess.run(
-        [sys.executable, "-m", "kproto", *args], input=text, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "kproto", *args],
+        input=text,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=60,
+        check=False,
     )
     assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
+
+
+@contextlib.contextmanager
+def brokers(*args):
+    """The command in the foreground of a process of its own."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "kproto", "brokers", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield server
+    finally:
+        server.terminate()
+        server.wait(20)
+        server.stdout.close()
+        server.stderr.close()
 
 
 def test_brokers_answer_what_send_sends_and_tell_every_request():
@@ -70,7 +95,12 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         (["send", "127.0.0.1:1", "--api", "6"], "[", "no JSON"),
         (["send", "127.0.0.1:1", "--api", "6"], "[]", "no JSON object"),
         (["send", "127.0.0.1:1", "--api", "6"], json.dumps(UPDATE), "could not be reached"),
+        (["send", "127.0.0.1:99999", "--api", "6"], "{}", "no HOST:PORT"),
+        (["send", "127.0.0.1:1", "--api", "6"], "[" * 100_000, "nested too deep"),
+        (["send", "127.0.0.1:1", "--api", "6"], "\udcff", "no JSON"),
+        (["send", "127.0.0.1:1", "--api", "6", "--timeout", "inf"], "{}", "--timeout"),
         (["brokers", "--base-port", "70000"], "", "70000"),
+        (["brokers", "--base-port", "65534", "--count", "3"], "", "port 65536"),
     ],
 )
 def test_wrong_use_is_one_line(args, text, says):
@@ -115,6 +145,37 @@ def test_the_recording_holds_what_the_journal_says(seed, tmp_path):
     assert sort(recorded) == sort(journal)
     assert any(error == 11 for _, _, _, error, _ in journal)
     assert rehearsal.journal.waiting == 0
+
+
+def test_a_rehearsal_that_cannot_begin_leaves_nothing(monkeypatch):
+    def fails(self):
+        raise BrokerNotAvailable("too many open files")
+
+    before = set(threading.enumerate())
+    monkeypatch.setattr(EmbeddedCluster, "start", fails)
+    with pytest.raises(BrokerNotAvailable), Rehearsal(3):
+        pytest.fail("there are no brokers")
+    assert set(threading.enumerate()) == before
+
+
+def test_brokers_listen_at_the_base_port_and_their_id():
+    with socket.create_server(("127.0.0.1", 0)) as sock:  # a port that is free now
+        port = sock.getsockname()[1]
+    first = port - 100
+    with brokers("--count", "1", "--first-id", "100", "--base-port", str(first)) as server:
+        assert json.loads(server.stdout.readline()) == {"broker": 100, "host": "127.0.0.1", "port": port} | {
+            "broker_epoch": 1
+        }
+
+
+def test_brokers_end_when_nobody_reads_their_requests():
+    with brokers("--count", "1", "--requests") as server:
+        address = f"127.0.0.1:{json.loads(server.stdout.readline())['port']}"
+        server.stdout.close()
+        out, _ = kproto("send", address, "--api", "6", text=json.dumps(UPDATE))
+        assert json.loads(out) == {"errorCode": 0}  # the answer does not depend on who watches
+        assert server.wait(20) == 141
+        assert "Traceback" not in server.stderr.read()
 
 
 def test_the_demo_has_help():

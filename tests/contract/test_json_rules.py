@@ -15,7 +15,7 @@ from kproto.json_form import snake_case
 EACH = pytest.mark.parametrize(("api", "version", "kind"), VERSIONS)
 WRONG = {
     "bool": (0, 1, "true", None, []),
-    "int8": ("1", 1.0, None, True, 1 << 10, -129),
+    "int8": ("1", 1.0, None, True, 257, -129),
     "int16": ("1", 1.0, None, False, 1 << 15, -(1 << 15) - 1),
     "int32": ("1", 1.5, None, True, 1 << 31, -(1 << 31) - 1, []),
     "int64": ("1", 1.0, None, True, 1 << 63, -(1 << 63) - 1, {}),
@@ -87,6 +87,17 @@ def test_what_is_not_known_is_ignored(codec: Codec, api: int, version: int, kind
             if not field.in_version(version):
                 form[field.name] = "another version's"
     assert cls.from_json(more, version) == cls.from_json(whole, version)
+
+
+@pytest.mark.parametrize(("given", "taken"), [(127, 127), (128, 0), (200, 72), (255, 127), (256, -128), (-128, -128)])
+def test_a_byte_above_127_is_shifted(codec: Codec, given: int, taken: int) -> None:
+    """Kafka's own converter does so, by mistake or not."""
+    form = plain_json(MESSAGES[6, "request"], 8) | {"type": given}
+    assert codec.UpdateMetadataRequest.from_json(form, 8).type == taken
+    form = plain_json(MESSAGES[4, "request"], 6)
+    form["topicStates"][0]["partitionStates"][0]["leaderRecoveryState"] = given
+    message = codec.LeaderAndIsrRequest.from_json(form, 6)
+    assert message.topic_states[0].partition_states[0].leader_recovery_state == taken
 
 
 @pytest.mark.parametrize("form", [None, 1, "text", [], [{}]])

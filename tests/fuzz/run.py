@@ -12,7 +12,9 @@ import argparse
 import base64
 import gzip
 import hashlib
+import importlib.util
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -93,16 +95,16 @@ def attempt(target: str, check: Callable[[bytes], None], data: bytes) -> None:
         raise
 
 
-def guided(target: str, runs: int, seconds: float, seed: int, keep: bool) -> None:
-    """libFuzzer's search; does not return."""
+def guided(target: str, runs: int, seconds: float, seed: int, into: Path) -> None:
+    """libFuzzer's search, which ends the process; what it finds worth keeping goes to ``into``."""
     import atheris
 
-    with atheris.instrument_imports(include=["kproto"]):
-        pass
+    with atheris.instrument_imports(include=["kproto", "construct"]):
+        for name in ("kproto.reference", "kproto.framing", "kproto.capture"):
+            importlib.import_module(name)
     from .targets import TARGETS, seeds
 
-    folder = Path(tempfile.mkdtemp(prefix="kproto-fuzz-"))
-    begin, found = folder / "seeds", folder / "found"
+    begin, found = into / "seeds", into / "found"
     begin.mkdir()
     found.mkdir()
     for number, data in enumerate(seeds(target)):
@@ -110,12 +112,19 @@ def guided(target: str, runs: int, seconds: float, seed: int, keep: bool) -> Non
     check = TARGETS[target]
     options = [f"-max_total_time={int(seconds)}", f"-seed={seed}", "-max_len=4096", "-timeout=30", "-rss_limit_mb=2048"]
     options += [f"-runs={runs}"] if runs < sys.maxsize else []
-    if keep:
-        import atexit
-
-        atexit.register(keep_found, target, found)
     atheris.Setup([sys.argv[0], *options, str(found), str(begin)], lambda data: attempt(target, check, data))
     atheris.Fuzz()
+
+
+def guided_child(chosen: argparse.Namespace) -> int:
+    """``guided`` in a process of its own, as libFuzzer leaves by the back door; its exit code."""
+    with tempfile.TemporaryDirectory(prefix="kproto-fuzz-") as into:
+        command = [sys.executable, "-m", "fuzz.run", chosen.target, "--engine", "atheris", "--into", into]
+        command += ["--seconds", str(chosen.seconds), "--runs", str(chosen.runs), "--seed", str(chosen.seed)]
+        done = subprocess.run(command, check=False)
+        if chosen.keep and not done.returncode:
+            keep_found(chosen.target, Path(into) / "found")
+    return done.returncode
 
 
 def keep_found(target: str, found: Path) -> None:
@@ -125,6 +134,7 @@ def keep_found(target: str, found: Path) -> None:
     lines = sorted(base64.b64encode(data) for data in held)
     (HERE / "corpus").mkdir(exist_ok=True)
     (HERE / "corpus" / f"{target}.txt.gz").write_bytes(gzip.compress(b"\n".join(lines) + b"\n", mtime=0))
+    print(f"{target}: {len(held)} inputs kept")
 
 
 def main() -> None:
@@ -136,16 +146,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
     parser.add_argument("--keep", action="store_true", help="add atheris's finds to the corpus")
     parser.add_argument("--input", type=Path, help="run this one input and no other")
+    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.input:
         from .targets import TARGETS
 
         TARGETS[chosen.target](chosen.input.read_bytes())
         return
-    engine = chosen.engine or ("atheris" if __import__("importlib.util").util.find_spec("atheris") else "plain")
+    if chosen.into:
+        guided(chosen.target, chosen.runs, chosen.seconds, chosen.seed, chosen.into)
+    engine = chosen.engine or ("atheris" if importlib.util.find_spec("atheris") else "plain")
     print(f"{chosen.target}: engine {engine}, seed {chosen.seed}", flush=True)
     if engine == "atheris":
-        guided(chosen.target, chosen.runs, chosen.seconds, chosen.seed, chosen.keep)
+        sys.exit(guided_child(chosen))
     start = time.monotonic()
     done = plain(chosen.target, chosen.runs, chosen.seconds, chosen.seed)
     print(f"{chosen.target}: {done:,} inputs in {time.monotonic() - start:.0f} s, nothing found")

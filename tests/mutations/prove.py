@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*", help="rows that have a patch; those drawn by seed if left out")
     rows = parser.parse_args().rows or drawn_rows()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would hand on a deaf ear
     failures = 0
     with tempfile.TemporaryDirectory(prefix="kproto-mutations-") as folder:
         base = Path(folder)

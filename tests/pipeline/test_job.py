@@ -23,6 +23,10 @@ pytestmark = pytest.mark.spark
 DATED = {"frames", "requests", "responses"}
 
 
+def test_each_capture_is_read_exactly_once(analyzed: Analyzed) -> None:
+    assert analyzed.run.captures_read == len(CAPTURES)
+
+
 def test_each_distinct_body_is_decoded_exactly_once(analyzed: Analyzed) -> None:
     bodies = analyzed.rows("bodies")
     assert len({body["body_id"] for body in bodies}) == len(bodies) == analyzed.run.bodies_decoded

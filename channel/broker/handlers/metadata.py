@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from channel.broker.metadata_cache import TopicMetadata
 from kproto.error_codes import ErrorCode
@@ -17,48 +17,58 @@ from kproto.types import ZERO_UUID
 if TYPE_CHECKING:
     from channel.broker.embedded import EmbeddedBroker
     from channel.broker.hooks import RequestContext
+    from channel.broker.metadata_cache import MetadataCache
 
 __all__ = ["handle"]
+
+_BY_ID: Final = 12
+"""The first version that takes topics by id."""
 
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
     """Answers brokers, controller and topics; topics are never made by asking, unknown ones get 3 (by id: 100)."""
-    cache, version = broker.metadata, context.version
-    cluster = cache.cluster(context.listener)
+    asked, version = request.topics, context.version
+    if asked and version < _BY_ID and any(t.name is None or t.topic_id != ZERO_UUID for t in asked):
+        # versions 10 and 11 have the field, but brokers refuse it there; their answers cannot lack a name
+        code = ErrorCode.INVALID_REQUEST
+        return MetadataResponse(
+            topics=[MetadataResponseTopic(error_code=code, name=t.name or "", topic_id=t.topic_id) for t in asked]
+        )
+    nodes, controller = broker.metadata.nodes(context.listener)
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in cluster.nodes],
+        brokers=[MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
         cluster_id=broker.cluster_id,
-        controller_id=cluster.controller.id if cluster.controller else -1,
-        topics=[_topic(topic) for topic in _wanted(broker, context, request, version)],
+        controller_id=controller.id if controller else -1,
+        topics=[_topic(topic) for topic in _wanted(broker.metadata, context.listener, asked, version)],
     )
 
 
-def _wanted(broker: EmbeddedBroker, context: RequestContext, request: Any, version: int) -> list[TopicMetadata]:
-    cache = broker.metadata
-    unknown: list[TopicMetadata] = []
-    if request.topics is None or (version == 0 and not request.topics):
-        names: list[str] = list(cache.topics())
+def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> list[TopicMetadata]:
+    names: dict[str, None] = {}  # each topic once, however often it was asked for
+    unknown: dict[tuple[str | None, bytes], TopicMetadata] = {}
+    if asked is None or (version == 0 and not asked):
+        names = dict.fromkeys(cache.topics())
     else:
-        by_id = cache.snapshot.topic_names
-        names = []
-        for topic in request.topics:
-            by_name = topic.name is not None
-            name = topic.name if by_name else by_id.get(topic.topic_id)
+        by_id = cache.snapshot.topic_names if any(topic.name is None for topic in asked) else {}
+        for topic in asked:
+            name = by_id.get(topic.topic_id) if topic.name is None else topic.name
             if name is not None and cache.contains(name):
-                names.append(name)
+                names[name] = None
+            elif topic.name is None:
+                missing = TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id, ())
+                unknown[None, topic.topic_id] = missing
             else:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
-                topic_id = ZERO_UUID if by_name else topic.topic_id
-                unknown.append(TopicMetadata(code, topic.name if by_name else None, topic_id, ()))
+                missing = TopicMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, ZERO_UUID, ())
+                unknown[topic.name, ZERO_UUID] = missing
     known = cache.topic_metadata(
         names,
-        context.listener,
+        listener,
         error_unavailable_endpoints=version == 0,
         error_unavailable_listeners=version >= 6,
     )
-    return known + unknown
+    return known + list(unknown.values())
 
 
 def _topic(topic: TopicMetadata) -> MetadataResponseTopic:

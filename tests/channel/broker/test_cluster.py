@@ -25,6 +25,7 @@ from kproto import codec, headers
 from kproto.api import response_header_version
 from kproto.framing import FrameSplitter, frame
 from kproto.reference.metadata import MetadataRequestTopic
+from kproto.types import ZERO_UUID, TopicPartition
 
 conformance = pytest.mark.conformance
 
@@ -99,6 +100,20 @@ def test_a_partition_is_made_moved_and_deleted(cluster):
         gone = peer.ask(stop_replica({"t": [(0, -2, True)]}, controller_epoch=1, broker_epoch=1), 4)
         assert [e.error_code for e in gone.partition_errors] == [0]
         assert cluster[0].broker.replicas.hosted == {}
+
+
+@conformance("SRI-01")
+def test_sri_01_stopping_twice_gives_the_same_answer(cluster):
+    replicas = cluster[0].broker.replicas
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(leader_and_isr({"topic": [leader_state(0, 0, epoch=1)]}), 7).error_code == 0
+        replicas.mark_offline(TopicPartition("topic", 1))
+        for _ in range(2):
+            answer = peer.ask(stop_replica({"topic": [(0, 2, True), (1, 2, True)]}), 4)
+            assert answer.error_code == 0
+            found = {(e.topic_name, e.partition_index): e.error_code for e in answer.partition_errors}
+            assert found == {("topic", 0): 0, ("topic", 1): 56}
+            assert TopicPartition("topic", 0) not in replicas.hosted
 
 
 def test_clients_see_what_the_controller_said(cluster):
@@ -272,3 +287,63 @@ def test_wrong_use_says_what_is_wrong(cluster):
         EmbeddedCluster(1, base_port=cluster[0].port).start()
     with pytest.raises(BrokerNotAvailable, match="ulimit -Hn"):
         raise_file_limit(10**9)
+
+
+# ---- what clients and watchers may do wrong --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_topics_are_asked_for_by_id_from_version_12_on(cluster, version):
+    with Peer(cluster[0]) as peer:
+        peer.ask(update_metadata({"orders": [metadata_state(0, 0)]}, [broker(i) for i in range(3)]), 8)
+        topics = [MetadataRequestTopic(name=None, topic_id=topic_id("orders")), MetadataRequestTopic(name="orders")]
+        answer = peer.ask(codec.message_class(3, "request")(topics=topics), version)
+        found = [(t.error_code, t.name, t.topic_id) for t in answer.topics]
+        if version < 12:
+            assert found == [(42, "", topic_id("orders")), (42, "orders", ZERO_UUID)]
+        else:
+            assert found == [(0, "orders", topic_id("orders"))]
+        assert peer.ask(update_metadata({}), 8).error_code == 0  # the connection goes on
+
+
+def test_a_topic_asked_for_many_times_is_answered_once(cluster):
+    with Peer(cluster[0]) as peer:
+        peer.ask(update_metadata({"orders": [metadata_state(0, 0)]}, [broker(0)]), 8)
+        names = ["orders", "absent"] * 1000
+        request = codec.message_class(3, "request")(topics=[MetadataRequestTopic(name=name) for name in names])
+        assert [(t.name, t.error_code) for t in peer.ask(request, 9).topics] == [("orders", 0), ("absent", 3)]
+
+
+def test_a_request_decoded_once_shows_every_broker_its_own_epoch(cluster):
+    told = []
+    request = update_metadata({"t": [metadata_state(i, 0) for i in range(300)]}, [broker(0)])
+    for member in cluster:
+        member.broker.hooks = BrokerHooks(
+            answered=lambda context, read, answer: told.append((read.broker_epoch, read.to_json(context.version)))
+        )
+        request.broker_epoch = member.epoch
+        with Peer(member) as peer:
+            assert peer.ask(request, 8).error_code == 0
+    epochs = [member.epoch for member in cluster]
+    assert len(set(epochs)) == 3
+    assert [epoch for epoch, _ in told] == [form["brokerEpoch"] for _, form in told] == epochs
+
+
+def test_a_hook_that_only_watches_costs_nobody_an_answer(cluster, caplog):
+    def fails(*_):
+        raise BrokenPipeError("nobody reads")
+
+    cluster[0].broker.hooks = BrokerHooks(answered=fails)
+    with Peer(cluster[0]) as peer:
+        for _ in range(2):
+            assert peer.ask(update_metadata({}), 8).error_code == 0
+    assert "nobody reads" in caplog.text
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.01])
+def test_a_plan_that_cannot_be_followed_ends_the_connection(cluster, delay_s):
+    plan = Interception(error=3, delay_s=delay_s)  # Metadata has no answer that is only an error
+    cluster[0].broker.hooks = BrokerHooks(intercept=lambda context, request: plan)
+    with Peer(cluster[0]) as peer:
+        peer.send(3, 9, codec.encode(codec.message_class(3, "request")(topics=None), 9))
+        assert peer.receive() is None

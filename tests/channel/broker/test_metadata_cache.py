@@ -16,6 +16,7 @@ from channel.broker.snapshot import (
     apply_update,
     deletions_of_full_update,
 )
+from kproto.json_form import uuid_to_json
 from kproto.types import ZERO_UUID, TopicPartition
 
 FULL, INCREMENTAL, UNKNOWN = 2, 1, 0
@@ -144,6 +145,8 @@ def test_full_updates_count_as_full_only_in_a_migration(row, enabled, kraft, kin
     with caplog.at_level(logging.INFO):
         cache.update_metadata(7, other, version=8)
     assert len(cache.topics()) == topics
+    assert cache.contains("different-topic", 0)
+    assert cache.contains("test-topic-1") == cache.contains("test-topic-2") == (topics == 3)
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert bool(errors) == (row == "MDC-11"), errors
 
@@ -164,7 +167,7 @@ def test_mdc_18_a_topic_made_anew_is_deleted_and_put_back_with_its_new_id():
     deletions, lines = deletions_of_full_update(old, again.topic_states)
     assert deletions == [("bar", [0, 1, 2])]
     assert len(lines) == 1
-    assert lines[0].startswith("Removing topic bar with ID")
+    assert lines[0].startswith(f"Removing topic bar with ID {uuid_to_json(topic_id('bar'))} from")
     update = apply_update(old, again, version=8, migration_enabled=True)
     assert set(update.snapshot.partitions) == {"foo", "bar"}
     assert update.snapshot.topic_ids["bar"] == topic_id("bar2")
@@ -196,10 +199,16 @@ def test_mdc_19_ids_without_partitions_are_told_as_errors():
 
 @conformance("MDC-20")
 def test_mdc_20_a_kraft_controllers_first_update():
-    rows = [metadata_state(0, 0), metadata_state(1, 0)]
+    rows = [metadata_state(0, 0), metadata_state(1, 2, epoch=5, isr=[2, 1], replicas=[1, 2, 0])]
     cache = cache_after(update_metadata({"foo": rows, "bar": list(rows)}, [broker(0)], is_kraft_controller=True))
     assert cache.snapshot.topic_ids == {"foo": topic_id("foo"), "bar": topic_id("bar")}
     assert cache.snapshot.topic_names == {topic_id("foo"): "foo", topic_id("bar"): "bar"}
+    for topic in ("foo", "bar"):
+        found = [cache.partition_info(topic, index) for index in (0, 1)]
+        assert [(row.leader, row.leader_epoch, row.isr, row.replicas) for row in found] == [
+            (0, 0, (0,), (0,)),
+            (2, 5, (2, 1), (1, 2, 0)),
+        ]
     assert cache.snapshot.partition_count == 4
 
 

@@ -136,6 +136,34 @@ def test_clear_and_put_preempts_what_waits_on_the_callers_thread(make) -> None:
     assert recorder.processed == [first, expire]
 
 
+def test_an_event_that_cannot_be_preempted_does_not_keep_the_thread_alive(
+    make, caplog: pytest.LogCaptureFixture
+) -> None:
+    latch = threading.Event()
+    recorder = Recorder(lambda event: latch.wait() if event is first else None)
+    preempted: list[ControllerEvent] = []
+
+    def preempt(event: ControllerEvent) -> None:
+        if event is bad:
+            raise ValueError("no such request")
+        preempted.append(event)
+
+    recorder.preempt = preempt  # type: ignore[method-assign]
+    first, bad, good = TopicChange(), TopicChange(), TopicChange()
+    manager = make(recorder)
+    manager.put(first)
+    until(lambda: manager.is_empty)
+    manager.put(bad)
+    manager.put(good)
+    closer = threading.Thread(target=manager.close)
+    closer.start()
+    until(lambda: preempted == [good])
+    latch.set()
+    closer.join(10)
+    assert not closer.is_alive()
+    assert "no such request" in caplog.text
+
+
 @pytest.mark.conformance("CEM-08")
 def test_a_preempted_event_is_never_processed() -> None:
     recorder, event = Recorder(), TopicChange()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from channel.controller import manager as manager_module
 from channel.controller.manager import GROUP, ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.controller.types import Broker, EndPoint
+from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
 from channel.network.request import BodyRequest, ClientRequest, ClientResponse
 from kproto._codec import UpdateMetadataRequest, UpdateMetadataResponse
@@ -156,3 +158,29 @@ def test_a_builder_that_fails_is_tried_again_until_it_does_not(caplog: pytest.Lo
         until(lambda: "called back" in notes)
     assert notes == ["close connection 1", "close connection 1", "called back", "client closed"]
     assert sum("not yet" in r.getMessage() for r in caplog.records) == 2
+
+
+def test_a_broker_whose_thread_cannot_be_started_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    notes: list[str] = []
+    manager = ControllerChannelManager(1, lambda: 1, client_factory=lambda node: FakeClient(notes))  # type: ignore[arg-type,return-value]
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError, match="new thread"):
+            manager.startup([BROKER])
+    assert manager.broker_ids == []
+    assert notes == ["client closed"]
+    manager.startup([BROKER])
+    assert manager.broker_ids == [1]
+    manager.shutdown()
+
+
+@pytest.mark.parametrize("second", [BROKER, Broker(2, (EndPoint("127.0.0.1", 1, "OTHER"),))], ids=["twice", "unfit"])
+def test_starting_up_leaves_nothing_that_a_shutdown_does_not_end(second: Broker) -> None:
+    manager = ControllerChannelManager(1, lambda: 1)
+    with contextlib.suppress(BrokerNotAvailable):
+        manager.startup([BROKER, second])
+    assert manager.broker_ids == [1]
+    manager.shutdown()  # threads and descriptors are counted by the fixture of all channel tests

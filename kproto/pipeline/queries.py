@@ -1,0 +1,46 @@
+"""SQL over relations by name, without losing what Spark has cached of them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Queries"]
+
+
+class Queries:
+    """Asks in SQL, where ``{name}`` stands for a relation.
+
+    Spark's own way, ``spark.sql(text, name=frame)``, makes views and drops them after each query; and dropping a view
+    of a cached relation drops its cache, so that captures would be read again for every query. Here the views last as
+    long as this object does, under names that no one else uses.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._prefix = f"kproto_{uuid.uuid4().hex}"
+        self._views: list[str] = []
+        self._by_name: dict[str, str] = {}
+
+    def add(self, **frames: DataFrame) -> None:
+        """Give relations their names; a name given again stands for the newer one from then on."""
+        for name, frame in frames.items():
+            view = f"{self._prefix}_{len(self._views)}_{name}"
+            frame.createTempView(view)
+            self._views.append(view)
+            self._by_name[name] = view
+
+    def __call__(self, text: str, **frames: DataFrame) -> DataFrame:
+        """The answer to a query over the relations named so far and ``frames``."""
+        self.add(**frames)
+        return self.spark.sql(text.format_map(self._by_name))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for view in self._views:
+            self.spark.catalog.dropTempView(view)

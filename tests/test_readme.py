@@ -1,0 +1,47 @@
+"""The README is true: its commands are run and print what it says, its Python does what it shows."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+CONSOLE = re.findall(r"^```console\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("block", CONSOLE, ids=[block.splitlines()[0][2:60] for block in CONSOLE])
+def test_commands_print_what_the_readme_shows(block):
+    command, _, expected = block.partition("\n")
+    assert command.startswith("$ kproto "), command
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command[2:], shell=True, cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    wanted, got = expected.splitlines(), done.stdout.splitlines()
+    if wanted and wanted[-1] == "...":
+        wanted, got = wanted[:-1], got[: len(wanted) - 1]
+    assert got == wanted, done.stderr
+
+
+def test_the_python_examples_hold(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    text = "\n".join(re.findall(r"^```pycon\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE))
+    test = doctest.DocTestParser().get_doctest(text, {}, "README.md", str(README), 0)
+    results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
+    assert results.attempted >= 5
+    assert results.failed == 0
+
+
+def test_every_target_that_is_named_exists():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
+        named = set(re.findall(r"make ([a-z]+)", (ROOT / page).read_text(encoding="utf-8")))
+        named -= {"run", "test"} & targets
+        assert named <= targets | {"and"}, (page, named - targets)
