@@ -27,6 +27,7 @@ cdef extern from "_cython/wire.h" nogil:
     kp_ptr kp_fault(kp_reader *, kp_code, kp_ptr, int64_t, const char *) noexcept
     kp_ptr kp_fault_group(kp_reader *, kp_ptr, const char *) noexcept
     kp_ptr kp_inside(kp_reader *, const char *, int64_t) noexcept
+    void kp_use_large_pages(void *, int64_t) noexcept
     int16_t kp_i16(kp_ptr) noexcept
     int32_t kp_i32(kp_ptr) noexcept
     int64_t kp_i64(kp_ptr) noexcept

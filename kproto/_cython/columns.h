@@ -27,6 +27,7 @@ typedef struct {
     int64_t topics, topics_room, names_used, names_room;
     int32_t *name_ends;              /* one more than topics, the first 0 */
     uint8_t *names, *topic_ids, *has;
+    uint32_t *hashes;
     uint32_t *slots, mask;           /* topic + 1 by hash, 0 free; a power of two of them, at most half full */
     uint8_t *valid[2];               /* sealed, layout KP_ERRORS: which rows have a name, an id */
 } kp_batch;
@@ -39,7 +40,7 @@ typedef struct { int64_t rows, used[KP_LISTS], topics; } kp_mark;
 static kp_batch *kp_spare[KP_UMR + 1];
 
 static int64_t kp_batch_bytes(const kp_batch *b) {
-    int64_t n = 44 * b->room + b->names_room + 21 * b->topics_room + 4 * ((int64_t)b->mask + 1);
+    int64_t n = 44 * b->room + b->names_room + 25 * b->topics_room + 4 * ((int64_t)b->mask + 1);
     for (int i = 0; i < b->lists; i++) n += 4 * b->ids_room[i];
     return n;
 }
@@ -48,7 +49,7 @@ static void kp_batch_free(kp_batch *b) {
     for (int i = 0; i < KP_INTS; i++) free(b->ints[i]);
     for (int i = 0; i < KP_LISTS; i++) { free(b->offsets[i]); free(b->ids[i]); }
     free(b->flag); free(b->recovery); free(b->error);
-    free(b->name_ends); free(b->names); free(b->topic_ids); free(b->has); free(b->slots);
+    free(b->name_ends); free(b->names); free(b->topic_ids); free(b->has); free(b->hashes); free(b->slots);
     free(b->valid[0]); free(b->valid[1]);
     free(b);
 }
@@ -109,7 +110,7 @@ static kp_batch *kp_batch_new(int layout) {
     if (layout == KP_ERRORS) ok = ok && (b->error = (int16_t *)malloc(2)) != NULL;
     ok = ok && (b->name_ends = (int32_t *)calloc(1, 4)) != NULL && (b->names = (uint8_t *)malloc(1)) != NULL
         && (b->topic_ids = (uint8_t *)malloc(16)) != NULL && (b->has = (uint8_t *)malloc(1)) != NULL
-        && (b->slots = (uint32_t *)calloc(64, 4)) != NULL;
+        && (b->hashes = (uint32_t *)malloc(4)) != NULL         && (b->slots = (uint32_t *)calloc(64, 4)) != NULL;
     b->mask = 63;
     if (ok) return b;
     kp_batch_free(b);
@@ -147,24 +148,14 @@ static inline uint32_t kp_topic_hash(kp_ptr name, int64_t n, kp_ptr id) {
     return (uint32_t)(h >> 32);
 }
 
-static inline kp_ptr kp_topic_name(const kp_batch *b, int64_t t, int64_t *n) {
-    *n = b->name_ends[t + 1] - b->name_ends[t];
-    return b->names + b->name_ends[t];
-}
-
-static inline kp_ptr kp_topic_id(const kp_batch *b, int64_t t) { return b->has[t] & KP_HAS_ID ? b->topic_ids + 16 * t : NULL; }
-
 static inline int kp_topic_is(const kp_batch *b, int64_t t, kp_ptr name, int64_t n, kp_ptr id) {
-    int64_t length;
-    kp_ptr own = kp_topic_name(b, t, &length);
-    return length == n && b->has[t] == ((name ? KP_HAS_NAME : 0) | (id ? KP_HAS_ID : 0)) && memcmp(own, name ? name : own, (size_t)n) == 0
-        && (id == NULL || memcmp(b->topic_ids + 16 * t, id, 16) == 0);
+    kp_ptr own = b->names + b->name_ends[t];
+    return b->name_ends[t + 1] - b->name_ends[t] == n && b->has[t] == ((name ? KP_HAS_NAME : 0) | (id ? KP_HAS_ID : 0))
+        && memcmp(own, name ? name : own, (size_t)n) == 0 && (id == NULL || memcmp(b->topic_ids + 16 * t, id, 16) == 0);
 }
 
-static void kp_topic_place(kp_batch *b, int64_t t) {
-    int64_t n;
-    kp_ptr name = kp_topic_name(b, t, &n);
-    uint32_t at = kp_topic_hash(name, n, kp_topic_id(b, t)) & b->mask;
+static inline void kp_topic_place(kp_batch *b, int64_t t) {
+    uint32_t at = b->hashes[t] & b->mask;
     while (b->slots[at]) at = (at + 1) & b->mask;
     b->slots[at] = (uint32_t)t + 1;
 }
@@ -172,10 +163,8 @@ static void kp_topic_place(kp_batch *b, int64_t t) {
 /* Forget the topics from `topics` on. The last placed leaves first, so no search path of an earlier one breaks. */
 static KP_COLD void kp_topics_forget(kp_batch *b, int64_t topics) {
     while (b->topics > topics) {
-        int64_t n, t = --b->topics;
-        kp_ptr name = kp_topic_name(b, t, &n);
-        uint32_t at = kp_topic_hash(name, n, kp_topic_id(b, t)) & b->mask;
-        while (b->slots[at] != (uint32_t)t + 1) at = (at + 1) & b->mask;
+        uint32_t t = (uint32_t)--b->topics, at = b->hashes[t] & b->mask;
+        while (b->slots[at] != t + 1) at = (at + 1) & b->mask;
         b->slots[at] = 0;
     }
     b->names_used = b->name_ends[topics];
@@ -185,7 +174,8 @@ static KP_COLD void kp_topics_forget(kp_batch *b, int64_t topics) {
 static KP_COLD int kp_topics_room(kp_batch *b, int64_t topics) {
     if (topics > b->topics_room) {
         int64_t room = topics > 2 * b->topics_room ? topics : 2 * b->topics_room;
-        if (kp_resize(&b->name_ends, room + 1, 4) || kp_resize(&b->topic_ids, room, 16) || kp_resize(&b->has, room, 1)) return -1;
+        if (kp_resize(&b->name_ends, room + 1, 4) || kp_resize(&b->topic_ids, room, 16) || kp_resize(&b->has, room, 1)
+            || kp_resize(&b->hashes, room, 4)) return -1;
         b->topics_room = room;
     }
     uint64_t slots = (uint64_t)b->mask + 1;
@@ -201,23 +191,41 @@ static KP_COLD int kp_topics_room(kp_batch *b, int64_t topics) {
     return 0;
 }
 
-/* A new topic; its code, or -1 after a fault. `name` NULL: it has none, `id` likewise. */
-static int64_t kp_topic_add(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, kp_ptr id) {
+static inline int64_t kp_topic_find(const kp_batch *b, uint32_t hash, kp_ptr name, int64_t n, kp_ptr id) {
+    for (uint32_t at = hash & b->mask; b->slots[at]; at = (at + 1) & b->mask) {
+        uint32_t t = b->slots[at] - 1;
+        if (b->hashes[t] == hash && kp_topic_is(b, t, name, n, id)) return t;
+    }
+    return -1;
+}
+
+/* A new topic; its code, or -1 after a fault. The name is judged by our copy of it, which no other thread can change;
+ * one that is ill-formed stands as it reads, and may then be known already. */
+static int64_t kp_topic_add(kp_reader *r, kp_batch *b, uint32_t hash, kp_ptr name, int64_t n, kp_ptr id) {
     int64_t t = b->topics;
+    uint8_t *copy;
     if (t >= b->topics_room && kp_topics_room(b, t + 16)) goto none;
-    if (b->names_used + n > b->names_room) {
-        int64_t room = 2 * b->names_room + n + 64;
-        if (b->names_used + n > INT32_MAX) { kp_fault(r, KP_FULL, r->base, 0, ""); return -1; }
+    if (b->names_used + 4 * n > b->names_room) {
+        int64_t room = 2 * b->names_room + 4 * n + 64;
+        if (b->names_used + 4 * n > INT32_MAX) { kp_fault(r, KP_FULL, r->base, 0, ""); return -1; }
         if (kp_resize(&b->names, room, 1)) goto none;
         b->names_room = room;
     }
-    if (n) memcpy(b->names + b->names_used, name, (size_t)n);
-    if (!kp_is_ascii(b->names + b->names_used, n) && kp_bad_utf8(b->names + b->names_used, n))
-        memset(b->names + b->names_used, '?', (size_t)n);   /* only if another thread has changed the name just now */
+    copy = b->names + b->names_used;
+    if (n) memcpy(copy, name, (size_t)n);
+    if (!kp_is_ascii(copy, n) && kp_bad_utf8(copy, n)) {
+        int64_t length = kp_replace_utf8(copy + n, copy, n), known;
+        memmove(copy, copy + n, (size_t)length);
+        n = length;
+        hash = kp_topic_hash(copy, n, id);
+        known = kp_topic_find(b, hash, copy, n, id);
+        if (known >= 0) return known;
+    }
     b->names_used += n;
     b->name_ends[t + 1] = (int32_t)b->names_used;
     b->has[t] = (name ? KP_HAS_NAME : 0) | (id ? KP_HAS_ID : 0);
     if (id) memcpy(b->topic_ids + 16 * t, id, 16); else memset(b->topic_ids + 16 * t, 0, 16);
+    b->hashes[t] = hash;
     b->topics++;
     kp_topic_place(b, t);
     return t;
@@ -226,28 +234,12 @@ none:
     return -1;
 }
 
-static inline int64_t kp_topic_find(const kp_batch *b, kp_ptr name, int64_t n, kp_ptr id) {
-    uint32_t at = kp_topic_hash(name, n, id) & b->mask;
-    for (; b->slots[at]; at = (at + 1) & b->mask)
-        if (kp_topic_is(b, b->slots[at] - 1, name, n, id)) return b->slots[at] - 1;
-    return -1;
-}
-
-static KP_COLD int64_t kp_topic_odd(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, kp_ptr id) {
-    uint8_t *copy = (uint8_t *)malloc((size_t)(4 * n) + 1);   /* the name as it is now, then as it reads */
-    if (copy == NULL) { kp_fault(r, KP_NO_MEMORY, name, 0, ""); return -1; }
-    memcpy(copy, name, (size_t)n);
-    int64_t length = kp_replace_utf8(copy + n, copy, n), t = kp_topic_find(b, copy + n, length, id);
-    if (t < 0) t = kp_topic_add(r, b, copy + n, length, id);
-    free(copy);
-    return t;
-}
-
+/* The code of a topic, known or new; -1 after a fault. `name` NULL: it has none, `id` likewise. */
 static inline int64_t kp_topic(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, kp_ptr id, int64_t before) {
     if (before + 1 < b->topics && kp_topic_is(b, before + 1, name, n, id)) return before + 1;   /* as in the last frame */
-    if (name && !kp_is_ascii(name, n)) return kp_topic_odd(r, b, name, n, id);
-    int64_t t = kp_topic_find(b, name, n, id);
-    return t >= 0 ? t : kp_topic_add(r, b, name, n, id);
+    uint32_t hash = kp_topic_hash(name, n, id);
+    int64_t t = kp_topic_find(b, hash, name, n, id);
+    return t >= 0 ? t : kp_topic_add(r, b, hash, name, n, id);
 }
 
 /* ---- marks ----------------------------------------------------------------------------------------------------- */
@@ -411,6 +403,7 @@ static kp_ptr kp_sr_states(kp_reader *r, kp_batch *b, kp_ptr p, int version, uin
     const char *field = version >= 3 ? "topic_states" : version >= 1 ? "topics" : "ungrouped_partitions";
     groups = kp_count(r, &p, e, flexible, version == 0 || !flexible ? 6 : 3, 0, field, "");
     if (groups < 0 || kp_room(r, b, p, version >= 3 ? 10 : 4)) return NULL;
+    if (groups < 65536 && kp_topics_room(b, b->topics + groups)) return kp_fault(r, KP_NO_MEMORY, p, 0, "");
     for (i = 0; i < groups; i++) {
         name = kp_string(r, p, e, flexible, 0, &length, version == 0 || version >= 3 ? "topic_name" : "name");
         if (name == NULL) goto fault;

@@ -213,14 +213,14 @@ def encode_columns(message, version, columns):
         if api == 6:
             umr_check(<UpdateMetadataRequest>message, v)
             size += umr_head_size(v) + umr_tail_size(<UpdateMetadataRequest>message, v)
-            out = PyBytes_FromStringAndSize(NULL, size)
+            out = new_bytes(size)
             q = umr_put_head(<uint8_t *>PyBytes_AS_STRING(out), <UpdateMetadataRequest>message, v)
             q = kp_put_umr_states(q, &t.view, v, groups)
             umr_put_tail(q, <UpdateMetadataRequest>message, v)
         elif api == 4:
             lisr_check(<LeaderAndIsrRequest>message, v)
             size += lisr_head_size(v) + lisr_tail_size(<LeaderAndIsrRequest>message, v)
-            out = PyBytes_FromStringAndSize(NULL, size)
+            out = new_bytes(size)
             q = lisr_put_head(<uint8_t *>PyBytes_AS_STRING(out), <LeaderAndIsrRequest>message, v)
             q = kp_put_lisr_states(q, &t.view, v, groups)
             lisr_put_tail(q, <LeaderAndIsrRequest>message, v)
@@ -228,7 +228,7 @@ def encode_columns(message, version, columns):
             flexible = v >= 2
             sr_check(<StopReplicaRequest>message, v)
             size += sr_head_size(v) + tags_size((<Tagged>message).tags, flexible, v)
-            out = PyBytes_FromStringAndSize(NULL, size)
+            out = new_bytes(size)
             q = sr_put_head(<uint8_t *>PyBytes_AS_STRING(out), <StopReplicaRequest>message, v)
             q = kp_put_stops(q, &t.view, v, groups)
             put_tags(q, (<Tagged>message).tags, flexible)

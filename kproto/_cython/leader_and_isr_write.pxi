@@ -67,7 +67,7 @@ cdef uint8_t *lisr_put_rows(uint8_t *q, list rows, int version, rp end) except N
             q[0] = <uint8_t>v.leader_recovery_state
             q += 1
         if flexible:
-            q = put_tags(q, row_tags(v.owner), True)
+            q = put_row_tags(q, v.owner)
     return q
 
 
@@ -195,7 +195,7 @@ cdef bytes lisr_write(LeaderAndIsrRequest m, int version):
         size += lisr_topics_size(groups, version)
     else:
         size += lisr_rows_size(groups, version, "ungrouped_partition_states")
-    out = PyBytes_FromStringAndSize(NULL, size)
+    out = new_bytes(size)
     q = lisr_put_head(<uint8_t *>PyBytes_AS_STRING(out), m, version)
     q = put_count(q, size_of(groups), flexible)
     if version < 2:
@@ -280,7 +280,7 @@ cdef bytes lisr_write_response(LeaderAndIsrResponse m, int version):
         except EncodeError as error:
             within(error, f"topics[{i}]")
             raise
-    out = PyBytes_FromStringAndSize(NULL, size)
+    out = new_bytes(size)
     q = <uint8_t *>PyBytes_AS_STRING(out)
     kp_put16(q, m.error_code)
     q += 2

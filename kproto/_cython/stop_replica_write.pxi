@@ -137,7 +137,7 @@ cdef bytes sr_write(StopReplicaRequest m, int version):
         size += sr_topics_size(groups, version)
     else:
         size += sr_ungrouped_size(groups)
-    out = PyBytes_FromStringAndSize(NULL, size)
+    out = new_bytes(size)
     q = put_count(sr_put_head(<uint8_t *>PyBytes_AS_STRING(out), m, version), size_of(groups), flexible)
     for i in range(size_of(groups)):
         if version >= 3:
@@ -176,7 +176,7 @@ cdef bytes sr_write_response(StopReplicaResponse m, int version):
     except EncodeError as error:
         within(error, f"partition_errors[{i}]")
         raise
-    out = PyBytes_FromStringAndSize(NULL, size)
+    out = new_bytes(size)
     q = <uint8_t *>PyBytes_AS_STRING(out)
     kp_put16(q, m.error_code)
     q = put_count(q + 2, size_of(m.partition_errors_), flexible)

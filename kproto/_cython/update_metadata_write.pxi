@@ -54,7 +54,7 @@ cdef uint8_t *umr_put_rows(uint8_t *q, list rows, int version, rp end) except NU
         if version >= 4:
             q = put_list_of_ids(q, ids, v.n[2], flexible, end)
         if flexible:
-            q = put_tags(q, row_tags(v.owner), True)
+            q = put_row_tags(q, v.owner)
     return q
 
 
@@ -248,7 +248,7 @@ cdef bytes umr_write(UpdateMetadataRequest m, int version):
         size += umr_topics_size(groups, version)
     else:
         size += umr_rows_size(groups, version, "ungrouped_partition_states")
-    out = PyBytes_FromStringAndSize(NULL, size)
+    out = new_bytes(size)
     q = umr_put_head(<uint8_t *>PyBytes_AS_STRING(out), m, version)
     q = put_count(q, size_of(groups), flexible)
     if version < 5:

@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #define KP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define KP_COLD __attribute__((noinline, cold))
@@ -76,6 +79,16 @@ static KP_COLD kp_ptr kp_inside(kp_reader *r, const char *outer, int64_t index) 
         r->index[r->depth++] = index;
     }
     return NULL;
+}
+
+/* Fresh memory of some size costs mostly its page faults; asked for in large pages it has few. Only advice. */
+static inline void kp_use_large_pages(void *p, int64_t n) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const uintptr_t page = 2u << 20, from = ((uintptr_t)p + page - 1) & ~(page - 1), to = ((uintptr_t)p + (uintptr_t)n) & ~(page - 1);
+    if (n >= (8 << 20) && to > from) (void)madvise((void *)from, to - from, MADV_HUGEPAGE);
+#else
+    (void)p; (void)n;
+#endif
 }
 
 /* ---- numbers --------------------------------------------------------------------------------------------------- */

@@ -75,7 +75,25 @@ cdef inline uint8_t *put_count(uint8_t *q, int64_t n, bint flexible) noexcept:
 
 cdef inline uint8_t *put_list_of_ids(uint8_t *q, const int32_t *ids, int64_t n, bint flexible, rp end) noexcept:
     """Ids of a block; the bytes up to ``end`` are still to be written."""
+    if flexible and n < 127:
+        q[0] = <uint8_t>(n + 1)
+        return kp_put_ids_loose(q + 1, ids, n, end)
     return kp_put_ids_loose(put_count(q, n, flexible), ids, n, end)
+
+
+cdef inline uint8_t *put_row_tags(uint8_t *q, Block owner) noexcept:
+    """A row's tagged section in a flexible version, nearly always the empty one."""
+    if owner is None or owner.tags is None:
+        q[0] = 0
+        return q + 1
+    return put_tags(q, owner.tags, True)
+
+
+cdef bytes new_bytes(int64_t size):
+    """Bytes still to be filled."""
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, size)
+    kp_use_large_pages(PyBytes_AS_STRING(out), size)
+    return out
 
 
 cdef int wrong(object value, str expected, str field, Py_ssize_t i) except -1:

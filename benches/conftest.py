@@ -1,0 +1,19 @@
+"""The machine's facts in every result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from measure import machine
+
+
+def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
+    """Name the machine by its parts; a figure without them is worth nothing."""
+    machine_info.update(machine())
+
+
+@pytest.fixture(autouse=True)
+def _load(benchmark: Any) -> None:
+    """How busy the machine was when this one ran."""
+    benchmark.extra_info["load"] = machine()["load"][0]

@@ -1,0 +1,72 @@
+"""How everything here is timed, on what bodies, and on which machine; standard library only, so that peers share it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import platform
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DATA = Path(__file__).parent / "data"
+APIS = {"leaderandisr": 4, "stopreplica": 5, "updatemetadata": 6}
+
+
+@dataclass(frozen=True)
+class Body:
+    """A request's body: Kafka's own bytes, ``topics`` times so many partitions."""
+
+    name: str
+    api_key: int
+    version: int
+    topics: int
+    partitions: int
+    data: bytes
+
+
+def bodies(folder: Path = DATA) -> Iterator[Body]:
+    """The bodies ``api-version-TOPICSxPARTITIONS.bin.gz`` of a folder."""
+    for path in sorted(folder.glob("*.bin.gz")):
+        name = path.name.removesuffix(".bin.gz")
+        if match := re.fullmatch(r"([a-z]+)-(\d+)-(\d+)x(\d+)", name):
+            topics = int(match[3])
+            data = gzip.decompress(path.read_bytes())
+            yield Body(name, APIS[match[1]], int(match[2]), topics, topics * int(match[4]), data)
+
+
+def best_ns(work: Callable[[], Any], seconds: float = 0.3) -> float:
+    """The least CPU time of this thread for one call, over batches of about a millisecond; collector as it is."""
+    work()
+    began = time.perf_counter()
+    work()
+    batch = range(max(1, int(1e-3 / max(time.perf_counter() - began, 1e-9))))
+    least, end = float("inf"), time.perf_counter() + seconds
+    while True:
+        started = time.thread_time_ns()
+        for _ in batch:
+            work()
+        least = min(least, time.thread_time_ns() - started)
+        if time.perf_counter() >= end:
+            return least / len(batch)
+
+
+def machine() -> dict[str, Any]:
+    """The machine by its parts, and how busy it is."""
+    cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    model = re.search(r"model name\s*: (.*)", cpuinfo)
+    cache = re.search(r"cache size\s*: (.*)", cpuinfo)
+    return {
+        "cpu": model[1] if model else platform.processor(),
+        "cores": os.cpu_count(),
+        "cache": cache[1] if cache else None,
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()} ({platform.python_compiler()})",
+        "load": [round(x, 1) for x in os.getloadavg()],
+    }

@@ -1,0 +1,5 @@
+module kproto/benches/go
+
+go 1.22
+
+require github.com/twmb/franz-go/pkg/kmsg v1.15.0

@@ -1,0 +1,102 @@
+"""How fast is each door of each codec? One benchmark for each question and body.
+
+    pytest benches/test_codec.py -o addopts= --benchmark-only --benchmark-group-by=param:name
+
+``extra_info`` says codec, partitions, bytes, ns for each partition, and the machine's load. The reference is asked once
+for the bodies that it can read in a second or two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from measure import Body, bodies
+
+from kproto import _codec, reference
+from kproto.fanout import Fanout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BODIES = {body.name: body for body in bodies()}
+CODECS: dict[str, Any] = {"cython": _codec, "construct": reference}
+SMALL = [name for name, body in BODIES.items() if body.partitions == 1]
+CASES = [("cython", name) for name in BODIES] + [("construct", name) for name in [*SMALL, "updatemetadata-8-500x20"]]
+BOTH = pytest.mark.parametrize(("codec", "name"), CASES)
+EACH = pytest.mark.parametrize("name", BODIES)
+
+
+def run(benchmark: Any, codec: str, body: Body, work: Callable[[], Any]) -> None:
+    if codec == "construct" and body.partitions > 1:
+        benchmark.pedantic(work, rounds=2)
+    else:
+        benchmark(work)
+    benchmark.extra_info.update(codec=codec, body=body.name, partitions=body.partitions, bytes=len(body.data))
+    benchmark.extra_info["ns_per_partition"] = round(benchmark.stats.stats.min * 1e9 / body.partitions, 1)
+
+
+def read_all(message: Any) -> int:
+    """Look at every field of every partition once."""
+    total = 0
+    for topic in message.topic_states:
+        for p in topic.partition_states:
+            total += p.partition_index + p.leader_epoch
+            if message.api_key == 5:
+                total += p.delete_partition
+                continue
+            total += p.controller_epoch + p.leader + len(p.isr) + len(p.replicas)
+            if message.api_key == 6:
+                total += p.zk_version + len(p.offline_replicas)
+            else:
+                total += p.partition_epoch + len(p.adding_replicas) + len(p.removing_replicas) + p.is_new
+    return total
+
+
+@BOTH
+def test_decode(benchmark: Any, codec: str, name: str) -> None:
+    module, body = CODECS[codec], BODIES[name]
+    run(benchmark, codec, body, lambda: module.decode_request(body.api_key, body.version, body.data))
+
+
+@BOTH
+def test_decode_and_read_every_field(benchmark: Any, codec: str, name: str) -> None:
+    module, body = CODECS[codec], BODIES[name]
+    run(benchmark, codec, body, lambda: read_all(module.decode_request(body.api_key, body.version, body.data)))
+
+
+@BOTH
+def test_encode(benchmark: Any, codec: str, name: str) -> None:
+    module, body = CODECS[codec], BODIES[name]
+    message = module.decode_request(body.api_key, body.version, body.data)
+    assert module.encode(message, body.version) == body.data
+    run(benchmark, codec, body, lambda: module.encode(message, body.version))
+
+
+@EACH
+def test_decode_to_columns(benchmark: Any, name: str) -> None:
+    body = BODIES[name]
+    run(benchmark, "cython", body, lambda: _codec.decode_columns(body.api_key, body.version, body.data))
+
+
+@EACH
+def test_encode_from_columns(benchmark: Any, name: str) -> None:
+    body = BODIES[name]
+    columns = _codec.decode_columns(body.api_key, body.version, body.data)
+    assert _codec.encode_columns(columns.message, body.version, columns) == body.data
+    run(benchmark, "cython", body, lambda: _codec.encode_columns(columns.message, body.version, columns))
+
+
+@EACH
+def test_objects_from_columns(benchmark: Any, name: str) -> None:
+    body = BODIES[name]
+    columns = _codec.decode_columns(body.api_key, body.version, body.data)
+    cls = _codec.message_class(body.api_key, "request")
+    run(benchmark, "cython", body, lambda: cls.from_columns(columns, body.version, columns.message))
+
+
+@EACH
+def test_one_more_broker(benchmark: Any, name: str) -> None:
+    body = BODIES[name]
+    shared = Fanout(_codec.decode_request(body.api_key, body.version, body.data), body.version, client_id="1001")
+    run(benchmark, "cython", body, lambda: shared.buffers(7, 123456789))
