@@ -205,6 +205,28 @@ def test_a_client_that_leaves_with_requests_unread_leaves_nothing(server):
     assert server.selector._closing == {}
 
 
+def test_pausing_passes_over_a_connection_that_has_just_ended(server):
+    listener = server.listen(echo)
+    with Peer(listener) as first, Peer(listener) as second:
+        for peer in (first, second):
+            peer.send(b"1")
+            assert peer.receive() == b"1"
+        ended = next(iter(listener.connections))
+
+        def in_one_turn():  # the selector has let go of it, the listener not yet
+            server.selector.close_channel(ended)
+            listener.pause()
+
+        server.call(in_one_turn)
+        second.send(b"2")
+        second.sock.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            second.receive()
+        listener.resume()
+        second.sock.settimeout(10)
+        assert second.receive() == b"2"
+
+
 def test_a_paused_listener_reads_nothing_and_goes_on_where_it_was(server):
     taken = []
 
