@@ -227,6 +227,17 @@ def test_pausing_passes_over_a_connection_that_has_just_ended(server):
         assert second.receive() == b"2"
 
 
+def test_a_call_raises_what_went_wrong_on_the_servers_thread(server):
+    def fails():
+        raise ValueError(threading.current_thread().name)
+
+    with pytest.raises(ValueError, match="test-network-thread"):
+        server.call(fails)
+    with Peer(server.listen(echo)) as peer:  # which goes on
+        peer.send(b"1")
+        assert peer.receive() == b"1"
+
+
 def test_a_paused_listener_reads_nothing_and_goes_on_where_it_was(server):
     taken = []
 
