@@ -6,8 +6,8 @@ bends golden messages at random, repeatably by ``--seed``. What is found is writ
 command that shows it again; ``--keep`` adds what atheris found worth keeping to the corpus.
 
 The extension is not instrumented itself: libFuzzer reads the counters that only clang writes, and kproto is built with
-the compiler that Python was. ``make sanitize`` runs the same targets, plainly, with the extension under gcc's sanitizers.
-A million mutants for Kafka's own classes to judge: ``KPROTO_ORACLE_QUESTIONS=1000000 make oracle``.
+the compiler that Python was. ``make sanitize`` runs the same targets with the extension under gcc's sanitizers.
+A million mutants, judged by Kafka itself: ``KPROTO_ORACLE_QUESTIONS=1000000 make oracle``.
 """
 
 from __future__ import annotations
