@@ -78,7 +78,7 @@ class NodeApiVersions:
         return latest
 
     def __str__(self) -> str:
-        """One line in the order of the keys, as Kafka prints it; what a broker could have and has not is UNSUPPORTED."""
+        """One line in the order of the keys, as Kafka prints it; what a broker could have is UNSUPPORTED."""
         return f"({', '.join(self._texts())})"
 
     def _texts(self) -> Iterable[str]:
