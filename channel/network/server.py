@@ -237,7 +237,7 @@ class SocketServer:
         while self._tasks:
             self._guarded(self._tasks.popleft())
         for listener in list(self.listeners):
-            listener._close()
+            self._guarded(listener._close)
         self._timers.clear()
         self.selector.close()
 

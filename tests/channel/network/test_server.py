@@ -238,6 +238,25 @@ def test_a_call_raises_what_went_wrong_on_the_servers_thread(server):
         assert peer.receive() == b"1"
 
 
+def test_the_end_of_a_server_goes_on_over_a_connection_that_cannot_be_closed(server, monkeypatch, caplog):
+    listener, other = server.listen(echo), server.listen(echo)
+    really = server._close_connection
+
+    def refuses(connection):
+        really(connection)
+        raise OSError("not now")
+
+    with Peer(listener) as peer, Peer(other) as second:
+        for each in (peer, second):
+            each.send(b"1")
+            assert each.receive() == b"1"
+        monkeypatch.setattr(server, "_close_connection", refuses)
+        server.close()
+        assert peer.sees_the_end()
+        assert second.sees_the_end()
+    assert "not now" in caplog.text  # sockets and the thread are counted by the fixture of all channel tests
+
+
 def test_a_paused_listener_reads_nothing_and_goes_on_where_it_was(server):
     taken = []
 
