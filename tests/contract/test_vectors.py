@@ -137,10 +137,10 @@ def test_strict_takes_everything_that_kafka_writes(codec: Codec, name: str, api:
 
 
 LAX = {  # what Kafka takes of bent bytes and strict does not
-    "bool-2", "bool-128", "bool-255", "varint-overlong-2", "varint-overlong-3", "varint-overlong-5", "varint-bits-above-32",
-    "utf8-lone-continuation", "utf8-overlong-form", "utf8-surrogate", "utf8-surrogate-pair", "utf8-above-10ffff",
-    "utf8-five-bytes", "utf8-cut-sequence", "utf8-ff", "long-string-growing-past-the-limit", "tag-duplicate",
-    "tag-out-of-order", "tag-count-negative", "tag-negative"
+    "bool-2", "bool-128", "bool-255", "varint-overlong-2", "varint-overlong-3", "varint-overlong-5",
+    "varint-bits-above-32", "utf8-lone-continuation", "utf8-overlong-form", "utf8-surrogate", "utf8-surrogate-pair",
+    "utf8-above-10ffff", "utf8-five-bytes", "utf8-cut-sequence", "utf8-ff", "long-string-growing-past-the-limit",
+    "tag-duplicate", "tag-out-of-order", "tag-count-negative", "tag-negative",
 }  # fmt: skip
 
 
