@@ -66,9 +66,8 @@ def command(
 ) -> None:
     """Turn captures into tables with PySpark, and sum them up.
 
-    CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, also gzip or zstd. Each is read once, each distinct
-    message body decoded once.
-    With another --master than local, CAPTURE and DIR are paths that every worker sees.
+    CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, either also gzip or zstd. Each is read once, each
+    distinct message body decoded once. With another --master than local, every worker must see CAPTURE and DIR.
 
     DIR is made if need be. Tables that kproto wrote there before are replaced, when all new ones are complete.
     """
