@@ -78,11 +78,12 @@ class NodeApiVersions:
         return latest
 
     def __str__(self) -> str:
-        """One line in the order of the keys, as Kafka's tools print it; what is not announced reads UNSUPPORTED."""
+        """One line in the order of the keys, as Kafka prints it; what a broker could have is UNSUPPORTED."""
         return f"({', '.join(self._texts())})"
 
     def _texts(self) -> Iterable[str]:
-        for key in sorted(self.ranges.keys() | {int(key) for key in ApiKey}):
+        of_brokers = {int(key) for key in ApiKey if key.info.listeners != "C"}
+        for key in sorted(self.ranges.keys() | of_brokers):
             node, known = self.ranges.get(key), key in ApiKey._value2member_map_
             if node is None:
                 yield f"{api_name(key)}({key}): UNSUPPORTED"

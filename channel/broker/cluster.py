@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterMember", "EmbeddedCluster", "raise_file_limit"]
 
-_FILES_A_BROKER: Final = 4
-"""A listening socket, a controller's connection at both ends where it lives in this process, and one to spare."""
+_FILES_A_BROKER: Final = 6
+"""A listening socket; where a controller lives in this process its connection at both ends, and what its send thread
+waits with (epoll, eventfd); and one to spare."""
 
 
 _LAST_PORT: Final = 65_535

@@ -72,7 +72,7 @@ class SharedBodies:
         if at is None or len(body) < _SHARED_FROM:
             return codec.decode_request(api_key, version, body)
         epoch = int.from_bytes(body[at : at + 8], "big", signed=True)
-        head, tail = body[:at], body[at + 8 :]
+        head, tail = bytes(body[:at]), bytes(body[at + 8 :])  # views compare item by item, a hundred times slower
         key = (api_key, version, len(body))
         with self._lock:
             known = self._known.get(key)
@@ -80,7 +80,7 @@ class SharedBodies:
             return SharedRequest(known[2], epoch)
         message = codec.decode_request(api_key, version, body)
         with self._lock:
-            self._known[key] = (bytes(head), bytes(tail), message)
+            self._known[key] = (head, tail, message)
             self._known.move_to_end(key)
             while len(self._known) > self._size:
                 self._known.popitem(last=False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
@@ -53,11 +54,13 @@ class DroppedHook(Protocol):
         """Called once the broker's thread and connection are gone, oldest request first, in place of the callbacks."""
 
 
-class _BrokerState(NamedTuple):
+@dataclass(slots=True)
+class _BrokerState:
     node: Node
     client: NetworkClient
     queue: RequestQueue
     thread: RequestSendThread
+    is_removed: bool = False
 
 
 class ControllerChannelManager:
@@ -109,7 +112,7 @@ class ControllerChannelManager:
         self._recorder = recorder
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
         self._brokers: dict[int, _BrokerState] = {}
-        self._lock = threading.Lock()  # the map, and putting into its queues
+        self._lock = threading.Lock()  # the map and the count
         self._changing = threading.RLock()  # starting and removing, which may take long
         self._is_shut_down = False
         self.metrics.gauge(GROUP, "TotalQueueSize", self._total_queue_size, doc="Requests that wait for any broker")
@@ -195,12 +198,14 @@ class ControllerChannelManager:
         except KprotoError as e:
             self._log.warning("%s cannot be encoded, broker %d will not get it: %s", request, broker_id, e)
         item = (request, callback, self._clock.milliseconds())
-        with self._lock:
-            state = self._brokers.get(broker_id)
-            if state is not None:
-                state.queue.put(item)
-                return
-            is_shut_down = self._is_shut_down
+        state = self._brokers.get(broker_id)
+        if state is not None:
+            # No lock: send threads pass here for every request. Whoever finds a request in the queue of a broker that
+            # is removed, this thread or the removing one, takes it out, so that none is lost or told of twice.
+            state.queue.put(item)
+            if state.is_removed:
+                self._drop(broker_id, _drain(state))
+            return
         self._log.warning(
             "not sending %s from controller %d with controller epoch %d and broker epoch %d: broker %d is offline%s",
             api_name(request.api_key),
@@ -208,7 +213,7 @@ class ControllerChannelManager:
             request.controller_epoch,
             request.broker_epoch,
             broker_id,
-            ", as the channel manager is shut down" if is_shut_down else "",
+            ", as the channel manager is shut down" if self._is_shut_down else "",
         )
         self._drop(broker_id, [QueueItem(*item)])
 
@@ -283,19 +288,24 @@ class ControllerChannelManager:
         try:
             state.thread.shutdown()  # the client is its own until it has ended
             state.client.close()
-            with self._lock:  # from here on nothing can be queued that nobody hears of
-                dropped = _drain(state)
+            state.is_removed = True
+            dropped = _drain(state)
+            if state.thread.undelivered is not None:
+                dropped.insert(0, state.thread.undelivered)
+            with self._lock:
                 self.metrics.remove(GROUP, _QUEUE_SIZE, tags)
                 self.metrics.remove(GROUP, _RATE_AND_TIME, tags)
                 self.metrics.remove(f"{_PREFIX}-metrics", None, tags)
                 del self._brokers[broker_id]
             if dropped:
                 self._log.warning("broker %d is removed: %d requests will not be sent", broker_id, len(dropped))
-                self._drop(broker_id, dropped)
+            self._drop(broker_id, dropped)
         except Exception:  # noqa: BLE001  (the other brokers must be removed too)
             self._log.exception("broker %d could not be removed", broker_id)
 
     def _drop(self, broker_id: int, items: list[QueueItem]) -> None:
+        if not items:
+            return
         with self._lock:
             self.dropped += len(items)
         if self._on_dropped is not None:
@@ -307,8 +317,8 @@ class ControllerChannelManager:
 
 
 def _drain(state: _BrokerState) -> list[QueueItem]:
-    """What was not delivered, oldest first."""
-    items = [] if state.thread.undelivered is None else [state.thread.undelivered]
+    """What waits, oldest first."""
+    items: list[QueueItem] = []
     while True:
         try:
             item = state.queue.get_nowait()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ControlRequest", "ListenerNotExpressible", "SharedUpdateMetadata", "SingleRequest"]
 
+_KNOWN: Final[set[tuple[int, int]]] = set()
 _BROKER_EPOCH: Final = struct.Struct(">q")
 
 
@@ -57,7 +58,9 @@ class ControlRequest:
     __slots__ = ("api_key", "broker_epoch", "controller_epoch", "latest_version", "oldest_version")
 
     def __init__(self, api_key: int, version: int, controller_epoch: int, broker_epoch: int) -> None:
-        check_version(api_key, version)
+        if (api_key, version) not in _KNOWN:
+            check_version(api_key, version)
+            _KNOWN.add((int(api_key), version))
         self.api_key = int(api_key)
         self.oldest_version = self.latest_version = version
         self.controller_epoch = controller_epoch

@@ -144,16 +144,18 @@ class Listener:
     def _pause(self) -> None:
         self.paused = True
         self._watch(False)
-        for connection in self.connections.values():
-            if not connection.in_work:
-                self._server.selector.mute(connection.id)
+        for connection in self._idle():
+            self._server.selector.mute(connection.id)
 
     def _resume(self) -> None:
         self.paused = False
         self._watch(not self.closed)
-        for connection in self.connections.values():
-            if not connection.in_work:
-                self._server.selector.unmute(connection.id)
+        for connection in self._idle():
+            self._server.selector.unmute(connection.id)
+
+    def _idle(self) -> list[Connection]:
+        """Connections that have no request in work, but for those that ended in this very turn."""
+        return [c for c in self.connections.values() if not c.in_work and self._server._channel(c) is not None]
 
     def _close(self) -> None:
         if self.closed:

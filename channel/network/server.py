@@ -165,23 +165,29 @@ class SocketServer:
         self.call_soon(lambda: heapq.heappush(self._timers, (due, next(self._numbers), function)))
 
     def call(self, function: Callable[[], None]) -> None:
-        """Call it on the server's thread, and return when it has been."""
+        """Call it on the server's thread, once, and return when it has been; what it raises is raised here."""
         if not self._thread.is_alive() or threading.current_thread() is self._thread:
             function()
             return
         done = threading.Event()
+        failures: list[Exception] = []
 
         def run() -> None:
             try:
                 function()
+            except Exception as e:  # noqa: BLE001  (told to who called)
+                failures.append(e)
             finally:
                 done.set()
 
         self.call_soon(run)
         for _ in range(_STOP_MS // 100):
-            if done.wait(0.1):
+            is_alive = self._thread.is_alive()  # asked first: a thread that ends still does what it was asked to
+            if done.wait(0.1 if is_alive else 0):
+                if failures:
+                    raise failures[0]
                 return
-            if not self._thread.is_alive():
+            if not is_alive:
                 function()
                 return
         raise IllegalState(f"{self._thread.name} does not answer: a handler blocks it")
@@ -231,7 +237,7 @@ class SocketServer:
         while self._tasks:
             self._guarded(self._tasks.popleft())
         for listener in list(self.listeners):
-            listener._close()
+            self._guarded(listener._close)
         self._timers.clear()
         self.selector.close()
 

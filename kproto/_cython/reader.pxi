@@ -101,7 +101,7 @@ cdef object fault_error(kp_reader *r, object api_key, object version):
     elif code == KP_STRICT_BOOL:
         reason = f"a bool of {r.value}, not 0 or 1"
     elif code == KP_STRICT_TAG_ORDER:
-        reason = f"tag {r.value} stands twice or out of order"
+        reason = f"tag {r.value} stands twice or out of order, or is above {0x7fffffff}"
     elif code == KP_STRICT_TAG_SIZE:
         reason = f"a tagged field of size {r.value}, not 1"
     elif code == KP_STRICT_NULL:

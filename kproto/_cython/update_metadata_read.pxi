@@ -237,7 +237,7 @@ cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) 
             p = kp_varint(r, p, r.end, &size, "unknown_tagged_fields")
         if p == NULL:
             return NULL
-        if r.strict and <int64_t>tag <= last:
+        if r.strict and (<int64_t>tag <= last or <int32_t>tag < 0):
             return kp_fault(r, KP_STRICT_TAG_ORDER, at, tag, "unknown_tagged_fields")
         last = tag
         if tag == 0:

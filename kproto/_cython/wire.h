@@ -363,7 +363,7 @@ static KP_COLD kp_ptr kp_tags_slow(kp_reader *r, kp_ptr p, kp_ptr *from, kp_ptr 
         kp_ptr at = p;
         p = kp_tag(r, p, &tag, &size, &data);
         if (p == NULL) return NULL;
-        if (r->strict && (int64_t)tag <= last)
+        if (r->strict && ((int64_t)tag <= last || tag > INT32_MAX))
             return kp_fault(r, KP_STRICT_TAG_ORDER, at, tag, "unknown_tagged_fields");
         last = tag;
     }

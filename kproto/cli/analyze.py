@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import threading
 from contextlib import contextmanager
@@ -65,8 +66,8 @@ def command(
 ) -> None:
     """Turn captures into tables with PySpark, and sum them up.
 
-    CAPTURE is a pcap or pcapng file, also gzip or zstd. Each is read once, each distinct message body decoded once.
-    With another --master than local, CAPTURE and DIR are paths that every worker sees.
+    CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, either also gzip or zstd. Each is read once, each
+    distinct message body decoded once. With another --master than local, every worker must see CAPTURE and DIR.
 
     DIR is made if need be. Tables that kproto wrote there before are replaced, when all new ones are complete.
     """
@@ -81,6 +82,7 @@ def command(
         _explained(),
         _Steps() as steps,
         spark_session(master, small=small, log=log) as spark,
+        _interruptible(),
         steps.watching(spark),
     ):
         run = analyze(spark, paths, directory, selection=selection, on_step=steps.show)
@@ -131,19 +133,44 @@ def _selection(filters: Filters) -> Selection:
 @contextmanager
 def _explained() -> Iterator[None]:
     """A failure inside Spark as one line instead of two stack traces."""
-
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it prints stack traces
-
     try:
         yield
     except (Py4JError, PySparkException) as e:
+        if _interrupted(e):
+            raise KeyboardInterrupt from None
         lines = [line.strip() for line in str(e).splitlines() if line.strip()]
         reason = next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")
         raise click.ClickException(f"Spark failed: {reason[:300]}; --log FILE keeps what Spark says of it") from e
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether this came of cleaning up after Ctrl-C."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C without a word. Spark's own handler talks to the JVM in the middle of another call to it, and fails."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        logging.disable(logging.CRITICAL)  # Py4J tells at length which call it was
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Steps:

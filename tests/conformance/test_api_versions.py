@@ -28,6 +28,8 @@ def test_the_text_says_what_can_be_used() -> None:
     text = str(NodeApiVersions.of([(0, 1, 3), (1, 300, 300), (2, 0, 0)]))
     assert text.startswith("(Produce(0): 1 to 3 [usable: 3], Fetch(1): 300 [unusable: node too new], ListOffsets(2): 0")
     assert "LeaderAndIsr(4): UNSUPPORTED, " in text
+    assert "Vote(52)" not in text  # only controllers have it
+    assert str(NodeApiVersions.of([(4, -3, -1)])).count("LeaderAndIsr(4): -3 to -1 [unusable: node too old]") == 1
 
 
 @conformance("AVR-04")

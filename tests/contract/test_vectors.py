@@ -136,6 +136,28 @@ def test_strict_takes_everything_that_kafka_writes(codec: Codec, name: str, api:
         assert not difference(got, recorded(line)), line["id"]
 
 
+LAX = {  # what Kafka takes of bent bytes and strict does not
+    "bool-2", "bool-128", "bool-255", "varint-overlong-2", "varint-overlong-3", "varint-overlong-5",
+    "varint-bits-above-32", "utf8-lone-continuation", "utf8-overlong-form", "utf8-surrogate", "utf8-surrogate-pair",
+    "utf8-above-10ffff", "utf8-five-bytes", "utf8-cut-sequence", "utf8-ff", "long-string-growing-past-the-limit",
+    "tag-duplicate", "tag-out-of-order", "tag-count-negative", "tag-negative",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "api", "version", "kind"), CASES)
+def test_strict_is_stricter_and_the_same_for_both(
+    both: tuple[Codec, Codec], name: str, api: int, version: int, kind: str
+) -> None:
+    """Never takes what Kafka refuses, refuses what the protocol forbids, and changes nothing of what it takes."""
+    for line in grouped("malformed", name)[api, version, kind]:
+        one, other = (answer(codec, api, version, kind, bytes.fromhex(line["hex"]), strict=True) for codec in both)
+        assert not difference(one, other), line["id"]
+        if one["accept"]:
+            assert not difference(one, recorded(line)), line["id"]
+        if line["accept"] and line["mutation"] in LAX:
+            assert not one["accept"], (line["id"], line["mutation"])
+
+
 @pytest.mark.parametrize(("name", "api", "version", "kind"), OTHER_CASES)
 class TestTheColdPath:
     """Metadata, ControlledShutdown and ApiVersions, which the reference alone speaks."""

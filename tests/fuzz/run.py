@@ -4,6 +4,10 @@ With atheris installed libFuzzer leads the search by the coverage of kproto's Py
 capture reading; the extension answers the same inputs beside the reference). ``--engine plain`` needs nothing: it
 bends golden messages at random, repeatably by ``--seed``. What is found is written to ``findings/`` and named with the
 command that shows it again; ``--keep`` adds what atheris found worth keeping to the corpus.
+
+The extension is not instrumented itself: libFuzzer reads the counters that only clang writes, and kproto is built with
+the compiler that Python was. ``make sanitize`` runs the same targets with the extension under gcc's sanitizers.
+A million mutants, judged by Kafka itself: ``KPROTO_ORACLE_QUESTIONS=1000000 make oracle``.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import random
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ SHARES = {
 }
 SHARES |= {"56": 4, "58": 1, "62": 4, "63": 1, "67": 1}
 HEADER_KINDS = 5
+AT_ONCE = 1500
+"""Mutants of a version and kind from one seed; more and the small messages run out of new ones."""
 
 
 def groups(api: str) -> int:
@@ -53,10 +56,11 @@ def workers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-def ask(program: Path, mode: str, api: str, count: int, folder: Path) -> list[str]:
+def ask(program: Path, mode: str, api: str, count: int, folder: Path, seed: int = live.SEED) -> list[str]:
+    """Lines of messages with Java's verdicts, so many for each version and kind."""
     out = folder / f"{mode}-{api}.jsonl"
-    command = [program, mode, "--apis", api, "--seed", str(live.SEED), "--count", str(count), "--out", out]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    command = [program, mode, "--apis", api, "--seed", str(seed), "--count", str(count), "--out", out]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
     lines = out.read_text("utf-8").split("\n")[:-1]  # strings may hold what splitlines takes for line ends
     out.unlink()
     return lines
@@ -80,9 +84,10 @@ def told(wrong: list[str]) -> str:
 def test_fresh_messages(api: str, workers: ProcessPoolExecutor, oracle_program: Path, tmp_path: Path) -> None:
     """Verdict, bytes used, value, bytes written again; for whole messages also the bytes of their JSON form."""
     each = live.questions() * SHARES[api] // 100 // groups(api) + 1
-    lines = ask(oracle_program, "malform", api, each, tmp_path)
-    lines += ask(oracle_program, "generate", api, max(12, each // 8), tmp_path)
-    wrong = hold(workers, lines)
+    wrong = hold(workers, ask(oracle_program, "generate", api, max(12, each // 8), tmp_path))
+    rounds = ceil(each / AT_ONCE)
+    for number in range(rounds):
+        wrong += hold(workers, ask(oracle_program, "malform", api, ceil(each / rounds), tmp_path, live.SEED + number))
     assert not wrong, told(wrong)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from table_truth import CAPTURES, name_of
+from conftest import DATA
+from table_truth import CAPTURES, expected_states, name_of
 
 from kproto import capture
 from kproto.tables import BODIES, SCAN, decode, part, scan
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 BY_NAME = {name_of(path): str(path) for path in CAPTURES}
+LOGS = sorted((DATA / "request_log").glob("*.log.gz"))
 SOME = ["external-controller-a", "ibp-0.8.2-a", "ibp-2.8-a", "ibp-3.9-a-cut", "ibp-3.9-a-lossy"]
 
 
@@ -86,6 +88,22 @@ def _states(bodies: list[Row]) -> dict[bytes, list[Row]]:
         for row in batch.to_pylist():
             found.setdefault(row.pop("body_id"), []).append(row)
     return found
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
+def test_a_brokers_own_request_log_makes_the_same_tables(path: Path) -> None:
+    rows = frames_of(pa.Table.from_batches(scan([str(path)])).to_pylist())
+    assert len({row["frame_id"] for row in rows}) == len(rows)
+    asked = [row for row in rows if row["direction"] == "req"]
+    assert {row["request_frame_id"] for row in rows} - {None} == {row["frame_id"] for row in asked}
+    logged = list(capture.exchanges(path))
+    states = _states([{name: row[name] for name in BODIES.names} for row in rows if row["payload"] is not None])
+    assert len(asked) == len(logged) > 5
+    by_id = {row["correlation_id"]: row for row in asked}
+    for exchange in logged:
+        row = by_id[exchange.correlation_id]
+        expected = expected_states({"api_key": exchange.api_key, "request": exchange.to_json()["request"]})
+        assert states.get(row["body_id"], []) == expected
 
 
 def test_responses_name_the_request_that_they_answer() -> None:

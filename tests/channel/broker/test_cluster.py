@@ -104,12 +104,12 @@ def test_a_partition_is_made_moved_and_deleted(cluster):
 
 @conformance("SRI-01")
 def test_sri_01_stopping_twice_gives_the_same_answer(cluster):
-    replicas = cluster[0].broker.replicas
+    replicas, epoch = cluster[0].broker.replicas, cluster[0].epoch
     with Peer(cluster[0]) as peer:
-        assert peer.ask(leader_and_isr({"topic": [leader_state(0, 0, epoch=1)]}), 7).error_code == 0
+        assert peer.ask(leader_and_isr({"topic": [leader_state(0, 0, epoch=1)]}, broker_epoch=epoch), 7).error_code == 0
         replicas.mark_offline(TopicPartition("topic", 1))
         for _ in range(2):
-            answer = peer.ask(stop_replica({"topic": [(0, 2, True), (1, 2, True)]}), 4)
+            answer = peer.ask(stop_replica({"topic": [(0, 2, True), (1, 2, True)]}, broker_epoch=epoch), 4)
             assert answer.error_code == 0
             found = {(e.topic_name, e.partition_index): e.error_code for e in answer.partition_errors}
             assert found == {("topic", 0): 0, ("topic", 1): 56}

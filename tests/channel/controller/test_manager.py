@@ -539,3 +539,27 @@ def test_metrics_come_and_go_with_the_broker(make, scripted, metrics: Metrics) -
     manager.remove_broker(7)
     assert not [m for m in metrics.names() if ("broker-id", "7") in m.tags]
     assert manager_value(manager, "TotalQueueSize") == 0
+
+
+def test_requests_sent_while_a_broker_is_removed_are_answered_or_dropped_never_both(make, scripted, dropped) -> None:
+    broker, answers = scripted(), Answers()
+    manager = make(broker.broker())
+    started, sent = threading.Barrier(4), []
+
+    def send_many(first: int) -> None:
+        started.wait()
+        for n in range(first, first + 400):
+            manager.send_request(1, request(n), answers.to(n))
+            sent.append(n)
+
+    threads = [threading.Thread(target=send_many, args=(k * 1000,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    until(lambda: len(answers.codes) > 20)
+    manager.remove_broker(1)
+    for thread in threads:
+        thread.join()
+    assert sorted(answers.numbers + dropped.numbers(1)) == sorted(sent)
+    assert manager.dropped == len(dropped.numbers(1))
+    assert [number(s) for s in broker.seen[: len(answers.numbers)]] == answers.numbers

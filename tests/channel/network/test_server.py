@@ -205,6 +205,58 @@ def test_a_client_that_leaves_with_requests_unread_leaves_nothing(server):
     assert server.selector._closing == {}
 
 
+def test_pausing_passes_over_a_connection_that_has_just_ended(server):
+    listener = server.listen(echo)
+    with Peer(listener) as first, Peer(listener) as second:
+        for peer in (first, second):
+            peer.send(b"1")
+            assert peer.receive() == b"1"
+        ended = next(iter(listener.connections))
+
+        def in_one_turn():  # the selector has let go of it, the listener not yet
+            server.selector.close_channel(ended)
+            listener.pause()
+
+        server.call(in_one_turn)
+        second.send(b"2")
+        second.sock.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            second.receive()
+        listener.resume()
+        second.sock.settimeout(10)
+        assert second.receive() == b"2"
+
+
+def test_a_call_raises_what_went_wrong_on_the_servers_thread(server):
+    def fails():
+        raise ValueError(threading.current_thread().name)
+
+    with pytest.raises(ValueError, match="test-network-thread"):
+        server.call(fails)
+    with Peer(server.listen(echo)) as peer:  # which goes on
+        peer.send(b"1")
+        assert peer.receive() == b"1"
+
+
+def test_the_end_of_a_server_goes_on_over_a_connection_that_cannot_be_closed(server, monkeypatch, caplog):
+    listener, other = server.listen(echo), server.listen(echo)
+    really = server._close_connection
+
+    def refuses(connection):
+        really(connection)
+        raise OSError("not now")
+
+    with Peer(listener) as peer, Peer(other) as second:
+        for each in (peer, second):
+            each.send(b"1")
+            assert each.receive() == b"1"
+        monkeypatch.setattr(server, "_close_connection", refuses)
+        server.close()
+        assert peer.sees_the_end()
+        assert second.sees_the_end()
+    assert "not now" in caplog.text  # sockets and the thread are counted by the fixture of all channel tests
+
+
 def test_a_paused_listener_reads_nothing_and_goes_on_where_it_was(server):
     taken = []
 
