@@ -52,7 +52,8 @@ mutations: ## twenty conformance rows broken one after the other, to see their t
 
 bench:   ## both codecs beside the peers that this machine has
 	@tools/setup dev java
-	.venv/bin/pytest benches -o addopts="" --benchmark-only --benchmark-disable-gc --benchmark-sort=name
+	.venv/bin/python benches/ratios.py
+	.venv/bin/pytest benches -o addopts="" --benchmark-only --benchmark-sort=name
 
 dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	@tools/setup dev

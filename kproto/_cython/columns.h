@@ -110,7 +110,7 @@ static kp_batch *kp_batch_new(int layout) {
     if (layout == KP_ERRORS) ok = ok && (b->error = (int16_t *)malloc(2)) != NULL;
     ok = ok && (b->name_ends = (int32_t *)calloc(1, 4)) != NULL && (b->names = (uint8_t *)malloc(1)) != NULL
         && (b->topic_ids = (uint8_t *)malloc(16)) != NULL && (b->has = (uint8_t *)malloc(1)) != NULL
-        && (b->hashes = (uint32_t *)malloc(4)) != NULL         && (b->slots = (uint32_t *)calloc(64, 4)) != NULL;
+        && (b->hashes = (uint32_t *)malloc(4)) != NULL && (b->slots = (uint32_t *)calloc(64, 4)) != NULL;
     b->mask = 63;
     if (ok) return b;
     kp_batch_free(b);
