@@ -175,7 +175,6 @@ cdef class LeaderAndIsrPartitionState(Struct):
     cdef int32_t n[4]
     cdef int32_t *ids
     cdef Block owner
-    cdef int exchange(self, int which, object value) except -1
 
 
 cdef class LeaderAndIsrTopicState(Tagged):

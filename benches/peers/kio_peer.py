@@ -15,36 +15,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kio.serial import entity_reader, entity_writer  # type: ignore[import-not-found]
-from measure import best_ns, bodies
+from measure import best_ns, bodies, reader
 
 MODULES = {4: "leader_and_isr", 5: "stop_replica", 6: "update_metadata"}
 NAMES = {4: "LeaderAndIsrRequest", 5: "StopReplicaRequest", 6: "UpdateMetadataRequest"}
-PLAIN = {
-    4: ["controller_epoch", "leader", "partition_epoch", "is_new", "leader_recovery_state"],
-    5: ["delete_partition"],
-    6: ["controller_epoch", "leader", "zk_version"],
-}
-LISTS: dict[int, list[str]] = {
-    4: ["isr", "replicas", "adding_replicas", "removing_replicas"],
-    5: [],
-    6: ["isr", "replicas", "offline_replicas"],
-}
-
-
-def reader(api_key: int) -> Any:
-    """A straight loop over every field of every partition."""
-    fields = [f"p.{name}" for name in ["partition_index", "leader_epoch", *PLAIN[api_key]]]
-    total = " + ".join(fields + [f"len(p.{name})" for name in LISTS[api_key]])
-    space: dict[str, Any] = {}
-    lines = [
-        "def read(m):",
-        " n = 0",
-        " for t in m.topic_states:",
-        "  for p in t.partition_states:",
-        f"   n += {total}",
-    ]
-    exec("\n".join([*lines, " return n"]), space)
-    return space["read"]
 
 
 def main(seconds: float) -> None:

@@ -60,22 +60,28 @@ cdef class Room:
     cdef int32_t *end
     cdef Block block
 
-    cdef int32_t *take(self, int64_t ids, int64_t bytes_left) except? NULL:
-        """Room for a row's ids; where it ends, a fresh block, no larger than the bytes left can fill."""
-        cdef int64_t size
-        cdef int32_t *at
-        if ids > self.end - self.next:
-            size = bytes_left // 4
-            if size > CHUNK:
-                size = CHUNK
-            if size < ids:
-                size = ids
-            self.block = block_of(size)
-            self.next = self.block.data
-            self.end = self.next + size
-        at = self.next
-        self.next = at + ids
-        return at
+
+cdef int renew(Room room, int64_t ids, int64_t bytes_left) except -1:
+    """A fresh block, no larger than the bytes left can fill."""
+    cdef int64_t size = bytes_left // 4
+    if size > CHUNK:
+        size = CHUNK
+    if size < ids:
+        size = ids
+    room.block = block_of(size)
+    room.next = room.block.data
+    room.end = room.next + size
+    return 0
+
+
+cdef inline int32_t *take(Room room, int64_t ids, int64_t bytes_left) except? NULL:
+    """Room for a row's ids."""
+    cdef int32_t *at
+    if ids > room.end - room.next:
+        renew(room, ids, bytes_left)
+    at = room.next
+    room.next = at + ids
+    return at
 
 
 cdef inline tuple ids_tuple(const int32_t *p, int64_t n):

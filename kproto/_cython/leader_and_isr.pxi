@@ -56,7 +56,7 @@ cdef class LeaderAndIsrPartitionState(Struct):
 
     @isr.setter
     def isr(self, value):
-        self.exchange(0, value)
+        lisr_exchange(self, 0, value)
 
     @property
     def replicas(self):
@@ -64,7 +64,7 @@ cdef class LeaderAndIsrPartitionState(Struct):
 
     @replicas.setter
     def replicas(self, value):
-        self.exchange(1, value)
+        lisr_exchange(self, 1, value)
 
     @property
     def adding_replicas(self):
@@ -72,7 +72,7 @@ cdef class LeaderAndIsrPartitionState(Struct):
 
     @adding_replicas.setter
     def adding_replicas(self, value):
-        self.exchange(2, value)
+        lisr_exchange(self, 2, value)
 
     @property
     def removing_replicas(self):
@@ -80,12 +80,14 @@ cdef class LeaderAndIsrPartitionState(Struct):
 
     @removing_replicas.setter
     def removing_replicas(self, value):
-        self.exchange(3, value)
+        lisr_exchange(self, 3, value)
 
-    cdef int exchange(self, int which, object value) except -1:
-        self.owner = changed_ids(self.n, self.ids, _LISR_LISTS, which, value, self.owner)
-        self.ids = self.owner.data
-        return 0
+
+cdef int lisr_exchange(LeaderAndIsrPartitionState row, int which, object value) except -1:
+    """Another list in a row. No method of the row: a method table would cost every row its pointer."""
+    row.owner = changed_ids(row.n, row.ids, _LISR_LISTS, which, value, row.owner)
+    row.ids = row.owner.data
+    return 0
 
 
 cdef LeaderAndIsrPartitionState lisr_row_named(LeaderAndIsrPartitionState row, str topic_name):

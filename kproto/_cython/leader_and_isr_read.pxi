@@ -5,18 +5,14 @@ cdef rp lisr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, co
     """The partition states of a list that has one empty place for each."""
     cdef bint flexible = version >= 4
     cdef rp e = r.end
-    cdef rp begin = NULL, end = NULL, name = NULL, last_name = NULL, isr
-    cdef rp others[3]
-    cdef int64_t counts[3]
-    cdef int64_t j, isr_count, total, length = 0, last_length = -1
+    cdef rp begin = NULL, end = NULL, name = NULL, last_name = NULL, a, b, c = NULL, d = NULL
+    cdef int64_t j, n0, n1, n2 = 0, n3 = 0, length = 0, last_length = -1
     cdef int64_t least = 1 if flexible else 4
     cdef int64_t last = (1 if version >= 1 else 0) + (1 if version >= 6 else 0) + flexible
     cdef LeaderAndIsrPartitionState v
     cdef int32_t *ids
     cdef uint8_t is_new = 0
-    cdef Block owner, named = None
-    others[1] = others[2] = NULL
-    counts[1] = counts[2] = 0
+    cdef Block named = None
     for j in range(PyList_GET_SIZE(rows)):
         if version <= 1:
             name = kp_string(r, p, e, False, False, &length, "topic_name")
@@ -26,53 +22,52 @@ cdef rp lisr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, co
         if e - p < 16 + least:
             kp_fault_group(r, p, "partition_index:4,controller_epoch:4,leader:4,leader_epoch:4,isr:1")
             return kp_inside(r, field, j)
-        isr = p + 16
-        isr_count = kp_count(r, &isr, e, flexible, 4, 4 + least, "isr", "partition_epoch:4,replicas:1")
-        if isr_count < 0:
+        a = p + 16
+        n0 = kp_count(r, &a, e, flexible, 4, 4 + least, "isr", "partition_epoch:4,replicas:1")
+        if n0 < 0:
             return kp_inside(r, field, j)
-        others[0] = isr + 4 * isr_count + 4
+        b = a + 4 * n0 + 4
         if version >= 3:
-            counts[0] = kp_count(r, &others[0], e, flexible, 4, least, "replicas", "adding_replicas:1")
-            if counts[0] < 0:
+            n1 = kp_count(r, &b, e, flexible, 4, least, "replicas", "adding_replicas:1")
+            if n1 < 0:
                 return kp_inside(r, field, j)
-            others[1] = others[0] + 4 * counts[0]
-            counts[1] = kp_count(r, &others[1], e, flexible, 4, least, "adding_replicas", "removing_replicas:1")
-            if counts[1] < 0:
+            c = b + 4 * n1
+            n2 = kp_count(r, &c, e, flexible, 4, least, "adding_replicas", "removing_replicas:1")
+            if n2 < 0:
                 return kp_inside(r, field, j)
-            others[2] = others[1] + 4 * counts[1]
-            counts[2] = kp_count(r, &others[2], e, flexible, 4, last, "removing_replicas",
-                                 "is_new:1,leader_recovery_state:1,unknown_tagged_fields:1" if version >= 6
-                                 else "is_new:1,unknown_tagged_fields:1")
-            if counts[2] < 0:
+            d = c + 4 * n2
+            n3 = kp_count(r, &d, e, flexible, 4, last, "removing_replicas",
+                          "is_new:1,leader_recovery_state:1,unknown_tagged_fields:1" if version >= 6
+                          else "is_new:1,unknown_tagged_fields:1")
+            if n3 < 0:
                 return kp_inside(r, field, j)
         else:
-            counts[0] = kp_count(r, &others[0], e, False, 4, last, "replicas", "is_new:1")
-            if counts[0] < 0:
+            n1 = kp_count(r, &b, e, False, 4, last, "replicas", "is_new:1")
+            if n1 < 0:
                 return kp_inside(r, field, j)
         v = LeaderAndIsrPartitionState.__new__(LeaderAndIsrPartitionState)
         Py_INCREF(v)
         PyList_SET_ITEM(rows, j, v)
-        total = isr_count + counts[0] + counts[1] + counts[2]
-        ids = room.take(total, e - isr)
+        ids = take(room, n0 + n1 + n2 + n3, e - a)
         v.partition_index = kp_i32(p)
         v.controller_epoch = kp_i32(p + 4)
         v.leader = kp_i32(p + 8)
         v.leader_epoch = kp_i32(p + 12)
-        v.partition_epoch = kp_i32(isr + 4 * isr_count)
-        v.n[0] = <int32_t>isr_count
-        v.n[1] = <int32_t>counts[0]
-        v.n[2] = <int32_t>counts[1]
-        v.n[3] = <int32_t>counts[2]
+        v.partition_epoch = kp_i32(a + 4 * n0)
+        v.n[0] = <int32_t>n0
+        v.n[1] = <int32_t>n1
+        v.n[2] = <int32_t>n2
+        v.n[3] = <int32_t>n3
         v.ids = ids
-        kp_ids_loose(ids, isr, isr_count, e)
-        ids += isr_count
-        kp_ids_loose(ids, others[0], counts[0], e)
-        p = others[0] + 4 * counts[0]
+        kp_ids_loose(ids, a, n0, e)
+        ids += n0
+        kp_ids_loose(ids, b, n1, e)
+        p = b + 4 * n1
         if version >= 3:
-            ids += counts[0]
-            kp_ids_loose(ids, others[1], counts[1], e)
-            kp_ids_loose(ids + counts[1], others[2], counts[2], e)
-            p = others[2] + 4 * counts[2]
+            ids += n1
+            kp_ids_loose(ids, c, n2, e)
+            kp_ids_loose(ids + n2, d, n3, e)
+            p = d + 4 * n3
         if version >= 1:
             p = kp_bool(r, p, &is_new, "is_new")
             if p == NULL:
@@ -81,19 +76,20 @@ cdef rp lisr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, co
         if version >= 6:
             v.leader_recovery_state = <int8_t>p[0]
             p += 1
-        owner = room.block
         if version <= 1:
-            if named is None or named.parent is not owner or length != last_length or memcmp(name, last_name, length):
-                named = labelled(owner, text(name, length), None)
+            if named is None or named.parent is not room.block or length != last_length \
+                    or memcmp(name, last_name, length):
+                named = labelled(room.block, text(name, length), None)
                 last_name, last_length = name, length
-            owner = named
+            v.owner = named
+        else:
+            v.owner = room.block
         if flexible:
             p = kp_tags(r, p, e, &begin, &end)
             if p == NULL:
                 return kp_inside(r, field, j)
             if begin != NULL:
-                owner = labelled(owner, None, kept(begin, end))
-        v.owner = owner
+                v.owner = labelled(v.owner, None, kept(begin, end))
     return p
 
 

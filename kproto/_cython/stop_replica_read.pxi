@@ -44,7 +44,7 @@ cdef rp sr_read_topics(kp_reader *r, rp p, list topics, bint flexible, Room room
         Py_INCREF(v)
         PyList_SET_ITEM(topics, i, v)
         v.name = text(name, length)
-        v.ids = room.take(n, e - p)
+        v.ids = take(room, n, e - p)
         v.n[0] = <int32_t>n
         v.owner = room.block
         kp_ids(v.ids, p, n)

@@ -10,7 +10,7 @@ cdef rp umr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, con
     cdef int64_t least = 1 if flexible else 4
     cdef UpdateMetadataPartitionState v
     cdef int32_t *ids
-    cdef Block owner, named = None
+    cdef Block named = None
     for j in range(PyList_GET_SIZE(rows)):
         if version <= 4:
             name = kp_string(r, p, e, False, False, &length, "topic_name")
@@ -41,7 +41,7 @@ cdef rp umr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, con
         v = UpdateMetadataPartitionState.__new__(UpdateMetadataPartitionState)
         Py_INCREF(v)
         PyList_SET_ITEM(rows, j, v)
-        ids = room.take(n0 + n1 + n2, e - a)
+        ids = take(room, n0 + n1 + n2, e - a)
         v.partition_index = kp_i32(p)
         v.controller_epoch = kp_i32(p + 4)
         v.leader = kp_i32(p + 8)
@@ -55,19 +55,20 @@ cdef rp umr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, con
         kp_ids_loose(ids + n0, b, n1, e)
         kp_ids_loose(ids + n0 + n1, c, n2, e)
         p = c + 4 * n2
-        owner = room.block
         if version <= 4:
-            if named is None or named.parent is not owner or length != last_length or memcmp(name, last_name, length):
-                named = labelled(owner, text(name, length), None)
+            if named is None or named.parent is not room.block or length != last_length \
+                    or memcmp(name, last_name, length):
+                named = labelled(room.block, text(name, length), None)
                 last_name, last_length = name, length
-            owner = named
+            v.owner = named
+        else:
+            v.owner = room.block
         if flexible:
             p = kp_tags(r, p, e, &begin, &end)
             if p == NULL:
                 return kp_inside(r, field, j)
             if begin != NULL:
-                owner = labelled(owner, None, kept(begin, end))
-        v.owner = owner
+                v.owner = labelled(v.owner, None, kept(begin, end))
     return p
 
 
