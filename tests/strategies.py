@@ -31,6 +31,7 @@ __all__ = [
     "json_forms",
     "mutations",
     "plain_json",
+    "reachable",
     "request_headers",
     "tagged_sections",
 ]
@@ -246,6 +247,17 @@ def fields_with_paths(struct: Struct, prefix: Path = ()) -> Iterator[tuple[Path,
         yield path, field
         if isinstance(field.type, Struct):
             yield from fields_with_paths(field.type, path)
+
+
+def reachable(struct: Struct, path: Path, version: int) -> bool:
+    """Whether this version has the field and every array on the way to it."""
+    for name in path:
+        field = next((f for f in struct.of(version) if f.name == name), None)
+        if field is None:
+            return False
+        if isinstance(field.type, Struct):
+            struct = field.type
+    return True
 
 
 def default_json(struct: Struct, version: int) -> dict[str, Any]:

@@ -295,7 +295,8 @@ class Rehearsal:
         state = self._state(tp)
         others = [b for b in state.isr if b != state.leader and context.is_live_broker(b)]
         leader = self._random.choice(others) if others else state.leader
-        self._on_step(f"{tp}: leader {state.leader} -> {leader}")
+        change = f"leader {state.leader} -> {leader}" if others else f"leader {leader} stays, in a new epoch"
+        self._on_step(f"{tp}: {change}")
         self._decide(lambda: self._lead(tp, _next(state, leader, state.isr)))
 
     def fail_broker(self, broker_id: int) -> None:
