@@ -84,7 +84,7 @@ cdef inline int32_t *take(Room room, int64_t ids, int64_t bytes_left) except? NU
     return at
 
 
-cdef inline tuple ids_tuple(const int32_t *p, int64_t n):
+cdef tuple new_tuple(const int32_t *p, int64_t n):
     cdef tuple t = PyTuple_New(n)
     cdef int64_t i
     cdef object x
@@ -92,6 +92,29 @@ cdef inline tuple ids_tuple(const int32_t *p, int64_t n):
         x = p[i]
         Py_INCREF(x)
         PyTuple_SET_ITEM(t, i, x)
+    return t
+
+
+# The tuple given out last: in-sync replicas are most often all replicas, and a reader asks for one after the other.
+cdef enum:
+    LAST_IDS = 8
+cdef tuple last_tuple = ()
+cdef int32_t last_ids[LAST_IDS]
+
+
+cdef inline tuple ids_tuple(const int32_t *p, int64_t n):
+    """Ids as a tuple, which may be one that somebody has already."""
+    global last_tuple
+    cdef tuple t
+    if n == 0:
+        return ()
+    if n > LAST_IDS:
+        return new_tuple(p, n)
+    if PyTuple_GET_SIZE(last_tuple) == n and memcmp(last_ids, p, n * 4) == 0:
+        return last_tuple
+    t = new_tuple(p, n)
+    memcpy(last_ids, p, n * 4)
+    last_tuple = t
     return t
 
 
