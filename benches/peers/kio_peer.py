@@ -34,7 +34,7 @@ def main(seconds: float) -> None:
 
         message = read(body.data, 0)[0]
         assert encode(message) == body.data
-        works = {
+        works: dict[str, Any] = {
             "decode": lambda read=read, data=body.data: read(data, 0),
             "decode+read": lambda read=read, look=look, data=body.data: look(read(data, 0)[0]),
             "encode": lambda encode=encode, message=message: encode(message),
