@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench dist clean
+.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench bench-channel dist clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -54,6 +54,13 @@ bench:   ## both codecs beside the peers that this machine has
 	@tools/setup dev java
 	.venv/bin/python benches/ratios.py
 	.venv/bin/pytest benches -o addopts="" --benchmark-only --benchmark-sort=name
+
+bench-channel: ## the channel beside Kafka's own classes, the floor and a sketch; a thousand brokers
+	@tools/setup dev java maven
+	.venv/bin/python benches/peers/channel/run.py build/bench --what fanout,small --shapes 1000x20 --brokers 10,100 \
+	  --rounds 4 --processes 1 --impls kafka,floor,python --product "env PYTHONPATH=. .venv/bin/python benches/channel_product.py" \
+	  --markdown
+	.venv/bin/python benches/channel_thousand.py
 
 dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	@tools/setup dev
