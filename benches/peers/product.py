@@ -8,7 +8,7 @@ decoding to Arrow columns, and encoding from them.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
 import common  # type: ignore[import-not-found]  # the runner's own module
 
@@ -17,9 +17,12 @@ from kproto._codec import decode_request, encode
 APIS = {"LeaderAndIsr": 4, "StopReplica": 5, "UpdateMetadata": 6}
 
 
-def decoder(api_key: int, data: bytes, version: int) -> object:
-    return decode_request(api_key, version, data)
+def decoder(api_key: int) -> Callable[[bytes, int], object]:
+    def decode(data: bytes, version: int) -> object:
+        return decode_request(api_key, version, data)
+
+    return decode
 
 
 if __name__ == "__main__":
-    common.main("product", {name: (partial(decoder, key), encode) for name, key in APIS.items()})
+    common.main("product", {name: (decoder(key), encode) for name, key in APIS.items()})
