@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kproto.types import TopicPartition
@@ -70,4 +70,4 @@ class BrokerHooks:
     partitions_changed: Callable[[Sequence[TopicPartition]], None] | None = None
     leadership: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None] | None = None
     resigned: Callable[[str, int, int | None], None] | None = None
-    controlled_shutdown: Callable[[int, int], tuple[int, Sequence[TopicPartition]]] | None = field(default=None)
+    controlled_shutdown: Callable[[int, int], tuple[int, Sequence[TopicPartition]]] | None = None

@@ -8,6 +8,7 @@ from channel.broker.replicas import Refused
 from kproto.api import ApiKey
 from kproto.codec import get_codec
 from kproto.error_codes import ErrorCode
+from kproto.types import TopicPartition
 
 from .checks import refusal
 
@@ -35,7 +36,8 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     resigned = broker.hooks.resigned
     if resigned is not None:
         for p in partitions:
-            if p.topic_name in _COORDINATOR_TOPICS and p.delete_partition:
+            stopped = codes[TopicPartition(p.topic_name, p.partition_index)] == ErrorCode.NONE
+            if stopped and p.topic_name in _COORDINATOR_TOPICS and p.delete_partition:
                 resigned(p.topic_name, p.partition_index, p.leader_epoch if p.leader_epoch >= 0 else None)
     return response(
         partition_errors=[

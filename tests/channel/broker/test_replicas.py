@@ -366,3 +366,11 @@ def test_authorization_is_asked_first(api):
     code, partitions = ask(made, api, broker_epoch=1)
     assert code == 31
     assert set(partitions.values()) == ({31} if api in (4, 5) else set())
+
+
+def test_a_coordinators_partition_that_was_not_stopped_is_not_told():
+    told = []
+    made = running(hooks=BrokerHooks(resigned=lambda *what: told.append(what)))
+    lead(made, leader_state(0, 0, epoch=5), topic="__consumer_offsets")
+    assert stop(made, (0, 1, True), topic="__consumer_offsets") == (0, {0: 74})
+    assert told == []
