@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -59,6 +60,8 @@ def command(broker: str, api: str, api_version: int | None, source: str, client_
     if not isinstance(value, dict):
         raise ConfigurationError("the request is no JSON object")
     request = message_class(api_key, "request").from_json(value, version)
+    if math.isnan(timeout):  # which a range lets pass
+        raise ConfigurationError("--timeout takes a number of seconds")
     answer = _ask(address, request, version, client_id, round(timeout * 1000))
     print(json.dumps(answer.to_json(version), indent=2 if sys.stdout.isatty() else None))
 

@@ -93,6 +93,7 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         (["send", "nowhere", "--api", "6"], "{}", "no HOST:PORT"),
         (["send", "127.0.0.1:1", "--api", "6", "--api-version", "9"], "{}", "has no version 9"),
         (["send", "127.0.0.1:1", "--api", "6"], "[", "no JSON"),
+        (["send", "127.0.0.1:1", "--api", "6", "--timeout", "nan"], json.dumps(UPDATE), "number of seconds"),
         (["send", "127.0.0.1:1", "--api", "6"], "[]", "no JSON object"),
         (["send", "127.0.0.1:1", "--api", "6"], json.dumps(UPDATE), "could not be reached"),
         (["send", "127.0.0.1:99999", "--api", "6"], "{}", "no HOST:PORT"),
