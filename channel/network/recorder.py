@@ -4,7 +4,7 @@ Each frame becomes TCP segments of a conversation made up for it: sequence numbe
 that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block, handed to the system
 in one call. It carries the CRC-32C of the segment's payload in a custom option (code 2989, enterprise number 32473, the
 letters ``c32c``, the sum as uint32 in the file's little-endian order); the length at the block's end shows a torn tail.
-So a recording is readable up to its last whole block, however the process ended. TCP checksums are left zero, as a card
+So a recording is readable up to its last byte, however the process ended. TCP checksums are left zero, as a card
 leaves them that computes its own.
 """
 

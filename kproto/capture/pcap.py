@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .read import Source
     from .summary import CaptureSummary
 
-__all__ = ["MAX_PACKET", "Packet", "packets"]
+__all__ = ["MAX_PACKET", "Packet", "packets", "torn"]
 
 Packet: TypeAlias = tuple[int, int, bytes, int, int, int]
 """Time in ns, link type, a buffer, where in it the packet begins and ends, and its length on the wire."""
@@ -27,6 +27,8 @@ _CHAIN: Final = 4
 
 def packets(source: Source, summary: CaptureSummary) -> Iterator[Packet]:
     """The packets of a pcap file, each as soon as it is whole. A cut or damaged record is noted in the summary.
+
+    Where the file ends within a packet, what is there of it is given, as if it had been captured no further.
 
     Raises:
         CaptureError: The file header is not whole.
@@ -69,14 +71,28 @@ def packets(source: Source, summary: CaptureSummary) -> Iterator[Packet]:
                 at = size - 3
         more = source.read()
         if not more:
+            last: Packet | None = None
+            if size - at > 16 and length <= min(on_wire, largest):
+                last = seconds * 1_000_000_000 + fraction * scale, link, buffer, at + 16, size, on_wire
             if at < size or source.damage:
-                summary.bad(source.damage or "the file ends within a packet", base + at, size - at)
-            if size - at > 16 and length <= largest:  # as good as a packet cut by the snaplen
-                yield seconds * 1_000_000_000 + fraction * scale, link, buffer, at + 16, size, on_wire
+                reason = source.damage or "the file ends within a packet"
+                summary.bad(reason, base + at, 0 if last else size - at)
+            if last:
+                yield from torn(last, summary)
             return
         base += at
         buffer = buffer[at:] + more
         at, size = 0, len(buffer)
+
+
+def torn(packet: Packet, summary: CaptureSummary) -> Iterator[Packet]:
+    """Give the last packet of a file that ends within it: a prefix of its bytes, which are as sure as any before them.
+
+    The end of the file has cut it, which the summary tells elsewhere; the capture's snaplen is not to blame.
+    """
+    cut_packets, not_tcp = summary.cut_packets, summary.not_tcp
+    yield packet
+    summary.cut_packets, summary.not_tcp = cut_packets, not_tcp
 
 
 def _resume(buffer: bytes, start: int, order: str, second: int, unit: int, largest: int) -> int | None:

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .pcap import MAX_PACKET
+from .pcap import MAX_PACKET, torn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,10 @@ _INTERFACE: Final = 1
 _OLD_PACKET: Final = 2
 _SIMPLE_PACKET: Final = 3
 _ENHANCED_PACKET: Final = 6
-_NEEDED: Final = {_SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE_PACKET, _ENHANCED_PACKET}
+_PACKETS: Final = {_OLD_PACKET: 28, _SIMPLE_PACKET: 12, _ENHANCED_PACKET: 28}
+"""Blocks that hold a packet, and where in them it begins."""
+
+_NEEDED: Final = {_SECTION, _INTERFACE, *_PACKETS}
 
 _OPTION_TIME_RESOLUTION: Final = 9
 _OPTION_TIME_OFFSET: Final = 14
@@ -43,7 +46,9 @@ class _Interface:
 def packets(source: Source, summary: CaptureSummary) -> Iterator[Packet]:
     """The packets of a pcapng file, each as soon as its block is whole; all other blocks are passed over.
 
-    A damaged block ends its section: reading goes on at the next section header, if there is one.
+    A damaged block ends its section: reading goes on at the next section header, if there is one. Where the file ends
+    within a packet's block (its writer was killed, or still writes), what is there of the packet is given, as if it had
+    been captured no further.
     """
     order = "<"
     interfaces: list[_Interface] = []
@@ -94,8 +99,12 @@ def packets(source: Source, summary: CaptureSummary) -> Iterator[Packet]:
             at = end
         more = source.read()
         if not more:
+            last = _packet_begun(buffer, at, order, interfaces, last_ns)
             if at < size or skip or source.damage:
-                summary.bad(source.damage or "the file ends within a block", base + at, size - at)
+                reason = source.damage or "the file ends within a block"
+                summary.bad(reason, base + at, 0 if last else size - at)
+            if last:
+                yield from torn(last, summary)
             return
         if skip:
             passed = min(skip, len(more))
@@ -127,6 +136,21 @@ def _packet(
     interface = interfaces[which]
     time_ns = ((high << 32) | low) * interface.multiply // interface.divide + interface.offset_ns
     return time_ns, interface.link, buffer, at + 28, at + 28 + captured, on_wire
+
+
+def _packet_begun(buffer: bytes, at: int, order: str, interfaces: list[_Interface], last_ns: int) -> Packet | None:
+    """What there is of a packet whose block the file's end cut; None if no byte of it, or if it is no packet."""
+    size = len(buffer)
+    if size - at <= 12:
+        return None
+    kind, length = struct.unpack_from(order + "II", buffer, at)
+    if kind not in _PACKETS or size - at <= _PACKETS[kind]:
+        return None
+    packet = _packet(kind, buffer, at, at + length, order, interfaces, last_ns)
+    if packet is None:
+        return None
+    time_ns, link, _, start, stop, on_wire = packet
+    return time_ns, link, buffer, start, min(stop, size), on_wire
 
 
 def _interface(buffer: bytes, at: int, end: int, order: str) -> _Interface:

@@ -20,7 +20,7 @@ import zstandard
 from conftest import DATA
 
 from kproto import CaptureError
-from kproto.capture import CaptureSummary, exchanges, frames
+from kproto.capture import GAP, WHOLE, CaptureSummary, exchanges, frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -394,6 +394,49 @@ def test_a_file_cut_off_anywhere_gives_what_it_has(tmp_path: Path) -> None:
             got = [row for row in told(path, summary) if row[5] == 0]
             assert got == whole[: len(got)]
             assert summary.bad_input_count <= 1
+
+
+def simple(packets: list[make.Packet]) -> bytes:
+    """A pcapng of Simple Packet Blocks."""
+    blocks = (make.block(3, struct.pack("<I", p.on_wire) + p.data) for p in packets)
+    return make.section() + make.interface() + b"".join(blocks)
+
+
+@pytest.mark.parametrize(
+    ("write", "before", "behind", "reason"),
+    [
+        (make.pcap, 16, 0, "the file ends within a packet"),
+        (make.pcapng, 28, 4, "the file ends within a block"),
+        (simple, 12, 4, "the file ends within a block"),
+    ],
+    ids=["pcap", "enhanced", "simple"],
+)
+def test_of_a_packet_within_which_the_file_ends_its_beginning_is_used(
+    write: Callable[[list[make.Packet]], bytes], before: int, behind: int, reason: str, tmp_path: Path
+) -> None:
+    """Whole frames in it are whole, the one that is cut has a gap; the end is told, and no snaplen is blamed."""
+    one, two = (make.request(6, 8, n, make.UPDATE_METADATA_8) for n in (1, 2))
+    talk = make.Talk().open().ask(one[:10]).ask(one[10:] + two)
+    data = write(talk.packets)
+    packet = len(write(talk.packets[:-1])) + before  # where the last one begins
+    payload = packet + 14 + 20 + 20
+    path = tmp_path / "cut"
+    for end in range(packet - before + 1, len(data)):
+        path.write_bytes(data[:end])
+        summary = CaptureSummary()
+        found = [(f.correlation_id, f.status, f.payload) for f in frames(path, summary=summary)]
+        there = (one + two)[4 : 10 + max(0, min(end, len(data) - behind) - payload)]
+        size = len(one) - 4
+        expected = [(1, WHOLE, there[:size])] if len(there) >= size else []
+        rest = there[size + 4 :] if expected else there
+        if len(rest) == len(two) - 4:
+            expected.append((2, WHOLE, rest))
+        elif len(rest) >= 12:  # its header: as much as it takes to know a request
+            expected.append((1 + len(expected), GAP, rest))
+        assert found == expected, end
+        skipped = end - (packet - before) if end <= packet else 0
+        assert [(bad.reason, bad.bytes_skipped) for bad in summary.bad_inputs] == [(reason, skipped)]
+        assert (summary.cut_packets, summary.not_tcp) == (0, 0)
 
 
 def test_reading_goes_on_after_a_damaged_record(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from network_peers import frame
 
 from channel.network.recorder import CRC_OPTION, CRC_PEN, CRC_TAG, PcapngRecorder
 from kproto._codec import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
-from kproto.capture import frames
+from kproto.capture import GAP, WHOLE, frames
 from kproto.codec import encode
 
 CLIENT, SERVER = ("127.0.0.1", 40000), ("127.0.0.1", 9092)
@@ -119,7 +119,7 @@ def test_every_block_carries_the_checksum_of_its_payload(tmp_path):
     assert found == payload
 
 
-def test_a_torn_recording_is_readable_up_to_its_last_whole_block(tmp_path):
+def test_a_torn_recording_is_readable_up_to_its_last_byte(tmp_path):
     path = tmp_path / "recording.pcapng"
     with PcapngRecorder(path) as recorder:
         for number in range(10):
@@ -127,8 +127,15 @@ def test_a_torn_recording_is_readable_up_to_its_last_whole_block(tmp_path):
         # Nothing is held back: what was recorded is in the file before the recorder is closed.
         assert len(read_back(path)) == 10
     data = path.read_bytes()
-    path.write_bytes(data[:-17])
-    assert [payload for _, payload, status in read_back(path) if status == 0] == [request(n)[4:] for n in range(9)]
+    requests = [("req", request(n)[4:], WHOLE) for n in range(10)]
+    path.write_bytes(data[:-17])  # in the checksum behind the last packet
+    assert read_back(path) == requests
+    path.write_bytes(data[:-30])  # in the packet
+    direction, payload, status = read_back(path)[-1]
+    assert (direction, status) == ("req", GAP)
+    assert 0 < len(payload) < len(request(9)) - 4
+    assert request(9)[4:].startswith(payload)
+    assert read_back(path)[:-1] == requests[:-1]
 
 
 @settings(max_examples=30)
