@@ -2,8 +2,9 @@
 
 Each frame becomes TCP segments of a conversation made up for it: sequence numbers are those of the real byte stream, so
 that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block, handed to the system
-in one call. It carries the CRC-32C of the segment's payload in a custom option (code 2989, enterprise number 32473, the
-letters ``c32c``, the sum as uint32 in the file's little-endian order); the length at the block's end shows a torn tail.
+in one call. It carries the CRC-32C of the packet in a custom option (code 2989, enterprise number 32473, the letters
+``c32p``, the sum as uint32, little-endian), which ``kproto.capture`` holds against what it reads; the length at the
+block's end shows a torn tail.
 So a recording is readable up to its last byte, however the process ended. TCP checksums are left zero, as a card
 leaves them that computes its own.
 """
@@ -21,6 +22,7 @@ from crc32c import crc32c
 
 from channel.logs import get_logger
 from kproto import __version__
+from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG
 
 from .transport import IOV_MAX
 
@@ -29,17 +31,11 @@ if TYPE_CHECKING:
 
     from .transport import Address, Bytes
 
-__all__ = ["CRC_OPTION", "CRC_PEN", "CRC_TAG", "Direction", "PcapngRecorder", "Recorder"]
+__all__ = ["Direction", "PcapngRecorder", "Recorder"]
 
 _log = get_logger(__name__)
 
 Direction: TypeAlias = Literal["sent", "received"]
-
-CRC_OPTION: Final = 2989
-"""A custom option with binary value that may be copied."""
-CRC_PEN: Final = 32473
-"""The enterprise number for examples (RFC 5612): kproto has none of its own. ``CRC_TAG`` tells ours from others'."""
-CRC_TAG: Final = b"c32c"
 
 _SEGMENT: Final = 61_440  # bytes of payload: an IP packet holds less than 64 KiB
 _FIN, _SYN, _PUSH, _ACK = 1, 2, 8, 16
@@ -179,7 +175,7 @@ class PcapngRecorder:
         captured = len(headers) + length
         padding = -captured % 4
         size = 28 + captured + padding + 24
-        checksum = 0
+        checksum = crc32c(headers)
         for piece in pieces:
             checksum = crc32c(piece, checksum)
         head = _block.pack(6, size, 0, time_ns >> 32, time_ns & 0xFFFFFFFF, captured, captured)

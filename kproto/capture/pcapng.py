@@ -6,6 +6,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from crc32c import crc32c
+
 from .pcap import MAX_PACKET, torn
 
 if TYPE_CHECKING:
@@ -15,7 +17,14 @@ if TYPE_CHECKING:
     from .read import Source
     from .summary import CaptureSummary
 
-__all__ = ["packets"]
+__all__ = ["CRC_OPTION", "CRC_PEN", "CRC_TAG", "packets"]
+
+CRC_OPTION: Final = 2989
+"""A custom option with binary value that may be copied: it holds as long as the packet stays the same."""
+CRC_PEN: Final = 32473
+"""The enterprise number for examples (RFC 5612): kproto has none of its own. ``CRC_TAG`` tells ours from others'."""
+CRC_TAG: Final = b"c32p"
+"""The option's value is this, then the CRC-32C of the packet (headers too) as uint32, little-endian."""
 
 _SECTION: Final = 0x0A0D0D0A
 _INTERFACE: Final = 1
@@ -46,7 +55,8 @@ class _Interface:
 def packets(source: Source, summary: CaptureSummary) -> Iterator[Packet]:
     """The packets of a pcapng file, each as soon as its block is whole; all other blocks are passed over.
 
-    A damaged block ends its section: reading goes on at the next section header, if there is one. Where the file ends
+    A packet that does not match the checksum beside it, as kproto's recorder writes it, is left out and counted. A
+    damaged block ends its section: reading goes on at the next section header, if there is one. Where the file ends
     within a packet's block (its writer was killed, or still writes), what is there of the packet is given, as if it had
     been captured no further.
     """
@@ -93,6 +103,8 @@ def packets(source: Source, summary: CaptureSummary) -> Iterator[Packet]:
                 packet = _packet(kind, buffer, at, end, order, interfaces, last_ns)
                 if packet is None:
                     summary.bad("a packet block that names no interface, or is too short", base + at, length)
+                elif end - packet[4] >= 20 and not _matches(packet, end - 4, order):
+                    summary.bad_checksum(base + at, length)
                 else:
                     last_ns = packet[0]
                     yield packet
@@ -138,8 +150,25 @@ def _packet(
     return time_ns, interface.link, buffer, at + 28, at + 28 + captured, on_wire
 
 
+def _matches(packet: Packet, options_end: int, order: str) -> bool:
+    """Whether a packet is what its checksum says; also if it has none, or was cut short since it got one."""
+    _, _, buffer, start, stop, on_wire = packet
+    at = stop + (start - stop) % 4
+    while at + 16 <= options_end:
+        code, length = struct.unpack_from(order + "HH", buffer, at)
+        if code == 0:
+            return True
+        if code == CRC_OPTION and length == 12 and stop - start == on_wire:
+            enterprise, tag = struct.unpack_from(order + "I4s", buffer, at + 4)
+            if (enterprise, tag) == (CRC_PEN, CRC_TAG):
+                checksum: int = crc32c(memoryview(buffer)[start:stop])
+                return buffer[at + 12 : at + 16] == checksum.to_bytes(4, "little")
+        at += 4 + (length + 3) // 4 * 4
+    return True
+
+
 def _packet_begun(buffer: bytes, at: int, order: str, interfaces: list[_Interface], last_ns: int) -> Packet | None:
-    """What there is of a packet whose block the file's end cut; None if no byte of it, or if it is no packet."""
+    """What there is of a packet whose block the file's end cut; None if no byte of it, or if it is no good packet."""
     size = len(buffer)
     if size - at <= 12:
         return None
@@ -150,7 +179,8 @@ def _packet_begun(buffer: bytes, at: int, order: str, interfaces: list[_Interfac
     if packet is None:
         return None
     time_ns, link, _, start, stop, on_wire = packet
-    return time_ns, link, buffer, start, min(stop, size), on_wire
+    packet = time_ns, link, buffer, start, min(stop, size), on_wire
+    return packet if _matches(packet, size, order) else None
 
 
 def _interface(buffer: bytes, at: int, end: int, order: str) -> _Interface:

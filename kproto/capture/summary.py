@@ -10,6 +10,8 @@ from kproto.api import CONTROL_APIS, ApiKey
 
 __all__ = ["BadInput", "CaptureSummary"]
 
+_BAD_CHECKSUM: Final = "a packet that does not match the checksum recorded with it"
+
 _KEPT_BAD_INPUTS: Final = 1000
 """Hostile input must not fill the memory with reports; beyond this they are only counted."""
 
@@ -63,6 +65,7 @@ class CaptureSummary:
         ip_fragments: Packets skipped because they are fragments.
         unknown_links: Packets of link types that are not read, by number.
         cut_packets: TCP packets that lack payload because of the capture's snaplen.
+        bad_checksums: Packets left out because they do not match the checksum that was recorded with them.
         resent: Segments that brought nothing new.
         connections: TCP connections with data, on the listener ports if such were named.
         kafka_connections: Those of them on which a Kafka request was found.
@@ -87,6 +90,7 @@ class CaptureSummary:
     ip_fragments: int = 0
     unknown_links: Counter[int] = field(default_factory=Counter)
     cut_packets: int = 0
+    bad_checksums: int = 0
     resent: int = 0
     connections: int = 0
     kafka_connections: int = 0
@@ -106,6 +110,17 @@ class CaptureSummary:
         self.bad_input_count += 1
         if len(self.bad_inputs) < _KEPT_BAD_INPUTS:
             self.bad_inputs.append(BadInput(self.file, reason, offset, bytes_skipped))
+
+    def bad_checksum(self, offset: int, bytes_skipped: int) -> None:
+        """Note a packet that does not match its checksum."""
+        self.bad_checksums += 1
+        self.bad(_BAD_CHECKSUM, offset, bytes_skipped)
+
+    @property
+    def unusable(self) -> tuple[int, str | None]:
+        """How many bad inputs there are beside bad checksums, and why the first of them is bad, if that was kept."""
+        reasons = (bad.reason for bad in self.bad_inputs if bad.reason != _BAD_CHECKSUM)
+        return self.bad_input_count - self.bad_checksums, next(reasons, None)
 
     @property
     def control_requests(self) -> int:
@@ -131,6 +146,8 @@ class CaptureSummary:
                 f"{name}: no LeaderAndIsr, StopReplica or UpdateMetadata request in this log; "
                 "set kafka.request.logger to DEBUG on the brokers"
             )
+        if not self.packets and self.bad_checksums:
+            return f"{name}: no packet in it matches the checksum recorded with it; take the original file"
         if not self.packets:
             return f"{name}: a capture without packets; was the capture filter right?"
         if self.unknown_links and sum(self.unknown_links.values()) == self.packets:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kproto.api import CONTROL_APIS, api_name
-from kproto.cli.text import day_and_clock
+from kproto.cli.text import counted, day_and_clock
 from kproto.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -106,11 +106,14 @@ def _nothing(summary: CaptureSummary, filters: Filters) -> str:
 
 def _lacks(summary: CaptureSummary) -> Iterable[str]:
     if summary.gaps:
-        yield f"{summary.gap_bytes} bytes were not captured, in {summary.gaps} gaps"
+        yield f"{counted(summary.gap_bytes, 'byte')} missing, in {counted(summary.gaps, 'gap')}"
     if summary.cut_packets:
-        yield f"{summary.cut_packets} packets were cut short: capture with -s 0"
-    if summary.bad_input_count:
-        yield f"{summary.bad_input_count} pieces could not be used, first: {summary.bad_inputs[0].reason}"
+        yield f"{counted(summary.cut_packets, 'packet')} cut short: capture with -s 0"
+    if summary.bad_checksums:
+        yield f"{counted(summary.bad_checksums, 'packet')} left out, not matching the checksum recorded with it"
+    count, reason = summary.unusable
+    if count:
+        yield f"{counted(count, 'piece')} could not be used" + (f", first: {reason}" if reason else "")
 
 
 def _counts(items: Iterable[tuple[int | None, int]]) -> str:

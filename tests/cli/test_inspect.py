@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from conftest import DATA, read_jsonl
 
+from channel.network.recorder import PcapngRecorder
 from kproto.cli import main
 
 if TYPE_CHECKING:
@@ -336,3 +337,29 @@ def test_help_shows_the_tcpdump_line_that_makes_a_usable_capture() -> None:
     result = inspect("--help")
     assert "tcpdump -i any -s 0 -w control.pcap 'tcp port 9092 or tcp port 9091'" in result.stdout
     assert "tcpdump -i any -s 0 -U -w - 'tcp port 9092' | kproto inspect -" in result.stdout
+
+
+def test_what_a_recording_lost_is_told_in_one_line(tmp_path: Path) -> None:
+    """A packet that was changed, and an end that was cut: neither is blamed on the capture."""
+    ends = ("127.0.0.1", 50000), ("127.0.0.1", 9092)
+    request = make.request(6, 8, 1, make.UPDATE_METADATA_8)
+    recording = tmp_path / "recording.pcapng"
+    with PcapngRecorder(recording) as recorder:
+        recorder.opened(*ends, make.START_NS)
+        for number in range(8):
+            recorder.record("sent", *ends, make.START_NS + number, [request])
+    data = bytearray(recording.read_bytes())
+    data[data.index(request, data.index(request) + 1) + 20] ^= 1
+    recording.write_bytes(data[:-40])
+    result = inspect(str(recording))
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[1:] == [
+        f"recording.pcapng: {len(request)} bytes missing, in 1 gap; 1 packet left out, not matching the checksum "
+        "recorded with it; 1 piece could not be used, first: the file ends within a block"
+    ]
+    recording.write_bytes(bytes(data).replace(b"\2\0\0\0\0\2", b"\2\0\0\0\0\3"))  # every packet's address
+    result = inspect(str(recording))
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "kproto: recording.pcapng: no packet in it matches the checksum recorded with it; take the original file\n",
+    )

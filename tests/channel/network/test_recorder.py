@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_peers import frame
 
-from channel.network.recorder import CRC_OPTION, CRC_PEN, CRC_TAG, PcapngRecorder
+from channel.network.recorder import PcapngRecorder
 from kproto._codec import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
-from kproto.capture import GAP, WHOLE, frames
+from kproto.capture import GAP, WHOLE, CaptureSummary, frames
+from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG
 from kproto.codec import encode
+from kproto.errors import CaptureError
 
 CLIENT, SERVER = ("127.0.0.1", 40000), ("127.0.0.1", 9092)
 CLIENT6, SERVER6 = ("::1", 40001), ("fd00::2", 9092)
@@ -98,7 +100,7 @@ def test_a_connection_that_was_open_before_is_recorded_from_where_it_is(tmp_path
     assert [payload for _, payload, _ in read_back(path)] == [request(1)[4:], response(1)[4:]]
 
 
-def test_every_block_carries_the_checksum_of_its_payload(tmp_path):
+def test_every_block_carries_the_checksum_of_its_packet(tmp_path):
     path = tmp_path / "recording.pcapng"
     payload = os.urandom(150_000)
     with PcapngRecorder(path) as recorder:
@@ -112,7 +114,7 @@ def test_every_block_carries_the_checksum_of_its_payload(tmp_path):
         options = body[20 + captured + -captured % 4 :]
         code, length, enterprise, tag, checksum = struct.unpack_from("<HHI4sI", options)
         assert (code, length, enterprise, tag) == (CRC_OPTION, 12, CRC_PEN, CRC_TAG)
-        assert checksum == crc32c(segment)
+        assert checksum == crc32c(body[20 : 20 + captured])
         total = sum(struct.unpack_from(">10H", body, 20 + 14))
         assert (total & 0xFFFF) + (total >> 16) in (0xFFFF, 0x1FFFE - 0xFFFF)  # the IP header sums up
         found += segment
@@ -136,6 +138,74 @@ def test_a_torn_recording_is_readable_up_to_its_last_byte(tmp_path):
     assert 0 < len(payload) < len(request(9)) - 4
     assert request(9)[4:].startswith(payload)
     assert read_back(path)[:-1] == requests[:-1]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    """Ten requests, each in a block of its own, with their answers."""
+    path = tmp_path_factory.mktemp("recording") / "recording.pcapng"
+    with PcapngRecorder(path) as recorder:
+        recorder.opened(CLIENT, SERVER, NOW)
+        for number in range(10):
+            recorder.record("sent", CLIENT, SERVER, NOW + 2 * number, [request(number, 1)])
+            recorder.record("received", CLIENT, SERVER, NOW + 2 * number + 1, [response(number)])
+        recorder.closed(CLIENT, SERVER, NOW + 100)
+    return path.read_bytes()
+
+
+def test_a_packet_that_was_changed_is_told_and_never_decoded(recording, tmp_path):
+    """Whichever byte it is, of a header or of the payload; all other frames are read as ever."""
+    path = tmp_path / "changed.pcapng"
+    path.write_bytes(recording)
+    whole = read_back(path)
+    at = recording.index(request(5, 1))
+    for offset in range(at - 54, at + len(request(5, 1)), 5):
+        changed = bytearray(recording)
+        changed[offset] ^= 0x10
+        path.write_bytes(changed)
+        summary = CaptureSummary()
+        found = [(f.direction, f.payload, f.status) for f in frames(path, ports=[9092], summary=summary)]
+        assert sorted(found) == sorted(row for row in whole if row[1] != request(5, 1)[4:]), offset
+        assert summary.bad_checksums == 1
+        assert [(bad.reason, bad.offset) for bad in summary.bad_inputs] == [
+            ("a packet that does not match the checksum recorded with it", at - 54 - 28)
+        ]
+
+
+@given(st.data())
+def test_no_change_of_a_byte_makes_a_message_that_nobody_sent(recording, tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "changed.pcapng"
+    path.write_bytes(recording)
+    sent = read_back(path)
+    offset = data.draw(st.integers(0, len(recording) - 1))
+    changed = bytearray(recording)
+    changed[offset] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(changed)
+    try:
+        found = read_back(path)
+    except CaptureError:
+        assert offset < 12  # not even a capture any more
+    else:
+        assert [row for row in found if row[2] == WHOLE and row not in sent] == []
+
+
+def test_a_packet_that_was_cut_short_since_is_no_damaged_one(recording, tmp_path):
+    """``editcap -s`` shortens packets and keeps what it does not know: there is nothing to hold the sum against."""
+    out, at = bytearray(), 0
+    while at < len(recording):
+        kind, size = struct.unpack_from("<II", recording, at)
+        block = recording[at : at + size]
+        if kind == 6 and size > 200:
+            fixed, options = block[8:24], block[-28:-4]
+            body = fixed[:12] + struct.pack("<II", 100, *struct.unpack("<I", fixed[12:])) + block[28:128] + options
+            block = struct.pack("<II", 6, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+        out += block
+        at += size
+    path = tmp_path / "short.pcapng"
+    path.write_bytes(out)
+    summary = CaptureSummary()
+    assert {f.status for f in frames(path, ports=[9092], summary=summary) if f.direction == "req"} == {GAP}
+    assert (summary.bad_checksums, summary.cut_packets) == (0, 10)
 
 
 @settings(max_examples=30)
