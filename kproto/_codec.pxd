@@ -131,10 +131,6 @@ cdef extern from "_cython/columns_write.h" nogil:
     int kp_seal(kp_batch *) noexcept
     void kp_mark_set(kp_batch *, kp_mark *) noexcept
     void kp_mark_back(kp_batch *, kp_mark *) noexcept
-    kp_ptr kp_umr_states(kp_reader *, kp_batch *, kp_ptr, int) noexcept
-    kp_ptr kp_lisr_states(kp_reader *, kp_batch *, kp_ptr, int) noexcept
-    kp_ptr kp_sr_states(kp_reader *, kp_batch *, kp_ptr, int, uint8_t) noexcept
-    kp_ptr kp_errors(kp_reader *, kp_batch *, kp_ptr, bint, bint) noexcept
     const kp_field *kp_fields(int) noexcept
     int64_t kp_field_count(int) noexcept
     int kp_schema_of(int, ArrowSchema *) noexcept
@@ -145,6 +141,13 @@ cdef extern from "_cython/columns_write.h" nogil:
     uint8_t *kp_put_umr_states(uint8_t *, const kp_view *, int, int64_t) noexcept
     uint8_t *kp_put_lisr_states(uint8_t *, const kp_view *, int, int64_t) noexcept
     uint8_t *kp_put_stops(uint8_t *, const kp_view *, int, int64_t) noexcept
+
+
+cdef extern from "_cython/columns_read.h" nogil:
+    kp_ptr kp_umr_states(kp_reader *, kp_batch *, kp_ptr, int) noexcept
+    kp_ptr kp_lisr_states(kp_reader *, kp_batch *, kp_ptr, int) noexcept
+    kp_ptr kp_sr_states(kp_reader *, kp_batch *, kp_ptr, int, uint8_t) noexcept
+    kp_ptr kp_errors(kp_reader *, kp_batch *, kp_ptr, bint, bint) noexcept
 
 
 cdef class Struct:

@@ -7,79 +7,10 @@
 #ifndef KPROTO_WIRE_H
 #define KPROTO_WIRE_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fault.h"
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
-
-#define KP_LIKELY(x) __builtin_expect(!!(x), 1)
-#define KP_COLD __attribute__((noinline, cold))
-
-typedef const uint8_t *kp_ptr;
-
-enum kp_code {
-    KP_OK, KP_SHORT, KP_SHORT_STRING, KP_SHORT_ARRAY, KP_SHORT_TAG, KP_VARINT_LONG, KP_NULL, KP_STRING_LONG,
-    KP_TAG_NOT_VALID, KP_TAG_NEGATIVE, KP_FULL, KP_NO_MEMORY,
-    KP_STRICT_TRAILING, KP_STRICT_UTF8, KP_STRICT_VARINT, KP_STRICT_BOOL, KP_STRICT_TAG_ORDER, KP_STRICT_TAG_SIZE,
-    KP_STRICT_NULL, KP_STRICT_TAG_COUNT
-};
-
-#define KP_DEPTH 4
-
-typedef struct {
-    kp_ptr base, end;
-    int flexible, strict;
-    /* the fault, if there is one: which, where, a number that its text names, the field, and the structs around it */
-    enum kp_code code;
-    kp_ptr at;
-    int64_t value;
-    const char *field;
-    int field_length;
-    int depth;
-    const char *outer[KP_DEPTH];
-    int64_t index[KP_DEPTH];
-} kp_reader;
-
-/* ---- faults -------------------------------------------------------------------------------------------------- */
-
-static KP_COLD kp_ptr kp_fault(kp_reader *r, enum kp_code code, kp_ptr at, int64_t value, const char *field) {
-    r->code = code;
-    r->at = at;
-    r->value = value;
-    r->field = field;
-    r->field_length = (int)strlen(field);
-    return NULL;
-}
-
-/* A group of fields of fixed size is cut: find which one, from "name:size,name:size". */
-static KP_COLD kp_ptr kp_fault_group(kp_reader *r, kp_ptr p, const char *layout) {
-    for (;;) {
-        const char *colon = strchr(layout, ':');
-        int size = 0;
-        const char *s = colon + 1;
-        while (*s >= '0' && *s <= '9') size = size * 10 + (*s++ - '0');
-        if (r->end - p < size || *s == 0) {
-            kp_fault(r, KP_SHORT, p, r->end - p, "");
-            r->field = layout;
-            r->field_length = (int)(colon - layout);
-            return NULL;
-        }
-        p += size;
-        layout = s + 1;
-    }
-}
-
-/* The fault lies inside element `index` of the array `outer` (no index: -1). */
-static KP_COLD kp_ptr kp_inside(kp_reader *r, const char *outer, int64_t index) {
-    if (r->depth < KP_DEPTH) {
-        r->outer[r->depth] = outer;
-        r->index[r->depth++] = index;
-    }
-    return NULL;
-}
 
 /* Fresh memory of some size costs mostly its page faults; asked for in large pages it has few. Only advice. */
 static inline void kp_use_large_pages(void *p, int64_t n) {
