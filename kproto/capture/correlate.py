@@ -15,7 +15,8 @@ from kproto.api import CONTROL_APIS, ApiKey
 
 from .model import Connection, Exchange, Frame
 from .plausible import response_body_at
-from .streams import RequestReader, ResponseReader
+from .requests import RequestReader
+from .responses import ResponseReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection
