@@ -15,7 +15,7 @@ from kproto.api import CONTROL_APIS, api_name
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from kproto.cli.rehearsal import Journal
+    from kproto.cli.journal import Journal
 
 __all__ = ["command", "differences"]
 
