@@ -17,6 +17,7 @@ from kproto.framing import DEFAULT_LIMIT
 
 from . import pcap, pcapng, request_log
 from .correlate import Collector
+from .fragments import Fragments
 from .link import segment
 from .model import GAP, WHOLE, Connection, Direction, Endpoint, Exchange, Frame
 from .read import open_source
@@ -161,6 +162,7 @@ def _collect(
 
 def _packets(source: Source, collector: Collector, summary: CaptureSummary) -> Iterator[int]:
     """Read packets into the collector; gives the time in the capture whenever something has come out."""
+    fragments = Fragments(summary)
     reassembler = Reassembler(collector.opened, summary)
     frames, settled = collector.frames, collector.exchanges
     time_ns = 0
@@ -169,12 +171,13 @@ def _packets(source: Source, collector: Collector, summary: CaptureSummary) -> I
         if not summary.packets:
             summary.first_ns = time_ns
         summary.packets += 1
-        found = segment(link, buffer, start, stop, on_wire, summary)
+        found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
         if found is not None:
-            reassembler.segment(time_ns, found, buffer)
+            reassembler.segment(time_ns, found)
             if frames or settled:
                 yield time_ns
     summary.last_ns = time_ns
     collector.ending = True
+    fragments.end()
     reassembler.end(time_ns)
     yield time_ns

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from .model import Endpoint
 
 if TYPE_CHECKING:
+    from .fragments import Fragments
     from .summary import CaptureSummary
 
 __all__ = ["ACK", "FIN", "LINK_TYPES", "RST", "SYN", "Segment", "endpoints", "reverse", "segment"]
 
-Segment: TypeAlias = tuple[bytes, int, int, int, int, int, int]
-"""The flow (addresses and ports, sender first), sequence number, acknowledged number, flags, where in the buffer the
+Segment: TypeAlias = tuple[bytes, int, int, int, bytes, int, int, int]
+"""The flow (addresses and ports, sender first), sequence number, acknowledged number, flags, a buffer, where in it the
 payload begins and ends, and the payload's length on the wire, which is more if the capture cut it."""
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
@@ -38,8 +39,20 @@ _SKIPPABLE: Final = {0, 43, 60, 135, 139, 140}
 """IPv6 extension headers of the common form: next header, length in 8 bytes after the first 8."""
 
 
-def segment(link: int, buffer: bytes, start: int, stop: int, on_wire: int, summary: CaptureSummary) -> Segment | None:
-    """The TCP segment in a packet, None if there is none; the summary counts why."""
+def segment(
+    time_ns: int,
+    link: int,
+    buffer: bytes,
+    start: int,
+    stop: int,
+    on_wire: int,
+    fragments: Fragments,
+    summary: CaptureSummary,
+) -> Segment | None:
+    """The TCP segment in a packet, None if there is none; the summary counts why.
+
+    Of a fragment it is the one in the packet that the fragment makes whole, None as long as others are missing.
+    """
     if link == _ETHERNET:
         at = start + 14
         kind_at = start + 12
@@ -63,6 +76,8 @@ def segment(link: int, buffer: bytes, start: int, stop: int, on_wire: int, summa
             kind_at = at + 2
             at += 4
     if stop - at < 40:
+        if stop - at > 20 and buffer[at] >> 4 == 4 and buffer[at + 9] == 6 and _U16(buffer, at + 6)[0] & 0x3FFF:
+            return _of_whole(time_ns, fragments.ipv4(time_ns, buffer, at, stop), fragments, summary)
         summary.not_tcp += 1
         return None
     version = buffer[at] >> 4
@@ -72,8 +87,7 @@ def segment(link: int, buffer: bytes, start: int, stop: int, on_wire: int, summa
             summary.not_tcp += 1
             return None
         if fragment & 0x3FFF:
-            summary.ip_fragments += 1
-            return None
+            return _of_whole(time_ns, fragments.ipv4(time_ns, buffer, at, stop), fragments, summary)
         end = at + total if total else start + on_wire  # 0: the network card will fill it in
         header = (first & 15) * 4
         tcp = at + header
@@ -99,9 +113,8 @@ def segment(link: int, buffer: bytes, start: int, stop: int, on_wire: int, summa
                 protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 2) * 4
             elif protocol == 44 and not _U16(buffer, tcp + 2)[0] & 0xFFF9:  # a fragment that is the whole packet
                 protocol, tcp = buffer[tcp], tcp + 8
-            elif protocol == 44:
-                summary.ip_fragments += 1
-                return None
+            elif protocol == 44 and buffer[tcp] == 6:
+                return _of_whole(time_ns, fragments.ipv6(time_ns, buffer, at, tcp, stop), fragments, summary)
             else:
                 summary.not_tcp += 1
                 return None
@@ -123,7 +136,13 @@ def segment(link: int, buffer: bytes, start: int, stop: int, on_wire: int, summa
         if begin > end:
             begin = end
         summary.cut_packets += 1
-    return flow, sequence, acknowledged, flags, begin, end, wire_length
+    return flow, sequence, acknowledged, flags, buffer, begin, end, wire_length
+
+
+def _of_whole(time_ns: int, packet: bytes | None, fragments: Fragments, summary: CaptureSummary) -> Segment | None:
+    if packet is None:
+        return None
+    return segment(time_ns, 101, packet, 0, len(packet), len(packet), fragments, summary)
 
 
 def reverse(flow: bytes) -> bytes:

@@ -49,12 +49,12 @@ class Reassembler:
         self._over: deque[tuple[int, TcpConnection]] = deque()
         self._calling: deque[tuple[int, TcpConnection]] = deque()
 
-    def segment(self, time_ns: int, segment: Segment, buffer: bytes) -> None:
+    def segment(self, time_ns: int, segment: Segment) -> None:
         """Take the next segment of the capture."""
-        flow, sequence, acknowledged, flags, begin, end, on_wire = segment
+        flow, sequence, acknowledged, flags, buffer, begin, end, on_wire = segment
         half = self._halves.get(flow)
         if half is None or flags & (SYN | RST) or half.connection.over:
-            half = self._unusual(time_ns, segment, buffer, half)
+            half = self._unusual(time_ns, segment, half)
             if half is None:
                 return
         half.seen = True
@@ -85,9 +85,9 @@ class Reassembler:
                 self._close(half.connection, time_ns)
         self._halves.clear()
 
-    def _unusual(self, time_ns: int, segment: Segment, buffer: bytes, half: Half | None) -> Half | None:
+    def _unusual(self, time_ns: int, segment: Segment, half: Half | None) -> Half | None:
         """Openings, resets, strangers. The half that the segment goes on with, None if nothing is left to do."""
-        flow, sequence, acknowledged, flags, begin, end, _ = segment
+        flow, sequence, acknowledged, flags, buffer, begin, end, _ = segment
         if flags & RST:
             if half is not None and not half.connection.over:
                 self._close(half.connection, time_ns)

@@ -62,7 +62,7 @@ class CaptureSummary:
         first_ns: Time of the first packet, ns since the epoch, 0 if there is none.
         last_ns: Time of the last one.
         not_tcp: Packets that carry no TCP, or whose headers are cut off.
-        ip_fragments: Packets skipped because they are fragments.
+        ip_fragments: Fragments of packets that were not put together: others are missing, or overlap.
         unknown_links: Packets of link types that are not read, by number.
         cut_packets: TCP packets that lack payload because of the capture's snaplen.
         bad_checksums: Packets left out because they do not match the checksum that was recorded with them.

@@ -109,6 +109,8 @@ def _lacks(summary: CaptureSummary) -> Iterable[str]:
         yield f"{counted(summary.gap_bytes, 'byte')} missing, in {counted(summary.gaps, 'gap')}"
     if summary.cut_packets:
         yield f"{counted(summary.cut_packets, 'packet')} cut short: capture with -s 0"
+    if summary.ip_fragments:
+        yield f"{counted(summary.ip_fragments, 'IP fragment')} without the rest of their packets"
     if summary.bad_checksums:
         yield f"{counted(summary.bad_checksums, 'packet')} left out, not matching the checksum recorded with it"
     count, reason = summary.unusable

@@ -141,14 +141,6 @@ def test_what_ipv6_may_add(name: str, expected: dict[Path, Told], tmp_path: Path
     assert told(path) == expected[SIX]
 
 
-def test_fragments_are_skipped_and_counted(tmp_path: Path) -> None:
-    path = tmp_path / "other.pcap"
-    rewrite(FOUR, lambda data: data[:20] + b"\x20\0" + data[22:], path)
-    summary = CaptureSummary()
-    assert told(path, summary) == []
-    assert summary.ip_fragments == summary.packets
-
-
 # ---- pcapng ----------------------------------------------------------------------------------------------------------
 
 

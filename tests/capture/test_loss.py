@@ -12,6 +12,7 @@ import pytest
 from conftest import DATA
 
 from kproto.capture import GAP, WHOLE, CaptureSummary, Connection, Frame, exchanges, frames
+from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
 
 CAPTURES = DATA / "captures"
@@ -29,9 +30,10 @@ def lost_bytes(link: int, packets: list[make.Packet]) -> Lost:
     """Payloads of the packets that are gone, by sender's and receiver's port."""
     lost: Lost = {}
     for _, data, on_wire in packets:
-        found = segment(link, data, 0, len(data), on_wire, CaptureSummary())
-        if found is not None and found[4] < found[5]:
-            flow, _, _, _, begin, end, _ = found
+        summary = CaptureSummary()
+        found = segment(0, link, data, 0, len(data), on_wire, Fragments(summary), summary)
+        if found is not None and found[5] < found[6]:
+            flow, _, _, _, _, begin, end, _ = found
             lost.setdefault((int.from_bytes(flow[-4:-2]), int.from_bytes(flow[-2:])), []).append(data[begin:end])
     return lost
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproto.capture import CaptureSummary
+from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
 from kproto.capture.reassembly import Reassembler
 from kproto.capture.tcp import FOREVER, HELD_LIMIT
@@ -69,9 +70,9 @@ class Bench:
 
     def put(self, ip: bytes, time_ns: int | None = None) -> None:
         self.now_ns = self.now_ns + 1000 if time_ns is None else time_ns
-        found = segment(make.RAW, ip, 0, len(ip), len(ip), self.summary)
+        found = segment(self.now_ns, make.RAW, ip, 0, len(ip), len(ip), Fragments(self.summary), self.summary)
         assert found is not None
-        self.reassembler.segment(self.now_ns, found, ip)
+        self.reassembler.segment(self.now_ns, found)
 
     def client(
         self, sequence: int, data: bytes = b"", flags: int = make.ACK, ack: int = 501, at: int | None = None

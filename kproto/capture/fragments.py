@@ -1,0 +1,123 @@
+"""Fragments of IP packets that carry TCP -> the packets that they were cut from."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .summary import CaptureSummary
+
+__all__ = ["Fragments"]
+
+_U16 = struct.Struct(">H").unpack_from
+
+_PATIENCE_NS: Final = 30_000_000_000
+"""So long a fragment waits for the others: identifications are soon used again."""
+
+_HELD_LIMIT: Final = 8 << 20
+"""Bytes that may wait in all; each fragment counts for its overhead too."""
+
+_OVERHEAD: Final = 200
+
+_MOST_FRAGMENTS: Final = 256
+"""Of one packet: it holds less than 64 KiB, and no link takes less than 576 bytes."""
+
+
+@dataclass(slots=True)
+class _Parts:
+    began_ns: int
+    pieces: dict[int, bytes] = field(default_factory=dict)
+    length: int = -1  # of the whole payload; known from its last fragment
+    held: int = _OVERHEAD
+    spoilt: bool = False
+    whole: bool = False  # it was given out, and stays a while for copies of its fragments to be known
+
+
+class Fragments:
+    """Fragments wait here for the rest of their packet.
+
+    Those that overlap make their packet one of which nothing is sure: it is dropped whole, as receivers do. A copy of a
+    fragment is no overlap.
+
+    Args:
+        summary: Counts what was dropped.
+    """
+
+    def __init__(self, summary: CaptureSummary) -> None:
+        self._summary = summary
+        self._waiting: dict[bytes, _Parts] = {}  # the oldest first
+        self._held = 0
+
+    def ipv4(self, time_ns: int, buffer: bytes, at: int, stop: int) -> bytes | None:
+        """Take a fragment whose header begins at ``at``; gives its packet if that is whole now, without options."""
+        header, where = (buffer[at] & 15) * 4, _U16(buffer, at + 6)[0]
+        end = at + _U16(buffer, at + 2)[0]
+        head = b"\x45" + bytes(8) + b"\x06\0\0" + buffer[at + 12 : at + 20]  # length 0: as far as the bytes reach
+        key = head + buffer[at + 4 : at + 6]
+        data = buffer[at + header : end] if header >= 20 and end <= stop else b""  # cut short: it cannot help
+        return self._add(time_ns, head, key, where & 0x2000, (where & 0x1FFF) * 8, data)
+
+    def ipv6(self, time_ns: int, buffer: bytes, at: int, header: int, stop: int) -> bytes | None:
+        """The same of IPv6, where the fragment header begins at ``header``; the packet has no extension headers."""
+        where = _U16(buffer, header + 2)[0]
+        end = at + 40 + _U16(buffer, at + 4)[0]
+        head = buffer[at : at + 4] + b"\0\0\x06\0" + buffer[at + 8 : at + 40]
+        key = head[8:] + buffer[header + 4 : header + 8]
+        data = buffer[header + 8 : end] if end <= stop else b""
+        return self._add(time_ns, head, key, where & 1, where & 0xFFF8, data)
+
+    def end(self) -> None:
+        """The capture is over: what still waits was lost."""
+        while self._waiting:
+            self._drop(next(iter(self._waiting)))
+
+    def _add(self, time_ns: int, head: bytes, key: bytes, more: int, offset: int, data: bytes) -> bytes | None:
+        if not data:
+            self._summary.ip_fragments += 1
+            return None
+        waiting = self._waiting
+        while waiting:
+            oldest = next(iter(waiting))
+            if self._held <= _HELD_LIMIT and time_ns - waiting[oldest].began_ns <= _PATIENCE_NS:
+                break
+            self._drop(oldest)
+        parts = waiting.get(key)
+        if parts is not None and parts.pieces.get(offset) == data:
+            return None
+        if parts is not None and parts.whole:  # another packet, to which the identification has come again
+            self._drop(key)
+            parts = None
+        if parts is None:
+            parts = waiting[key] = _Parts(time_ns)
+            self._held += parts.held
+        elif parts.spoilt:
+            self._summary.ip_fragments += 1
+            return None
+        last = offset + len(data)
+        known = parts.length if more else last
+        parts.spoilt = (
+            (more and len(data) % 8 != 0)
+            or len(parts.pieces) == _MOST_FRAGMENTS
+            or parts.length not in (-1, known)
+            or any(at < last and offset < at + len(piece) for at, piece in parts.pieces.items())
+        )
+        parts.pieces[offset] = data
+        parts.length = known
+        if parts.spoilt:
+            self._summary.ip_fragments += len(parts.pieces)
+            parts.pieces.clear()
+            return None
+        parts.held += len(data) + _OVERHEAD
+        self._held += len(data) + _OVERHEAD
+        if sum(map(len, parts.pieces.values())) != known or max(parts.pieces) >= known:
+            return None
+        parts.whole = True
+        return head + b"".join(parts.pieces[at] for at in sorted(parts.pieces))
+
+    def _drop(self, key: bytes) -> None:
+        parts = self._waiting.pop(key)
+        self._held -= parts.held
+        if not parts.whole:
+            self._summary.ip_fragments += len(parts.pieces)
