@@ -37,6 +37,8 @@ codec = Extension(
 exchange = Extension(
     "channel.network._exchange",
     ["channel/network/_exchange.pyx"],
+    include_dirs=["channel/network"],
+    depends=["channel/network/_io.h"],
     extra_compile_args=codec.extra_compile_args,
     extra_link_args=codec.extra_link_args,
     define_macros=codec.define_macros,

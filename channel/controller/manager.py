@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
@@ -12,6 +11,7 @@ from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import get_logger
 from channel.metrics import Metrics
+from channel.network._exchange import Outbox
 from channel.network.client import NetworkClient
 from channel.network.direct import DirectConversation
 from channel.network.metadata import ManualMetadataUpdater, Node
@@ -230,11 +230,11 @@ class ControllerChannelManager:
         if endpoint is None:
             raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
         node = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
-        queue: RequestQueue = SimpleQueue()
         client = self._plaintext_client(node) if self._client_factory is None else self._client_factory(node)
         tags = {"broker-id": str(broker.id)}
         timer = self.metrics.timer(GROUP, _RATE_AND_TIME, tags, "How long requests wait, and how many there are")
-        self.metrics.gauge(GROUP, _QUEUE_SIZE, queue.qsize, tags, "Requests that wait")
+        queue: RequestQueue = Outbox(self._clock.milliseconds, timer.record)
+        self.metrics.gauge(GROUP, _QUEUE_SIZE, queue.__len__, tags, "Requests that wait")
         thread = RequestSendThread(
             send_thread_name(self.controller_id, broker.id, self._prefix),
             self.controller_id,
@@ -243,10 +243,8 @@ class ControllerChannelManager:
             client,
             node,
             config.controller_socket_timeout_ms,
-            self._clock,
-            timer,
             self._state_log,
-            DirectConversation(client, node.key) if self._client_factory is None else None,
+            DirectConversation(client, node.key, queue) if self._client_factory is None else None,
         )
         return _BrokerState(node, client, queue, thread)
 
@@ -287,6 +285,7 @@ class ControllerChannelManager:
         tags = {"broker-id": str(broker_id)}
         try:
             state.thread.shutdown()  # the client is its own until it has ended
+            state.queue.close()
             state.client.close()
             state.is_removed = True
             dropped = _drain(state)
@@ -313,16 +312,9 @@ class ControllerChannelManager:
 
     def _total_queue_size(self) -> int:
         with self._lock:
-            return sum(state.queue.qsize() for state in self._brokers.values())
+            return sum(len(state.queue) for state in self._brokers.values())
 
 
 def _drain(state: _BrokerState) -> list[QueueItem]:
     """What waits, oldest first."""
-    items: list[QueueItem] = []
-    while True:
-        try:
-            item = state.queue.get_nowait()
-        except Empty:
-            return items
-        if item is not None:
-            items.append(QueueItem(*item))
+    return [QueueItem(*item) for item in state.queue.drain()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from channel.errors import IllegalState
@@ -16,8 +15,7 @@ from .requests import ControlRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.clock import Clock
-    from channel.metrics import Timer
+    from channel.network._exchange import Outbox
     from channel.network.client import NetworkClient
     from channel.network.direct import DirectConversation
     from channel.network.metadata import Node
@@ -47,8 +45,8 @@ class QueueItem(NamedTuple):
     enqueue_time_ms: int
 
 
-RequestQueue: TypeAlias = "SimpleQueue[tuple[ControlRequest, Callable[[Any], None] | None, int] | None]"
-"""The fields of what waits for one broker, oldest first; None only wakes its thread."""
+RequestQueue: TypeAlias = "Outbox[ControlRequest]"
+"""What waits for one broker: the fields of a ``QueueItem`` each."""
 
 _Answer: TypeAlias = tuple[int, Any]
 """The API that the answered request belongs to, and the response. Tuples, as they are made for every request."""
@@ -84,8 +82,6 @@ class RequestSendThread(StoppableThread):
         client: This thread's own, with ``node`` alone and one request in flight.
         node: The broker.
         socket_timeout_ms: How long to wait for a connection.
-        clock: Time.
-        timer: Takes how long each request waited in the queue, in ms.
         state_log: Kafka's state-change log.
         direct: The short way to a broker that is connected, if there is one.
 
@@ -102,8 +98,6 @@ class RequestSendThread(StoppableThread):
         client: NetworkClient,
         node: Node,
         socket_timeout_ms: int,
-        clock: Clock,
-        timer: Timer,
         state_log: StateChangeLog,
         direct: DirectConversation | None = None,
     ) -> None:
@@ -115,28 +109,30 @@ class RequestSendThread(StoppableThread):
         self._client = client
         self._node = node
         self._socket_timeout_ms = socket_timeout_ms
-        self._clock = clock
-        self._timer = timer
         self._state_log = state_log
         self._direct = direct
 
     def interrupt(self) -> None:
         """End the wait for the queue and the wait for the broker."""
-        self._queue.put(None)
+        self._queue.end()
         self._client.initiate_close()
 
     def do_work(self) -> None:
         """Deliver one request."""
-        item = self._queue.get()
-        if item is None:
+        if self._direct is not None:
+            self._direct.lend()
+        taken = self._queue.get()
+        if taken is None:
             return
-        request, callback, enqueue_time_ms = item
-        self._timer.record(self._clock.milliseconds() - enqueue_time_ms)
-        answer = self._deliver(request)
-        if answer is None:
-            self.undelivered = QueueItem(*item)
-            return
-        api_key, body = answer
+        item, body, error = taken
+        request, callback, _ = item
+        api_key = request.api_key
+        if body is None:
+            answer = self._deliver(request, error)
+            if answer is None:
+                self.undelivered = QueueItem(*item)
+                return
+            api_key, body = answer
         try:
             _check(api_key, request)
             if _traced(TRACE):
@@ -148,21 +144,22 @@ class RequestSendThread(StoppableThread):
                 callback(body)
         except Exception:
             self.log.exception("controller %d gives up %s to %s", self._controller_id, request, self._node)
+            self._queue.take_back()
             self._client.close_node(self._node.key)
 
-    def _deliver(self, request: ControlRequest) -> _Answer | None:
-        """The answer; None if the thread was stopped before one came."""
-        direct = self._direct
+    def _deliver(self, request: ControlRequest, error: Exception | None) -> _Answer | None:
+        """The answer; None if the thread was stopped before one came. ``error`` is how the first attempt ended."""
         while self.is_running:
             try:
-                if direct is not None and (body := direct.send_and_receive(request)) is not None:
-                    return request.api_key, body
+                if error is not None:
+                    raise error
                 if self._broker_ready():
                     response = send_and_receive(self._client, self._client.new_request(self._node.key, request))
                     return response.request.api_key, response.body
             except Exception as e:  # noqa: BLE001  (a request that even cannot be encoded is tried again, as Kafka does)
                 if self.is_shutdown_initiated:
                     break
+                error = None
                 self.log.warning(
                     "controller %d epoch %d could not send %s to %s: %s; reconnecting",
                     self._controller_id,

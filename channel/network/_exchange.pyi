@@ -1,23 +1,28 @@
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar, final
 
-from channel.network.transport import Bytes
+from channel.network.direct import DirectConversation
+from channel.network.request import RequestBuilder
 
-class StaleConnection(Exception): ...
+FIRST_SASL_CORRELATION_ID: Final[int]
+
+_Request = TypeVar("_Request", bound=RequestBuilder)
 
 @final
-class Exchange:
-    sent: int
-    received: int
+class CorrelationIds:
+    def __init__(self, first: int = 0) -> None: ...
+    def take(self) -> int: ...
 
-    def __init__(self, fd: int, wake_fd: int, limit: int = -1) -> None: ...
-    def __call__(
-        self,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        header_tail: bytes,
-        tagged: bool,
-        body: Sequence[Bytes],
-        timeout_ms: int,
-    ) -> tuple[bytes, bool, bool]: ...
+@final
+class Outbox(Generic[_Request]):
+    lent: bool
+
+    def __init__(self, milliseconds: Callable[[], int], record: Callable[[float], None]) -> None: ...
+    def __len__(self) -> int: ...
+    def put(self, item: tuple[_Request, Callable[[Any], None] | None, int]) -> None: ...
+    def end(self) -> None: ...
+    def drain(self) -> list[tuple[_Request, Callable[[Any], None] | None, int]]: ...
+    def get(self) -> tuple[tuple[_Request, Callable[[Any], None] | None, int], Any, Exception | None] | None: ...
+    def lend(self, fd: int, conversation: DirectConversation, timeout_ms: int, limit: int = -1) -> None: ...
+    def take_back(self) -> None: ...
+    def close(self) -> None: ...

@@ -1,105 +1,63 @@
-"""One frame out and one frame in over a plain socket, with the interpreter's lock given up once.
+"""What waits for one thread to deliver it, and one frame out and one frame in without the interpreter's lock.
 
 A send thread spends its life writing a request and waiting for the answer. Done in Python each of these gives up the
-lock and must win it back, from all the other send threads: two hand-overs a request, and more if the answer comes in
-pieces. Here both are one call.
+lock and must win it back, from all the other send threads. Here a small request is on its way by the time ``put``
+returns, or when the thread asks for its next one; one thread of C moves the bytes of all (``_io.h``), and a send thread
+is woken by its answer alone, when it is its turn to go on.
 """
 
 from cython cimport final
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
-from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.errno cimport errno
+from libc.stdlib cimport free, malloc
 
 import os
+from collections import deque
 
 from channel.errors import InvalidReceive
 from kproto.errors import OutOfRange
 
-cdef extern from "<sys/socket.h>" nogil:
+cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
         void *iov_base
         size_t iov_len
-    struct msghdr:
-        iovec *msg_iov
-        size_t msg_iovlen
-    ssize_t sendmsg(int fd, const msghdr *message, int flags)
-    ssize_t recv(int fd, void *buffer, size_t size, int flags)
-    int MSG_DONTWAIT
-    int MSG_NOSIGNAL
-    int MSG_PEEK
 
-cdef extern from "<poll.h>" nogil:
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    int poll(pollfd *fds, unsigned long count, int timeout)
-    short POLLIN
-    short POLLOUT
-
-cdef bint MANY_CORES = (os.cpu_count() or 1) > 1
-
-cdef extern from "<time.h>" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec *now)
-    int CLOCK_MONOTONIC
+cdef extern from "_io.h" nogil:
+    struct Line:
+        int answered
+        int woken
+        long long limit, sent, received
+        iovec *next
+        size_t left
+        bint sends_itself
+        long long deadline
+        char *data
+        long long have, size
+        int outcome, error
+        bint away
+    int LINE_DONE, LINE_AGAIN, LINE_STALE, LINE_CLOSED, LINE_FAILED, LINE_TIMED_OUT, LINE_BAD_SIZE, LINE_NO_MEMORY
+    long long line_now()
+    void line_init(Line *line)
+    void line_clear(Line *line)
+    int line_attach(Line *line, int fd)
+    void line_detach(Line *line)
+    int line_enter()
+    void line_leave()
+    int line_send(Line *line)
+    void line_submit(Line *line)
+    void line_withdraw(Line *line)
+    int line_wait(Line *line)
+    void line_wake(Line *line)
+    void line_end_turn(Line *line)
 
 cdef enum:
     INLINE_BUFFERS = 8
-    IOV_MOST = 1024
-    SMALL = 1024
-    FIRST_GROWTH = 262144
+    LARGE = 65536  # from here on a request takes long to send: its own thread does it, beside the others
+    RESERVED_FROM = 0x7FFFFFF8
 
-cdef enum Outcome:
-    DONE
-    STALE
-    CLOSED
-    FAILED
-    TIMED_OUT
-    WOKEN
-    BAD_SIZE
-    SIGNALLED
-    NO_MEMORY
-
-
-class StaleConnection(Exception):
-    """The peer had ended the connection, or said something unasked, before anything was sent: nothing is lost."""
-
-
-cdef enum:
-    SPIN_NS = 20000  # about what falling asleep and being woken costs
-
-cdef int in_flight = 0  # exchanges of this process that wait for their answer; changed with the lock held
-
-
-cdef struct Out:
-    iovec *at
-    Py_ssize_t count
-
-
-cdef struct In:
-    char *data
-    long long capacity
-    long long have
-    long long size
-    char small[SMALL]
-
-
-cdef inline long long now_ms() noexcept nogil:
-    cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC, &t)
-    return <long long>t.tv_sec * 1000 + t.tv_nsec // 1000000
-
-
-cdef inline long long now_ns() noexcept nogil:
-    cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC, &t)
-    return <long long>t.tv_sec * 1000000000 + t.tv_nsec
+FIRST_SASL_CORRELATION_ID = RESERVED_FROM
 
 
 cdef inline void put_int32(unsigned char *at, long long value) noexcept nogil:
@@ -114,256 +72,339 @@ cdef inline int get_int32(const unsigned char *at) noexcept nogil:
 
 
 @final
-cdef class Exchange:
-    """A connected, non-blocking socket with nothing on its way.
+cdef class CorrelationIds:
+    """Counts from 0 to the range reserved for SASL authenticators, then from the lowest int32 on.
 
     Args:
-        fd: The socket.
-        wake_fd: A descriptor that ends the wait once it is readable; it is not read.
-        limit: Largest answer in bytes, -1 for none.
-
-    Attributes:
-        sent, received: Bytes that have passed, lengths included, also those of an exchange that failed.
+        first: Where to begin.
     """
 
-    cdef int fd
-    cdef int wake_fd
-    cdef long long limit
-    cdef readonly long long sent
-    cdef readonly long long received
+    cdef long long following
 
-    def __init__(self, int fd, int wake_fd, long long limit=-1):
-        self.fd = fd
-        self.wake_fd = wake_fd
-        self.limit = limit
+    def __init__(self, long long first=0):
+        self.following = first
 
-    def __call__(
-        self,
-        short api_key,
-        short version,
-        int correlation_id,
-        bytes header_tail,
-        bint tagged,
-        object body,
-        long long timeout_ms,
-    ):
-        """Send a request and wait for the frame that answers it.
+    cpdef long long take(self):
+        """The next one."""
+        cdef long long taken = self.following
+        if taken >= RESERVED_FROM:
+            taken = -<long long>0x80000000
+        self.following = taken + 1
+        return taken
 
-        Args:
-            api_key, version, correlation_id: The request header's first fields.
-            header_tail: What stands between these and the body.
-            tagged: Whether the response header has tagged fields.
-            body: The body in pieces, which are sent one after the other and never joined.
-            timeout_ms: How long all of it may take.
+
+@final
+cdef class Outbox:
+    """Requests that wait for one thread to deliver them, oldest first, and the one that is on its way.
+
+    Any thread puts; one takes.
+
+    Args:
+        milliseconds: Tells the time in ms.
+        record: Takes how long each request waited, in ms.
+    """
+
+    cdef object items
+    cdef object milliseconds
+    cdef object record
+    cdef bint entered
+    cdef bint idles
+    cdef bint ended
+    # The connection it is lent.
+    cdef readonly bint lent
+    cdef object conversation
+    cdef dict forms
+    cdef long long timeout_ms
+    cdef Line line
+    # The request on its way.
+    cdef bint begun
+    cdef tuple item
+    cdef tuple form
+    cdef int api_key
+    cdef int version
+    cdef int correlation_id
+    cdef bytes tail
+    cdef Py_ssize_t taken
+    cdef iovec *pieces
+    cdef Py_buffer *views
+    cdef unsigned char head[12]
+    cdef iovec inline_pieces[INLINE_BUFFERS]
+    cdef Py_buffer inline_views[INLINE_BUFFERS]
+
+    def __cinit__(self):
+        line_init(&self.line)
+        self.pieces = self.inline_pieces
+        self.views = self.inline_views
+
+    def __init__(self, milliseconds, record):
+        self.items = deque()
+        self.milliseconds = milliseconds
+        self.record = record
+        self.forms = {}
+
+    def __dealloc__(self):
+        self.close()
+
+    def __len__(self):
+        return len(self.items)
+
+    # ---- for any thread
+
+    def put(self, tuple item not None):
+        """Add a request, its callback and when it came (ms)."""
+        self.items.append(item)
+        if not self.idles or self.begun:
+            return  # its thread will see by itself
+        if self.lent and self.begin(item, True):
+            line_submit(&self.line)
+            self.record(self.milliseconds() - <object>item[2])
+        elif self.idles:
+            line_wake(&self.line)
+
+    def end(self):
+        """Let ``get`` return at once, now and ever after; what waits stays."""
+        self.ended = True
+        line_wake(&self.line)
+
+    def drain(self):
+        """Take out all that waits, oldest first."""
+        cdef list left = []
+        while self.items:
+            left.append(self.items.popleft())
+        return left
+
+    # ---- for its own
+
+    def get(self):
+        """Wait for a request, and for its answer if it could be sent on the connection that the conversation lent.
 
         Returns:
-            The answer's body, whether it is that alone, and whether bytes follow the answer. It is the whole payload
-            if its header is not just this correlation id and, if ``tagged``, no tagged fields. If bytes
-            follow, the peer says things unasked: the connection must not be used again, nor after an error.
+            The item; the answer, None if it was not sent or not answered; and the error if it was sent in vain. None
+            at the end.
+        """
+        cdef tuple item
+        while True:
+            if self.begun:
+                if self.ended:
+                    return self.conclude(InterruptedError("woken before the answer came"))
+                if self.line.answered:
+                    return self.conclude(None)
+                self.wait()
+            elif self.ended:
+                line_end_turn(&self.line)
+                return None
+            elif self.items:
+                item = self.items.popleft()
+                self.record(self.milliseconds() - <object>item[2])
+                if not self.lent or not self.begin(item, False):
+                    self.take_back()
+                    line_end_turn(&self.line)
+                    return item, None, None
+                if not self.line.sends_itself:
+                    line_submit(&self.line)
+            else:
+                self.idles = True
+                try:
+                    self.wait()
+                finally:
+                    self.idles = False
+
+    def lend(self, int fd, object conversation, long long timeout_ms, long long limit=-1):
+        """A connection to use until it fails or is taken back: connected, non-blocking, nothing on its way.
+
+        Args:
+            fd: The socket. Take it back before it is closed.
+            conversation: Knows how requests are framed and answers read, and hears how they went.
+            timeout_ms: How long a request may take.
+            limit: Largest answer in bytes, -1 for none.
 
         Raises:
-            OutOfRange: The request is too large for a frame; nothing was sent.
-            StaleConnection: The connection was at its end already; nothing was sent.
-            EOFError: The peer ended it.
-            OSError: It broke.
-            TimeoutError: No whole answer in time.
-            InterruptedError: ``wake_fd`` is readable.
-            InvalidReceive: The answer's length is negative or above the limit.
+            OSError: The system cannot watch it.
         """
-        global in_flight
-        cdef Py_ssize_t count = 2 + len(body), taken = 0, i
-        cdef unsigned char head[12]
-        cdef iovec inline_pieces[INLINE_BUFFERS]
-        cdef Py_buffer inline_views[INLINE_BUFFERS]
-        cdef iovec *pieces = inline_pieces
-        cdef Py_buffer *views = inline_views
-        cdef Out out
-        cdef In answer
-        cdef Outcome outcome
-        cdef int error
-        cdef long long deadline, size = 8 + len(header_tail), skip
-        if count > INLINE_BUFFERS:
-            pieces = <iovec *>malloc(count * sizeof(iovec))
-            views = <Py_buffer *>malloc(count * sizeof(Py_buffer))
-            if pieces == NULL or views == NULL:
-                free(pieces)
-                free(views)
-                raise MemoryError
-        answer.data = answer.small
-        answer.capacity = SMALL
-        answer.have = 0
-        answer.size = -1
+        cdef int error = 0
+        self.take_back()
+        if not self.entered:
+            with nogil:
+                error = line_enter()
+            if error:
+                raise OSError(error, os.strerror(error))
+            self.entered = True
+        if line_attach(&self.line, fd) < 0:
+            raise OSError(errno, os.strerror(errno))
+        self.lent = True
+        self.conversation = conversation
+        self.timeout_ms = timeout_ms
+        self.line.limit = limit
+
+    def take_back(self):
+        """Use the connection no more."""
+        self.lent = False
+        line_detach(&self.line)
+
+    def close(self):
+        """Give everything back, once the thread has ended. Whatever is put still waits to be drained."""
+        self.ended = True
+        if self.begun:
+            line_withdraw(&self.line)
+            self.release()
+        self.take_back()
+        line_end_turn(&self.line)
+        if self.entered:
+            self.entered = False
+            with nogil:
+                line_leave()
+
+    # ---- the inside
+
+    cdef int wait(self) except -1:
+        """Until something has changed: the answer, a request, the end."""
+        cdef int outcome = LINE_DONE
+        cdef bint undisturbed = True
+        with nogil:
+            if self.begun and self.line.sends_itself and not self.line.away:
+                outcome = line_send(&self.line) if self.line.left else LINE_DONE
+                if outcome != LINE_FAILED:
+                    line_submit(&self.line)
+            if outcome != LINE_FAILED:
+                undisturbed = line_wait(&self.line)
+        self.line.woken = 0
+        if outcome == LINE_FAILED:
+            self.line.outcome = outcome
+            self.line.answered = 1
+        if not undisturbed:
+            PyErr_CheckSignals()
+        return 0
+
+    cdef bint begin(self, tuple item, bint from_put):
+        """Make an item the one on its way, without sending any of it; False if it must go by way of the client."""
+        cdef object request = item[0], body
+        cdef int api_key, version
+        cdef tuple form
+        cdef Py_ssize_t count, i
+        cdef long long size
         try:
+            api_key = request.api_key
+            version = request.latest_version
+            body = request.build(version)
+            form = self.forms.get(api_key << 16 | version)
+            if form is None:
+                form = self.forms[api_key << 16 | version] = self.conversation.form(api_key, version)
+            # From here on no other thread of the interpreter runs.
+            if from_put and (not self.idles or self.begun or not self.lent or self.items[0] is not item):
+                return False
+            count = 2 + len(body)
+            size = 8 + len(<bytes>form[1])
+            if count > INLINE_BUFFERS:
+                self.pieces = <iovec *>malloc(count * sizeof(iovec))
+                self.views = <Py_buffer *>malloc(count * sizeof(Py_buffer))
+                if self.pieces == NULL or self.views == NULL:
+                    raise MemoryError
             for i in range(count - 2):
-                PyObject_GetBuffer(body[i], &views[i], PyBUF_SIMPLE)
-                taken += 1
-                pieces[i + 2].iov_base = views[i].buf
-                pieces[i + 2].iov_len = views[i].len
-                size += views[i].len
+                PyObject_GetBuffer(body[i], &self.views[i], PyBUF_SIMPLE)
+                self.taken += 1
+                self.pieces[i + 2].iov_base = self.views[i].buf
+                self.pieces[i + 2].iov_len = self.views[i].len
+                size += self.views[i].len
             if size > 0x7FFFFFFF:
                 raise OutOfRange(f"a request of {size} bytes; a frame holds {0x7FFFFFFF}")
-            put_int32(head, size)
-            put_int32(head + 4, (<long long>api_key << 16) | (version & 0xFFFF))
-            put_int32(head + 8, correlation_id)
-            pieces[0].iov_base = head
-            pieces[0].iov_len = 12
-            pieces[1].iov_base = PyBytes_AS_STRING(header_tail)
-            pieces[1].iov_len = len(header_tail)
-            out.at = pieces
-            out.count = count
-            deadline = -1
-            if timeout_ms < (<long long>1 << 52):
-                deadline = now_ms() + timeout_ms
-            in_flight += 1
-            with nogil:
-                outcome = self.is_stale()
-                if outcome == DONE:
-                    outcome = self.run(&out, &answer, deadline)
-                error = errno
-            in_flight -= 1
-            while outcome == SIGNALLED:
-                PyErr_CheckSignals()
-                with nogil:
-                    outcome = self.run(&out, &answer, deadline)
-                    error = errno
-            self.received += answer.have
-            if outcome == DONE:
-                skip = 5 if tagged else 4
-                if (
-                    answer.size < skip
-                    or get_int32(<unsigned char *>answer.data + 4) != correlation_id
-                    or (tagged and answer.data[8] != 0)
-                ):
-                    skip = 0
-                return (
-                    PyBytes_FromStringAndSize(answer.data + 4 + skip, answer.size - skip),
-                    skip != 0,
-                    answer.have > answer.size + 4,
-                )
-            if outcome == STALE:
-                raise StaleConnection("the peer had closed the connection")
-            if outcome == CLOSED:
-                raise EOFError("the peer closed the connection before it had answered")
-            if outcome == TIMED_OUT:
-                raise TimeoutError(f"no answer within {timeout_ms} ms")
-            if outcome == WOKEN:
-                raise InterruptedError("woken before the answer came")
-            if outcome == BAD_SIZE:
-                limit = f"; the limit is {self.limit}" if answer.size >= 0 else ""
-                raise InvalidReceive(f"the peer announced a frame of {answer.size} bytes{limit}")
-            if outcome == NO_MEMORY:
-                raise MemoryError
-            raise OSError(error, os.strerror(error))
-        finally:
-            for i in range(taken):
-                PyBuffer_Release(&views[i])
-            if views != inline_views:
-                free(pieces)
-                free(views)
-            if answer.data != answer.small:
-                free(answer.data)
+        except Exception:
+            self.release()
+            return False  # the client will say what is wrong
+        if from_put and size >= LARGE:
+            self.release()
+            return False
+        self.item = item
+        self.form = form
+        self.tail = form[1]
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = (<CorrelationIds>form[0]).take()
+        put_int32(self.head, size)
+        put_int32(self.head + 4, (<long long>api_key << 16) | (version & 0xFFFF))
+        put_int32(self.head + 8, self.correlation_id)
+        self.pieces[0].iov_base = self.head
+        self.pieces[0].iov_len = 12
+        self.pieces[1].iov_base = PyBytes_AS_STRING(self.tail)
+        self.pieces[1].iov_len = len(self.tail)
+        self.line.next = self.pieces
+        self.line.left = count
+        self.line.sends_itself = size >= LARGE
+        self.line.sent = self.line.received = 0
+        self.line.deadline = -1
+        if self.timeout_ms < (<long long>1 << 43):
+            self.line.deadline = line_now() + self.timeout_ms * 1000000
+        if from_put:
+            self.items.popleft()
+        self.begun = True
+        return True
 
-    cdef Outcome is_stale(self) noexcept nogil:
-        """An idle connection has nothing to read: anything else is its end, or a frame that nobody asked for."""
-        cdef char byte
-        if recv(self.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 and errno == EAGAIN:
-            return DONE
-        return STALE
-
-    cdef Outcome run(self, Out *out, In *answer, long long deadline) noexcept nogil:
-        cdef msghdr message
-        cdef ssize_t n
-        cdef Outcome outcome
-        cdef long long spin_until = 0
-        memset(&message, 0, sizeof(message))
-        while out.count:
-            message.msg_iov = out.at
-            message.msg_iovlen = <size_t>out.count if out.count < IOV_MOST else IOV_MOST
-            n = sendmsg(self.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT)
-            if n >= 0:
-                self.sent += n
-                while out.count and <size_t>n >= out.at.iov_len:
-                    n -= out.at.iov_len
-                    out.at += 1
-                    out.count -= 1
-                if n:
-                    out.at.iov_base = <char *>out.at.iov_base + n
-                    out.at.iov_len -= n
-            elif errno == EAGAIN:
-                outcome = self.wait(POLLOUT, deadline)
-                if outcome != DONE:
-                    return outcome
+    cdef tuple conclude(self, object error):
+        """How the request on its way has ended; the thread is free for the next one."""
+        cdef tuple item = self.item
+        cdef Line *line = &self.line
+        cdef int outcome = line.outcome, skip = 5 if self.form[2] else 4
+        cdef bint whole = False, plain, more
+        cdef bytes answer
+        if error is not None:
+            line_withdraw(line)
+        elif outcome == LINE_STALE:
+            self.release()
+            self.take_back()
+            line_end_turn(line)
+            return item, None, None
+        try:
+            if error is not None:
+                raise error
+            if outcome != LINE_DONE:
+                raise self.reason(outcome)
+            whole = True
+            more = line.have > line.size + 4
+            plain = (
+                line.size >= skip
+                and get_int32(<unsigned char *>line.data + 4) == self.correlation_id
+                and (skip == 4 or line.data[8] == 0)
+            )
+            if not plain:
+                skip = 0
+            answer = PyBytes_FromStringAndSize(line.data + 4 + skip, line.size - skip)
+            if plain and not more:
+                body = self.form[3](self.api_key, self.version, answer)
             else:
-                return SIGNALLED if errno == EINTR else FAILED
-        if in_flight == 1 and MANY_CORES:
-            # Nobody else needs the core: an answer that comes at once costs no sleep and no wake-up.
-            spin_until = now_ns() + SPIN_NS
-        while True:
-            if spin_until == 0 or now_ns() >= spin_until or in_flight > 1:
-                spin_until = 0
-                outcome = self.wait(POLLIN, deadline)
-                if outcome != DONE:
-                    return outcome
-            n = recv(self.fd, answer.data + answer.have, answer.capacity - answer.have, MSG_DONTWAIT)
-            if n == 0:
-                return CLOSED
-            if n < 0:
-                if errno == EAGAIN:
-                    continue
-                return SIGNALLED if errno == EINTR else FAILED
-            answer.have += n
-            outcome = self.advance(answer)
-            if outcome == DONE and answer.size >= 0 and answer.have >= answer.size + 4:
-                return DONE
-            if outcome != DONE:
-                return outcome
+                if more:
+                    self.take_back()
+                body = self.conversation.unusual(item[0], self.correlation_id, answer, plain, more)
+            return item, body, None
+        except Exception as e:
+            self.take_back()
+            return item, None, self.conversation.failed(item[0], e)
+        finally:
+            self.conversation.exchanged(line.sent, line.received, whole)
+            self.release()
 
-    cdef Outcome advance(self, In *answer) noexcept nogil:
-        """Read the length once it is there; make room for the rest, never more than has come already and that again."""
-        cdef long long capacity
-        cdef char *data
-        if answer.size < 0:
-            if answer.have < 4:
-                return DONE
-            answer.size = get_int32(<unsigned char *>answer.data)
-            if answer.size < 0 or 0 <= self.limit < answer.size:
-                return BAD_SIZE
-        if answer.have < answer.capacity or answer.have >= answer.size + 4:
-            return DONE
-        capacity = answer.capacity * 2 if answer.capacity > SMALL else FIRST_GROWTH
-        if capacity > answer.size + 4:
-            capacity = answer.size + 4
-        if answer.data == answer.small:
-            data = <char *>malloc(capacity)
-            if data != NULL:
-                memcpy(data, answer.small, answer.have)
-        else:
-            data = <char *>realloc(answer.data, capacity)
-        if data == NULL:
-            return NO_MEMORY
-        answer.data = data
-        answer.capacity = capacity
-        return DONE
+    cdef object reason(self, int outcome):
+        cdef Line *line = &self.line
+        if outcome == LINE_CLOSED:
+            return EOFError("the peer closed the connection before it had answered")
+        if outcome == LINE_TIMED_OUT:
+            return TimeoutError(f"no answer within {self.timeout_ms} ms")
+        if outcome == LINE_BAD_SIZE:
+            limit = f"; the limit is {line.limit}" if line.size >= 0 else ""
+            return InvalidReceive(f"the peer announced a frame of {line.size} bytes{limit}")
+        if outcome == LINE_NO_MEMORY:
+            return MemoryError(f"no room for an answer of {line.size} bytes")
+        return OSError(line.error, os.strerror(line.error))
 
-    cdef Outcome wait(self, short events, long long deadline) noexcept nogil:
-        cdef pollfd fds[2]
-        cdef long long left = -1
-        cdef int n
-        fds[0].fd = self.fd
-        fds[0].events = events
-        fds[1].fd = self.wake_fd
-        fds[1].events = POLLIN
-        while True:
-            if deadline >= 0:
-                left = deadline - now_ms()
-                if left < 0:
-                    left = 0
-                if left > 0x7FFFFFFF:
-                    left = 0x7FFFFFFF
-            n = poll(fds, 2, <int>left)
-            if n > 0:
-                return WOKEN if fds[1].revents else DONE
-            if n < 0:
-                return SIGNALLED if errno == EINTR else FAILED
-            if deadline >= 0 and now_ms() >= deadline:
-                return TIMED_OUT
+    cdef void release(self) noexcept:
+        cdef Py_ssize_t i
+        for i in range(self.taken):
+            PyBuffer_Release(&self.views[i])
+        if self.views != self.inline_views:
+            free(self.views)
+            self.views = self.inline_views
+        if self.pieces != self.inline_pieces:
+            free(self.pieces)
+            self.pieces = self.inline_pieces
+        self.taken = 0
+        self.item = None
+        self.begun = False
+        line_clear(&self.line)

@@ -7,139 +7,110 @@ handshakes, connections that are recorded or encrypted, and whatever went wrong 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 from channel.errors import ClientClosed, Disconnected, RequestTimeout
 from channel.logs import bounded
 from kproto.api import response_header_version
 from kproto.codec import codec_for
 
-from ._exchange import Exchange, StaleConnection
 from .transport import PlaintextTransport
 from .wire import parse_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ._exchange import CorrelationIds, Outbox
     from .channel import Channel
     from .client import NetworkClient
-    from .request import ClientRequest, RequestBuilder
+    from .request import RequestBuilder
 
 __all__ = ["DirectConversation"]
 
 
-class _Form(NamedTuple):
-    """How requests of one API and version are framed, and their answers read."""
-
-    header_tail: bytes
-    tagged: bool
-    decode: Callable[[int, int, bytes], Any]
-
-
 class DirectConversation:
-    """Requests to one node, each answered before the next.
+    """Lends an outbox the connection to its node, and knows what the outbox needs to know for it.
 
     Used by the client's thread alone; between two requests the client may be used as ever.
 
     Args:
         client: Connects, and takes over whenever this cannot.
         node_id: ``Node.key`` of the node.
+        outbox: What waits for the node.
     """
 
-    __slots__ = (
-        "_channel", "_channels", "_client", "_exchange", "_forms", "_node_id", "_timeout_ms", "_traffic",
-    )  # fmt: skip
+    __slots__ = ("_channel", "_channels", "_client", "_node_id", "_outbox", "_timeout_ms", "_traffic")
 
-    def __init__(self, client: NetworkClient, node_id: str) -> None:
+    def __init__(self, client: NetworkClient, node_id: str, outbox: Outbox[Any]) -> None:
         self._client = client
         self._node_id = node_id
+        self._outbox = outbox
         self._channels = client._selector.channels
         self._traffic = client._selector._traffic
         self._timeout_ms = client._request_timeout_ms
-        self._forms: dict[tuple[int, int], _Form] = {}
         self._channel: Channel | None = None
-        self._exchange: Exchange | None = None
 
-    def send_and_receive(self, builder: RequestBuilder) -> Any:
-        """Send a request and wait for its answer, if that can be done at once.
-
-        Returns:
-            The answer's body. None if there is no idle, plain connection, and nothing was sent: ask the client then,
-            which sees what has happened.
-
-        Raises:
-            Disconnected: The connection ended first; ``RequestTimeout`` if the answer took too long. Close it.
-            ClientClosed: The client was closed first.
-            CorrelationIdMismatch, DecodeError: What came is no answer. Close the connection.
-            UnsupportedVersion, EncodeError: The request cannot be written.
-        """
+    def lend(self) -> None:
+        """Let the outbox use the connection, if it stands, is plain and idle."""
         channel = self._channels.get(self._node_id)
-        if channel is None or (channel is not self._channel and not self._adopt(channel)):
-            return None
-        client, exchange = self._client, self._exchange
-        assert exchange is not None
-        version = client._versions.choose(self._node_id, builder)
-        api_key = builder.api_key
-        form = self._forms.get((api_key, version)) or self._learn(api_key, version)
-        body = builder.build(version)
-        correlation_id = client._ids.take()
-        sent, received = exchange.sent, exchange.received
-        answered, more = False, True
-        try:
-            answer, plain, more = exchange(
-                api_key, version, correlation_id, form.header_tail, form.tagged, body, self._timeout_ms
-            )
-            answered = True
-        except StaleConnection:
-            return None
-        except InterruptedError:
-            raise ClientClosed("Client was shutdown before response was read") from None
-        except Disconnected:
-            raise
-        except TimeoutError:
-            raise RequestTimeout(f"no answer within {self._timeout_ms} ms to {bounded(str(builder))}") from None
-        except (OSError, EOFError) as e:
-            reason = f"Connection to {self._node_id} was disconnected before the response was read"
-            raise Disconnected(f"{reason}: {e}") from e
-        finally:
-            if more:  # or it failed
-                self._channel = None
-            if self._traffic is not None:
-                self._traffic.exchanged(channel, exchange.sent - sent, exchange.received - received, whole=answered)
-        if plain:
-            response = form.decode(api_key, version, answer)
-        else:
-            response = parse_response(self._request(builder, version, correlation_id), answer)
-        if more:
-            client.close_node(self._node_id)  # it says things unasked; what it has answered counts
-        return response
-
-    def _adopt(self, channel: Channel) -> bool:
-        """Take over a connection that stands, is plain and idle."""
+        if channel is self._channel and self._outbox.lent:
+            return
+        self._channel = None
         client = self._client
         if (
-            type(channel.transport) is not PlaintextTransport
+            channel is None
+            or type(channel.transport) is not PlaintextTransport
             or (self._traffic is not None and self._traffic.records)
+            or self._node_id in client._versions.known
             or not client._can_send(self._node_id, client.clock.milliseconds())
             or client.in_flight_count()
         ):
-            return False
-        selector = client._selector
-        self._exchange = Exchange(channel.transport.fileno(), selector._waker.fileno(), selector._max_receive_size)
-        self._channel = channel
-        return True
+            return
+        with contextlib.suppress(OSError):  # no descriptors left, say: the client's own way needs none
+            self._outbox.lend(channel.transport.fileno(), self, self._timeout_ms, client._selector._max_receive_size)
+            self._channel = channel
 
-    def _learn(self, api_key: int, version: int) -> _Form:
-        form = self._forms[api_key, version] = _Form(
-            self._client._framer.header_tail(api_key, version),
-            response_header_version(api_key, version) == 1,
-            codec_for(api_key).decode_response,
-        )
-        return form
+    # ---- what the outbox asks
 
-    def _request(self, builder: RequestBuilder, version: int, correlation_id: int) -> ClientRequest:
-        """The request as the client would have kept it, to read an unusual answer with."""
+    def form(self, api_key: int, version: int) -> tuple[CorrelationIds, bytes, bool, Callable[[int, int, bytes], Any]]:
+        """Where ids come from, what stands between id and body, whether answers have tagged fields, and their reader."""
+        client = self._client
+        tail = client._framer.header_tail(api_key, version)
+        return client._ids, tail, response_header_version(api_key, version) == 1, codec_for(api_key).decode_response
+
+    def exchanged(self, sent: int, received: int, whole: bool) -> None:
+        """So many bytes have passed; ``whole`` if these were a request and its answer."""
+        if self._traffic is not None and self._channel is not None:
+            self._traffic.exchanged(self._channel, sent, received, whole=whole)
+
+    def unusual(self, builder: RequestBuilder, correlation_id: int, answer: bytes, plain: bool, more: bool) -> Any:
+        """Read an answer whose header is not as expected, or which is followed by what nobody asked for.
+
+        Raises:
+            CorrelationIdMismatch, DecodeError: It is no answer.
+        """
         request = self._client.new_request(self._node_id, builder)
-        request.version = version
+        request.version = builder.latest_version
         request.correlation_id = correlation_id
-        return request
+        if plain:
+            response = codec_for(builder.api_key).decode_response(builder.api_key, builder.latest_version, answer)
+        else:
+            response = parse_response(request, answer)
+        if more:
+            self._client.close_node(self._node_id)  # what it has answered counts
+        return response
+
+    def failed(self, builder: RequestBuilder, error: Exception) -> Exception:
+        """What it means that a request was sent in vain; the connection is not to be used again."""
+        match error:
+            case InterruptedError():
+                return ClientClosed("Client was shutdown before response was read")
+            case Disconnected():
+                return error
+            case TimeoutError():
+                return RequestTimeout(f"no answer within {self._timeout_ms} ms to {bounded(str(builder))}")
+            case OSError() | EOFError():
+                reason = f"Connection to {self._node_id} was disconnected before the response was read"
+                return Disconnected(f"{reason}: {error}")
+        return error

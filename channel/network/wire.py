@@ -12,6 +12,8 @@ from kproto.codec import codec_for
 from kproto.errors import Malformed, OutOfRange, Truncated
 from kproto.node_versions import decode_api_versions_response
 
+from ._exchange import FIRST_SASL_CORRELATION_ID, CorrelationIds
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -20,27 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FIRST_SASL_CORRELATION_ID", "CorrelationIds", "RequestFramer", "parse_response"]
 
-FIRST_SASL_CORRELATION_ID: Final = 2**31 - 8
-"""Correlation ids from here to 2**31 - 1 belong to SASL authenticators; a client's counter jumps over them."""
-
 _MOST_BYTES: Final = 2**31 - 1
 _head = struct.Struct(">ihhi")
 _correlation = struct.Struct(">i")
-
-
-class CorrelationIds:
-    """Counts from 0 to the reserved range, then from the lowest int32 on."""
-
-    __slots__ = ("_next",)
-
-    def __init__(self, first: int = 0) -> None:
-        self._next = first
-
-    def take(self) -> int:
-        """The next one."""
-        taken = self._next if self._next < FIRST_SASL_CORRELATION_ID else -(2**31)
-        self._next = taken + 1
-        return taken
 
 
 class RequestFramer:

@@ -15,6 +15,7 @@ from channel.controller.requests import SingleRequest
 from channel.controller.types import Broker, EndPoint
 from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
+from channel.network._exchange import Outbox
 from channel.network.request import BodyRequest, ClientRequest, ClientResponse
 from kproto._codec import UpdateMetadataRequest, UpdateMetadataResponse
 from kproto.api import ApiKey
@@ -105,13 +106,22 @@ def test_a_broker_is_taken_down_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
             super().shutdown()
             notes.append(f"thread shut down, {threading.active_count() - before} left")
 
-    class NotedQueue(manager_module.SimpleQueue):  # type: ignore[type-arg]
-        def get_nowait(self) -> Any:
+    class NotedQueue:
+        def __init__(self, *arguments: Any) -> None:
+            self.outbox: Outbox[Any] = Outbox(*arguments)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.outbox, name)
+
+        def __len__(self) -> int:
+            return len(self.outbox)
+
+        def drain(self) -> list[Any]:
             notes.append("queue cleared")
-            return super().get_nowait()
+            return self.outbox.drain()
 
     monkeypatch.setattr(manager_module, "RequestSendThread", NotedThread)
-    monkeypatch.setattr(manager_module, "SimpleQueue", NotedQueue)
+    monkeypatch.setattr(manager_module, "Outbox", NotedQueue)
     before = threading.active_count()
     manager = ControllerChannelManager(1, lambda: 1, metrics=metrics, client_factory=lambda node: client)  # type: ignore[arg-type]
     manager.startup([BROKER])

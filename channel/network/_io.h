@@ -1,0 +1,594 @@
+/* One thread that moves the bytes of all exchanges of this process, without the interpreter's lock; and whose turn it
+ * is to go on in Python once answers are there.
+ *
+ * Threads that wait for answers in system calls of their own are woken by the kernel all at once, wherever there is a
+ * core, and then queue for the interpreter's lock: two sleeps and two wake-ups for each answer, most of them from core
+ * to core. Here the answer is read while its thread sleeps, and that one is woken when the one before it has done its
+ * work in Python: one sleep, one wake-up, and nobody else awake who could want the lock.
+ *
+ * A line is in the hands of one thread at a time: its own, or, from line_submit until it is answered or withdrawn, the
+ * moving one's. `io.lock` guards who has it, the lists, and the turn; nothing blocks while it is held. */
+#ifndef KPROTO_CHANNEL_IO_H
+#define KPROTO_CHANNEL_IO_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_SMALL = 1024, LINE_FIRST_GROWTH = 262144, LINE_IOV_MOST = 1024, LINE_EVENTS = 64 };
+enum { LINE_HOT_NS = 100000 };    /* after work, look again this long before sleeping: falling asleep costs as much */
+enum { LINE_TURN_NS = 300000 };   /* whoever has the turn for longer waits for something: others go on meanwhile */
+enum { LINE_LOOK_NS = 10000000 }; /* how often deadlines are looked at while there is work all the time */
+
+enum { LINE_DONE, LINE_AGAIN, LINE_STALE, LINE_CLOSED, LINE_FAILED, LINE_TIMED_OUT, LINE_BAD_SIZE, LINE_NO_MEMORY };
+
+typedef struct Line {
+    /* its thread sleeps on these */
+    atomic_uint changes;
+    atomic_int answered; /* it has the outcome, and the turn */
+    atomic_int woken;    /* it is to look around */
+    int has_turn;
+    /* the connection; slot 0 is none */
+    int fd;
+    uint32_t slot;
+    long long limit;
+    long long sent, received;
+    /* the request */
+    struct iovec *next;
+    size_t left;
+    int sends_itself; /* a large one: its own thread sends, and is woken when there is room */
+    long long deadline;
+    /* the answer */
+    char *data;
+    long long capacity, have, size;
+    int outcome, error;
+    char small[LINE_SMALL];
+    /* while it is not in its own thread's hands */
+    int away, is_new; /* `is_new`: submitted, and not looked at yet */
+    struct Line *before, *after; /* all that are away */
+    struct Line *link;           /* submitted, or ready */
+} Line;
+
+typedef struct {
+    Line *first, *last;
+} LineQueue;
+
+typedef struct {
+    Line *line;
+    uint32_t generation;
+} LineSlot;
+
+static struct {
+    pthread_mutex_t life; /* users, hooked; held while the thread starts or ends */
+    int users, hooked;
+    pthread_t thread;
+    atomic_int ending;
+    pthread_mutex_t lock; /* all below but the atomic ones */
+    int epoll, wake;
+    LineSlot *slots; /* slots[0] is not used; a free slot has no line */
+    uint32_t slot_count;
+    LineQueue submitted, ready;
+    Line *away, *at; /* `at`: the one that is being worked on */
+    int turn_taken;
+    long long turn_since;
+    atomic_int asleep, pending, waiting; /* `pending`, `waiting`: is there any submitted, any ready */
+} io = {.life = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, .epoll = -1, .wake = -1};
+
+static inline long long line_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (long long)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline void line_append(LineQueue *queue, Line *line) {
+    line->link = NULL;
+    if (queue->last)
+        queue->last->link = line;
+    else
+        queue->first = line;
+    queue->last = line;
+}
+
+static inline Line *line_pop(LineQueue *queue) {
+    Line *line = queue->first;
+    if (line) {
+        queue->first = line->link;
+        if (!queue->first)
+            queue->last = NULL;
+    }
+    return line;
+}
+
+static void line_take_out(LineQueue *queue, Line *line) {
+    Line **at = &queue->first, *last = NULL;
+    while (*at && *at != line) {
+        last = *at;
+        at = &last->link;
+    }
+    if (*at) {
+        *at = line->link;
+        if (queue->last == line)
+            queue->last = last;
+    }
+}
+
+/* ---- sleeping and waking */
+
+static void line_rouse(Line *line) { syscall(SYS_futex, &line->changes, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+
+static void line_wake(Line *line) {
+    atomic_store(&line->woken, 1);
+    atomic_fetch_add(&line->changes, 1);
+    line_rouse(line);
+}
+
+/* The next one whose answer is there, now that nobody goes on in Python. `io.lock` is held; the caller rouses it once it
+ * is not, so that it does not wake to find the lock taken. */
+static Line *line_next_turn(void) {
+    Line *next = line_pop(&io.ready);
+    io.turn_taken = next != NULL;
+    if (next) {
+        next->has_turn = 1;
+        io.turn_since = line_now();
+        atomic_store(&next->answered, 1);
+        atomic_fetch_add(&next->changes, 1);
+    }
+    atomic_store(&io.waiting, io.ready.first != NULL);
+    return next;
+}
+
+static void line_end_turn(Line *line) {
+    Line *next;
+    if (!line->has_turn)
+        return;
+    line->has_turn = 0;
+    pthread_mutex_lock(&io.lock);
+    next = line_next_turn();
+    pthread_mutex_unlock(&io.lock);
+    if (next)
+        line_rouse(next);
+}
+
+/* Sleep until it is answered or woken; 0 if a signal came first. */
+static int line_wait(Line *line) {
+    line_end_turn(line);
+    for (;;) {
+        unsigned seen = atomic_load(&line->changes);
+        if (atomic_load(&line->answered) || atomic_load(&line->woken))
+            return 1;
+        if (syscall(SYS_futex, &line->changes, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0) < 0 && errno == EINTR)
+            return 0;
+    }
+}
+
+/* ---- bytes */
+
+static int line_send(Line *line) {
+    struct msghdr message;
+    memset(&message, 0, sizeof message);
+    while (line->left) {
+        ssize_t n;
+        message.msg_iov = line->next;
+        message.msg_iovlen = line->left < LINE_IOV_MOST ? line->left : LINE_IOV_MOST;
+        n = sendmsg(line->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0) {
+            if (errno == EINTR)
+                continue;
+            line->error = errno;
+            return errno == EAGAIN ? LINE_AGAIN : LINE_FAILED;
+        }
+        line->sent += n;
+        while (line->left && (size_t)n >= line->next->iov_len) {
+            n -= line->next->iov_len;
+            line->next++;
+            line->left--;
+        }
+        if (n) {
+            line->next->iov_base = (char *)line->next->iov_base + n;
+            line->next->iov_len -= n;
+        }
+    }
+    return LINE_DONE;
+}
+
+/* Read the length once it is there; make room for the rest, never more than has come already and that again. */
+static int line_make_room(Line *line) {
+    const unsigned char *at = (const unsigned char *)line->data;
+    long long capacity;
+    char *data;
+    if (line->size < 0) {
+        if (line->have < 4)
+            return LINE_AGAIN;
+        line->size = (int32_t)((uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3]);
+        if (line->size < 0 || (line->limit >= 0 && line->size > line->limit))
+            return LINE_BAD_SIZE;
+    }
+    if (line->have >= line->size + 4)
+        return LINE_DONE;
+    if (line->have < line->capacity)
+        return LINE_AGAIN;
+    capacity = line->capacity > LINE_SMALL ? line->capacity * 2 : LINE_FIRST_GROWTH;
+    if (capacity > line->size + 4)
+        capacity = line->size + 4;
+    data = realloc(line->data == line->small ? NULL : line->data, capacity);
+    if (!data)
+        return LINE_NO_MEMORY;
+    if (line->data == line->small)
+        memcpy(data, line->small, line->have);
+    line->data = data;
+    line->capacity = capacity;
+    return LINE_AGAIN;
+}
+
+static int line_receive(Line *line) {
+    for (;;) {
+        ssize_t n = recv(line->fd, line->data + line->have, line->capacity - line->have, MSG_DONTWAIT);
+        int outcome;
+        if (n == 0)
+            return LINE_CLOSED;
+        if (n < 0) {
+            if (errno == EINTR)
+                continue;
+            line->error = errno;
+            return errno == EAGAIN ? LINE_AGAIN : LINE_FAILED;
+        }
+        line->have += n;
+        line->received += n;
+        outcome = line_make_room(line);
+        if (outcome != LINE_AGAIN)
+            return outcome;
+    }
+}
+
+/* An idle connection has nothing to read: anything else is its end, or a frame that nobody asked for. */
+static int line_is_stale(Line *line) {
+    char byte;
+    return !(recv(line->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN);
+}
+
+static int line_has_room(Line *line) {
+    struct pollfd fd = {.fd = line->fd, .events = POLLOUT};
+    return poll(&fd, 1, 0) > 0;
+}
+
+/* ---- the thread that moves them */
+
+/* What can be done for a line now. A new one may have missed events before it was submitted. */
+static int line_step(Line *line, unsigned events) {
+    int is_new = line->is_new;
+    line->is_new = 0;
+    if (line->sends_itself) {
+        if (line->left)
+            return !is_new || line_has_room(line) ? LINE_DONE : LINE_AGAIN; /* to its own thread, to send on */
+        return line_receive(line);
+    }
+    if (is_new && line_is_stale(line))
+        return LINE_STALE;
+    if (line->left) {
+        int outcome = line_send(line);
+        if (outcome != LINE_DONE)
+            return outcome;
+    }
+    return events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP) ? line_receive(line) : LINE_AGAIN;
+}
+
+/* Back to its own thread; `io.lock` is held. */
+static void line_bring_back(Line *line) {
+    line->away = 0;
+    if (line->before)
+        line->before->after = line->after;
+    else
+        io.away = line->after;
+    if (line->after)
+        line->after->before = line->before;
+}
+
+static void line_finish(Line *line, int outcome) {
+    Line *next = NULL;
+    int sends_on;
+    pthread_mutex_lock(&io.lock);
+    io.at = NULL;
+    sends_on = outcome == LINE_DONE && line->left;
+    if (outcome != LINE_AGAIN) {
+        line_bring_back(line);
+        line->outcome = outcome;
+        if (!sends_on) {
+            line_append(&io.ready, line);
+            if (io.turn_taken)
+                atomic_store(&io.waiting, 1);
+            else
+                next = line_next_turn();
+        }
+    }
+    pthread_mutex_unlock(&io.lock);
+    if (sends_on)
+        line_wake(line);
+    if (next)
+        line_rouse(next);
+}
+
+static void line_look_at_deadlines(long long now, long long *earliest) {
+    *earliest = -1;
+    for (;;) {
+        Line *line;
+        pthread_mutex_lock(&io.lock);
+        for (line = io.away; line; line = line->after) {
+            if (line->deadline < 0)
+                continue;
+            if (line->deadline <= now)
+                break;
+            if (*earliest < 0 || line->deadline < *earliest)
+                *earliest = line->deadline;
+        }
+        if (line) {
+            line_take_out(&io.submitted, line);
+            io.at = line;
+        }
+        pthread_mutex_unlock(&io.lock);
+        if (!line)
+            return;
+        line_finish(line, LINE_TIMED_OUT);
+    }
+}
+
+static int line_milliseconds_to_sleep(long long now, long long earliest) {
+    long long left = earliest < 0 ? -1 : (earliest - now + 999999) / 1000000;
+    if (atomic_load(&io.waiting))
+        return 1;
+    return left > 0x7FFFFFFF ? 0x7FFFFFFF : (int)left;
+}
+
+static void *line_main(void *unused) {
+    struct epoll_event events[LINE_EVENTS];
+    long long now = line_now(), worked = now, looked = now, earliest = -1;
+    cpu_set_t cores;
+    int many_cores = !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) > 1;
+    (void)unused;
+    for (;;) {
+        int i, n, timeout = 0;
+        Line *line, *late = NULL;
+        while (atomic_load(&io.pending)) {
+            pthread_mutex_lock(&io.lock);
+            line = io.at = line_pop(&io.submitted);
+            atomic_store(&io.pending, io.submitted.first != NULL);
+            pthread_mutex_unlock(&io.lock);
+            if (line)
+                line_finish(line, line_step(line, 0));
+            worked = now;
+        }
+        if (!many_cores || now - worked > LINE_HOT_NS || now - looked > LINE_LOOK_NS) {
+            line_look_at_deadlines(now, &earliest);
+            looked = now;
+        }
+        if (!many_cores || now - worked > LINE_HOT_NS) {
+            timeout = line_milliseconds_to_sleep(now, earliest);
+            atomic_store(&io.asleep, 1);
+            if (atomic_load(&io.pending) || atomic_load(&io.ending))
+                timeout = 0; /* came in between, and wakes nobody */
+        }
+        n = epoll_wait(io.epoll, events, LINE_EVENTS, timeout);
+        atomic_store(&io.asleep, 0);
+        if (atomic_load(&io.ending))
+            return NULL;
+        now = line_now();
+        for (i = 0; i < n; i++) {
+            uint64_t key = events[i].data.u64;
+            uint32_t slot = (uint32_t)key;
+            if (!key) {
+                eventfd_t count;
+                eventfd_read(io.wake, &count);
+                continue;
+            }
+            pthread_mutex_lock(&io.lock);
+            line = slot < io.slot_count && io.slots[slot].generation == key >> 32 ? io.slots[slot].line : NULL;
+            if (line && (!line->away || line->is_new))
+                line = NULL; /* its first step will see by itself */
+            io.at = line;
+            pthread_mutex_unlock(&io.lock);
+            if (line) {
+                line_finish(line, line_step(line, events[i].events));
+                worked = now;
+            }
+        }
+        if (atomic_load(&io.waiting)) {
+            pthread_mutex_lock(&io.lock);
+            if (now - io.turn_since > LINE_TURN_NS)
+                late = line_next_turn();
+            pthread_mutex_unlock(&io.lock);
+            if (late)
+                line_rouse(late);
+        }
+        if (!n && !timeout)
+            sched_yield();
+    }
+}
+
+/* ---- what its own thread, and whoever puts, may call */
+
+static void line_init(Line *line) {
+    memset(line, 0, sizeof *line);
+    line->fd = -1;
+    line->limit = -1;
+    line->data = line->small;
+    line->capacity = LINE_SMALL;
+    line->size = -1;
+}
+
+/* Forget request and answer. */
+static void line_clear(Line *line) {
+    if (line->data != line->small)
+        free(line->data);
+    line->data = line->small;
+    line->capacity = LINE_SMALL;
+    line->have = 0;
+    line->size = -1;
+    line->left = 0;
+    atomic_store(&line->answered, 0);
+}
+
+static void line_ring(void) {
+    if (atomic_load(&io.asleep))
+        eventfd_write(io.wake, 1);
+}
+
+static void line_submit(Line *line) {
+    pthread_mutex_lock(&io.lock);
+    line->away = line->is_new = 1;
+    line->before = NULL;
+    line->after = io.away;
+    if (io.away)
+        io.away->before = line;
+    io.away = line;
+    line_append(&io.submitted, line);
+    atomic_store(&io.pending, 1);
+    pthread_mutex_unlock(&io.lock);
+    line_ring();
+}
+
+/* Take it back, whatever has become of it. */
+static void line_withdraw(Line *line) {
+    for (;;) {
+        pthread_mutex_lock(&io.lock);
+        if (io.at != line)
+            break;
+        pthread_mutex_unlock(&io.lock);
+        sched_yield(); /* it is being worked on, which never takes long */
+    }
+    if (line->away) {
+        line_take_out(&io.submitted, line);
+        line_bring_back(line);
+    } else {
+        line_take_out(&io.ready, line);
+        atomic_store(&io.waiting, io.ready.first != NULL);
+    }
+    pthread_mutex_unlock(&io.lock);
+}
+
+/* Watch a connection; -1 and errno if that cannot be. */
+static int line_attach(Line *line, int fd) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    uint32_t slot;
+    int failed = -1;
+    pthread_mutex_lock(&io.lock);
+    for (slot = 1; slot < io.slot_count && io.slots[slot].line; slot++)
+        ;
+    if (slot >= io.slot_count) {
+        uint32_t count = slot < 32 ? 64 : 2 * slot;
+        LineSlot *slots = realloc(io.slots, count * sizeof *slots);
+        if (!slots)
+            goto end;
+        memset(slots + io.slot_count, 0, (count - io.slot_count) * sizeof *slots);
+        io.slots = slots;
+        io.slot_count = count;
+    }
+    event.data.u64 = (uint64_t)++io.slots[slot].generation << 32 | slot;
+    failed = epoll_ctl(io.epoll, EPOLL_CTL_ADD, fd, &event);
+    if (!failed) {
+        io.slots[slot].line = line;
+        line->fd = fd;
+        line->slot = slot;
+    }
+end:
+    pthread_mutex_unlock(&io.lock);
+    return failed;
+}
+
+/* Leave the connection alone. To be called before the descriptor is closed: afterwards it may be another's. */
+static void line_detach(Line *line) {
+    if (!line->slot)
+        return;
+    pthread_mutex_lock(&io.lock);
+    epoll_ctl(io.epoll, EPOLL_CTL_DEL, line->fd, NULL);
+    io.slots[line->slot].line = NULL;
+    pthread_mutex_unlock(&io.lock);
+    line->slot = 0;
+    line->fd = -1;
+}
+
+/* ---- the thread's life */
+
+static void line_give_back(void) {
+    if (io.epoll >= 0)
+        close(io.epoll);
+    if (io.wake >= 0)
+        close(io.wake);
+    io.epoll = io.wake = -1;
+    free(io.slots);
+    io.slots = NULL;
+    io.slot_count = 0;
+}
+
+/* In a child there is neither the thread nor any whose lines these were. */
+static void line_after_fork(void) {
+    int hooked = io.hooked;
+    line_give_back();
+    memset(&io, 0, sizeof io);
+    pthread_mutex_init(&io.life, NULL);
+    pthread_mutex_init(&io.lock, NULL);
+    io.epoll = io.wake = -1;
+    io.hooked = hooked;
+}
+
+static int line_start_thread(void) {
+    struct epoll_event event = {.events = EPOLLIN};
+    sigset_t all, before;
+    int error;
+    io.epoll = epoll_create1(EPOLL_CLOEXEC);
+    io.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (io.epoll < 0 || io.wake < 0 || epoll_ctl(io.epoll, EPOLL_CTL_ADD, io.wake, &event) < 0)
+        return errno;
+    if (!io.hooked && (error = pthread_atfork(NULL, NULL, line_after_fork)))
+        return error;
+    io.hooked = 1;
+    atomic_store(&io.ending, 0);
+    sigfillset(&all); /* signals are for the interpreter's own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&io.thread, NULL, line_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!error)
+        pthread_setname_np(io.thread, "kproto-io");
+    return error;
+}
+
+/* One user more, the first of which starts the thread. Gives 0, or what went wrong. */
+static int line_enter(void) {
+    int error = 0;
+    pthread_mutex_lock(&io.life);
+    if (!io.users && (error = line_start_thread()))
+        line_give_back();
+    else
+        io.users++;
+    pthread_mutex_unlock(&io.life);
+    return error;
+}
+
+/* One user less, the last of which ends the thread and waits for it. */
+static void line_leave(void) {
+    pthread_mutex_lock(&io.life);
+    if (io.users && !--io.users) {
+        atomic_store(&io.ending, 1);
+        eventfd_write(io.wake, 1);
+        pthread_join(io.thread, NULL);
+        line_give_back();
+    }
+    pthread_mutex_unlock(&io.life);
+}
+#endif
