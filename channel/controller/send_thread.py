@@ -52,11 +52,6 @@ _Answer: TypeAlias = tuple[int, Any]
 """The API that the answered request belongs to, and the response. Tuples, as they are made for every request."""
 
 
-def _check(api_key: int, request: ControlRequest) -> None:
-    if api_key not in _CONTROL:
-        raise IllegalState(f"an answer to {api_name(api_key)}, unexpected after {api_name(request.api_key)}")
-
-
 def send_thread_name(controller_id: int, broker_id: int, prefix: str | None = None) -> str:
     """What the thread is called.
 
@@ -118,57 +113,66 @@ class RequestSendThread(StoppableThread):
         self._client.initiate_close()
 
     def do_work(self) -> None:
-        """Deliver one request."""
-        if self._direct is not None:
-            self._direct.lend()
-        taken = self._queue.get()
-        if taken is None:
-            return
-        item, body, error = taken
-        request, callback, _ = item
-        api_key = request.api_key
-        if body is None:
-            answer = self._deliver(request, error)
-            if answer is None:
-                self.undelivered = QueueItem(*item)
+        """Deliver requests until there is a reason to look whether the thread is to go on."""
+        queue, direct = self._queue, self._direct
+        while True:
+            if direct is not None and not queue.lent:
+                direct.lend()
+            taken = queue.get()
+            if taken is None:
                 return
-            api_key, body = answer
-        try:
-            _check(api_key, request)
-            if _traced(TRACE):
-                answer_text = bounded(repr(body))
-                self._state_log.trace(
-                    self._controller_epoch(), "%s answered %s to %s", self._node, answer_text, request
-                )
-            if callback is not None:
-                callback(body)
-        except Exception:
-            self.log.exception("controller %d gives up %s to %s", self._controller_id, request, self._node)
-            self._queue.take_back()
-            self._client.close_node(self._node.key)
+            item, body, error = taken
+            request, callback, _ = item
+            api_key = request.api_key
+            if body is None:
+                answer = self._deliver(request, error)
+                if answer is None:
+                    self.undelivered = QueueItem(*item)
+                    return
+                api_key, body = answer
+            try:
+                if api_key not in _CONTROL:
+                    self._refuse(api_key, request)
+                if _traced(TRACE):
+                    answer_text = bounded(repr(body))
+                    self._state_log.trace(
+                        self._controller_epoch(), "%s answered %s to %s", self._node, answer_text, request
+                    )
+                if callback is not None:
+                    callback(body)
+            except Exception:
+                self.log.exception("controller %d gives up %s to %s", self._controller_id, request, self._node)
+                self._close()
+
+    def _refuse(self, api_key: int, request: ControlRequest) -> None:
+        raise IllegalState(f"an answer to {api_name(api_key)}, unexpected after {api_name(request.api_key)}")
+
+    def _close(self) -> None:
+        self._queue.take_back()
+        self._client.close_node(self._node.key)
 
     def _deliver(self, request: ControlRequest, error: Exception | None) -> _Answer | None:
         """The answer; None if the thread was stopped before one came. ``error`` is how the first attempt ended."""
         while self.is_running:
             try:
-                if error is not None:
-                    raise error
-                if self._broker_ready():
+                if error is None and self._broker_ready():
                     response = send_and_receive(self._client, self._client.new_request(self._node.key, request))
                     return response.request.api_key, response.body
             except Exception as e:  # noqa: BLE001  (a request that even cannot be encoded is tried again, as Kafka does)
+                error = e
+            if error is not None:
                 if self.is_shutdown_initiated:
                     break
-                error = None
                 self.log.warning(
                     "controller %d epoch %d could not send %s to %s: %s; reconnecting",
                     self._controller_id,
                     self._controller_epoch(),
                     request,
                     self._node,
-                    bounded(f"{type(e).__name__}: {e}"),
+                    bounded(f"{type(error).__name__}: {error}"),
                 )
-                self._client.close_node(self._node.key)
+                error = None
+                self._close()
             self.pause(RETRY_PAUSE_MS)
         return None
 

@@ -45,7 +45,8 @@ typedef struct Line {
     atomic_uint changes;
     atomic_int answered; /* it has the outcome, and the turn */
     atomic_int woken;    /* it is to look around */
-    int has_turn;
+    atomic_int sleeps;
+    int has_turn, is_busy;
     /* the connection; slot 0 is none */
     int fd;
     uint32_t slot;
@@ -90,6 +91,8 @@ static struct {
     int turn_taken;
     long long turn_since;
     atomic_int asleep, pending, waiting; /* `pending`, `waiting`: is there any submitted, any ready */
+    atomic_int busy, staying; /* how many have a request that is not done with; one thread that waits stays awake */
+    int many_cores;
 } io = {.life = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, .epoll = -1, .wake = -1};
 
 static inline long long line_now(void) {
@@ -132,7 +135,10 @@ static void line_take_out(LineQueue *queue, Line *line) {
 
 /* ---- sleeping and waking */
 
-static void line_rouse(Line *line) { syscall(SYS_futex, &line->changes, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+static void line_rouse(Line *line) {
+    if (atomic_load(&line->sleeps))
+        syscall(SYS_futex, &line->changes, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
 
 static void line_wake(Line *line) {
     atomic_store(&line->woken, 1);
@@ -167,16 +173,34 @@ static void line_end_turn(Line *line) {
         line_rouse(next);
 }
 
+static inline int line_has_changed(Line *line) { return atomic_load(&line->answered) || atomic_load(&line->woken); }
+
+/* Where one conversation is all there is, its thread stays awake for a while: waking it up, on a core that has gone idle
+ * meanwhile, would take longer than the answer. */
+static void line_stay_awake(Line *line) {
+    long long until;
+    if (!io.many_cores || atomic_load(&io.busy) > 1 || atomic_exchange(&io.staying, 1))
+        return;
+    until = line_now() + LINE_HOT_NS;
+    while (!line_has_changed(line) && atomic_load(&io.busy) <= 1 && line_now() < until)
+        sched_yield();
+    atomic_store(&io.staying, 0);
+}
+
 /* Sleep until it is answered or woken; 0 if a signal came first. */
 static int line_wait(Line *line) {
+    int undisturbed = 1;
     line_end_turn(line);
-    for (;;) {
+    line_stay_awake(line);
+    atomic_store(&line->sleeps, 1);
+    while (undisturbed) {
         unsigned seen = atomic_load(&line->changes);
-        if (atomic_load(&line->answered) || atomic_load(&line->woken))
-            return 1;
-        if (syscall(SYS_futex, &line->changes, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0) < 0 && errno == EINTR)
-            return 0;
+        if (line_has_changed(line))
+            break;
+        undisturbed = syscall(SYS_futex, &line->changes, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0) == 0 || errno != EINTR;
     }
+    atomic_store(&line->sleeps, 0);
+    return undisturbed;
 }
 
 /* ---- bytes */
@@ -359,8 +383,7 @@ static int line_milliseconds_to_sleep(long long now, long long earliest) {
 static void *line_main(void *unused) {
     struct epoll_event events[LINE_EVENTS];
     long long now = line_now(), worked = now, looked = now, earliest = -1;
-    cpu_set_t cores;
-    int many_cores = !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) > 1;
+    int many_cores = io.many_cores;
     (void)unused;
     for (;;) {
         int i, n, timeout = 0;
@@ -441,6 +464,9 @@ static void line_clear(Line *line) {
     line->have = 0;
     line->size = -1;
     line->left = 0;
+    if (line->is_busy)
+        atomic_fetch_sub(&io.busy, 1);
+    line->is_busy = 0;
     atomic_store(&line->answered, 0);
 }
 
@@ -452,6 +478,9 @@ static void line_ring(void) {
 static void line_submit(Line *line) {
     pthread_mutex_lock(&io.lock);
     line->away = line->is_new = 1;
+    if (!line->is_busy)
+        atomic_fetch_add(&io.busy, 1);
+    line->is_busy = 1;
     line->before = NULL;
     line->after = io.away;
     if (io.away)
@@ -550,7 +579,9 @@ static void line_after_fork(void) {
 static int line_start_thread(void) {
     struct epoll_event event = {.events = EPOLLIN};
     sigset_t all, before;
+    cpu_set_t cores;
     int error;
+    io.many_cores = !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) > 1;
     io.epoll = epoll_create1(EPOLL_CLOEXEC);
     io.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (io.epoll < 0 || io.wake < 0 || epoll_ctl(io.epoll, EPOLL_CTL_ADD, io.wake, &event) < 0)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ._exchange import CorrelationIds, Outbox
-    from .channel import Channel
     from .client import NetworkClient
     from .request import RequestBuilder
 
@@ -40,49 +39,38 @@ class DirectConversation:
         outbox: What waits for the node.
     """
 
-    __slots__ = ("_channel", "_channels", "_client", "_node_id", "_outbox", "_timeout_ms", "_traffic")
+    __slots__ = ("_client", "_node_id", "_outbox", "_timeout_ms")
 
     def __init__(self, client: NetworkClient, node_id: str, outbox: Outbox[Any]) -> None:
         self._client = client
         self._node_id = node_id
         self._outbox = outbox
-        self._channels = client._selector.channels
-        self._traffic = client._selector._traffic
         self._timeout_ms = client._request_timeout_ms
-        self._channel: Channel | None = None
 
     def lend(self) -> None:
-        """Let the outbox use the connection, if it stands, is plain and idle."""
-        channel = self._channels.get(self._node_id)
-        if channel is self._channel and self._outbox.lent:
-            return
-        self._channel = None
-        client = self._client
+        """Let the outbox use the connection, if it stands, is plain and idle, and nobody else listens in."""
+        client, channel = self._client, self._client._selector.channels.get(self._node_id)
         if (
             channel is None
             or type(channel.transport) is not PlaintextTransport
-            or (self._traffic is not None and self._traffic.records)
             or self._node_id in client._versions.known
             or not client._can_send(self._node_id, client.clock.milliseconds())
             or client.in_flight_count()
         ):
             return
-        with contextlib.suppress(OSError):  # no descriptors left, say: the client's own way needs none
-            self._outbox.lend(channel.transport.fileno(), self, self._timeout_ms, client._selector._max_receive_size)
-            self._channel = channel
+        traffic, limit = client._selector._traffic, client._selector._max_receive_size
+        # LookupError: somebody listens in. OSError: there are no descriptors left; the client's own way needs none.
+        with contextlib.suppress(LookupError, OSError):
+            metrics = None if traffic is None else traffic.metrics_alone()
+            self._outbox.lend(channel.transport.fileno(), self, self._timeout_ms, limit, metrics)
 
     # ---- what the outbox asks
 
     def form(self, api_key: int, version: int) -> tuple[CorrelationIds, bytes, bool, Callable[[int, int, bytes], Any]]:
-        """Where ids come from, what stands between id and body, whether answers have tagged fields, and their reader."""
+        """Where ids come from, what stands between id and body; whether answers have tagged fields, their reader."""
         client = self._client
         tail = client._framer.header_tail(api_key, version)
         return client._ids, tail, response_header_version(api_key, version) == 1, codec_for(api_key).decode_response
-
-    def exchanged(self, sent: int, received: int, whole: bool) -> None:
-        """So many bytes have passed; ``whole`` if these were a request and its answer."""
-        if self._traffic is not None and self._channel is not None:
-            self._traffic.exchanged(self._channel, sent, received, whole=whole)
 
     def unusual(self, builder: RequestBuilder, correlation_id: int, answer: bytes, plain: bool, more: bool) -> Any:
         """Read an answer whose header is not as expected, or which is followed by what nobody asked for.
@@ -90,12 +78,13 @@ class DirectConversation:
         Raises:
             CorrelationIdMismatch, DecodeError: It is no answer.
         """
-        request = self._client.new_request(self._node_id, builder)
-        request.version = builder.latest_version
-        request.correlation_id = correlation_id
+        api_key, version = builder.api_key, builder.latest_version
         if plain:
-            response = codec_for(builder.api_key).decode_response(builder.api_key, builder.latest_version, answer)
+            response = codec_for(api_key).decode_response(api_key, version, answer)
         else:
+            request = self._client.new_request(self._node_id, builder)
+            request.version = version
+            request.correlation_id = correlation_id
             response = parse_response(request, answer)
         if more:
             self._client.close_node(self._node_id)  # what it has answered counts

@@ -40,6 +40,9 @@ class SelectorMetrics:
         prefix: Kafka's metric group prefix, e.g. ``controller-channel``.
         tags: E.g. ``{"broker-id": "2"}``.
         per_connection: Whether each connection gets metrics of its own.
+
+    Attributes:
+        per_connection: Whether it does.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class SelectorMetrics:
         self._tags = tags = dict(tags or {})
         self.group = f"{prefix}-metrics"
         self._node_group = f"{prefix}-node-metrics"
-        self._per_connection = per_connection
+        self.per_connection = per_connection
         self._clients: dict[tuple[str, str], int] = {}
 
         def meter(name: str, doc: str) -> Meter:
@@ -99,13 +102,13 @@ class SelectorMetrics:
 
     def node(self, channel_id: str) -> NodeMetrics | None:
         """Metrics of one connection, if they are wanted."""
-        if not self._per_connection:
+        if not self.per_connection:
             return None
         return NodeMetrics(self._metrics, self._node_group, self._node_tags(channel_id))
 
     def forget_node(self, channel_id: str) -> None:
         """Remove one connection's metrics."""
-        if self._per_connection:
+        if self.per_connection:
             self._metrics.remove(self._node_group, tags=self._node_tags(channel_id))
 
     def _node_tags(self, channel_id: str) -> dict[str, str]:

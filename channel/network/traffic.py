@@ -94,32 +94,16 @@ class Traffic:
             ends = channel.transport
             self._recorder.record("sent", ends.local, ends.remote, self._clock.wall_nanoseconds(), send.buffers)
 
-    @property
-    def records(self) -> bool:
-        """Whether a recorder sees every frame."""
-        return self._recorder is not None
+    def metrics_alone(self) -> SelectorMetrics | None:
+        """The metrics, if nobody else needs to hear of every frame and no connection has metrics of its own.
 
-    def exchanged(self, channel: Channel, sent: int, received: int, *, whole: bool) -> None:
-        """A request and, if ``whole``, its answer passed outside the selector, so many bytes each way."""
+        Raises:
+            LookupError: Somebody does.
+        """
         metrics = self._metrics
-        if metrics is None:
-            return
-        metrics.io.value += 2
-        metrics.outgoing.value += sent
-        metrics.incoming.value += received
-        if sent > metrics.request_size_max:
-            metrics.request_size_max = sent
-        if whole:
-            metrics.requests.value += 1
-            metrics.responses.value += 1
-        node = channel.node_metrics
-        if node is not None:
-            node.outgoing.value += sent
-            node.incoming.value += received
-            if whole:
-                node.request.value += 1
-                node.response.value += 1
-                node.size.record(sent)
+        if self._recorder is not None or (metrics is not None and metrics.per_connection):
+            raise LookupError("frames must pass the selector")
+        return metrics
 
     def closed(self, channel: Channel) -> None:
         """A connection is no more."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 
 from channel.clock import FOREVER
 from channel.errors import InvalidReceive
+from channel.metrics import Counter
 from channel.network._exchange import CorrelationIds, Outbox
 from kproto.headers import decode_request_header
 
@@ -54,11 +58,13 @@ class Pair:
         self.far.settimeout(20)
         self.limit, self.tagged = limit, tagged
         self.waited: list[float] = []
-        self.passed: list[tuple[int, int, bool]] = []
+        self.io, self.outgoing, self.incoming, self.requests, self.responses = (Counter() for _ in range(5))
         self.outbox: Outbox[Any] = Outbox(lambda: 5, self.waited.append)
 
     def lend(self, timeout_ms: int = 10_000) -> Outbox[Any]:
-        self.outbox.lend(self.near.fileno(), self, timeout_ms, self.limit)  # type: ignore[arg-type]
+        metrics = SimpleNamespace(io=self.io, outgoing=self.outgoing, incoming=self.incoming, request_size_max=0)
+        metrics.requests, metrics.responses = self.requests, self.responses
+        self.outbox.lend(self.near.fileno(), self, timeout_ms, self.limit, metrics)  # type: ignore[arg-type]
         return self.outbox
 
     def __call__(self, *body: bytes, timeout_ms: int = 10_000) -> Answer:
@@ -77,8 +83,11 @@ class Pair:
     ) -> tuple[CorrelationIds, bytes, bool, Callable[[int, int, bytes], bytes]]:
         return CorrelationIds(ID), TAIL, self.tagged, lambda _, __, body: body
 
-    def exchanged(self, sent: int, received: int, whole: bool) -> None:
-        self.passed.append((sent, received, whole))
+    @property
+    def passed(self) -> tuple[int, int, int]:
+        """Bytes out, bytes in, whole exchanges."""
+        assert self.requests.value == self.responses.value
+        return self.outgoing.value, self.incoming.value, self.requests.value
 
     def unusual(self, builder: Request, correlation_id: int, answer: bytes, plain: bool, more: bool) -> Answer:
         assert correlation_id == ID
@@ -128,7 +137,7 @@ def test_a_request_goes_out_whole_and_its_answer_comes_back(pair: Pair) -> None:
         "1",
     )
     assert frames[0].endswith(b"body")
-    assert pair.passed == [(4 + len(frames[0]), 4 + 5 + 6, True)]
+    assert pair.passed == (4 + len(frames[0]), 4 + 5 + 6, 1)
     assert pair.waited == [3]
 
 
@@ -192,14 +201,14 @@ def test_a_connection_that_has_ended_takes_nothing(pair: Pair) -> None:
     pair.far.shutdown(socket.SHUT_WR)
     with pytest.raises(StaleConnection):
         pair(b"body")
-    assert pair.passed == []
+    assert pair.passed == (0, 0, 0)
 
 
 def test_a_connection_on_which_something_waits_takes_nothing(pair: Pair) -> None:
     pair.far.sendall(b"unasked")
     with pytest.raises(StaleConnection):
         pair(b"body")
-    assert pair.passed == []
+    assert pair.passed == (0, 0, 0)
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0", frame(HEAD + b"\0x")[:-1]], ids=["nothing", "half a length", "half"])
@@ -208,7 +217,7 @@ def test_the_end_of_the_connection_is_no_answer(pair: Pair, answer: bytes) -> No
     with pytest.raises(EOFError):
         pair(b"body")
     thread.join()
-    assert [(received, whole) for _, received, whole in pair.passed] == [(len(answer), False)]
+    assert pair.passed[1:] == (len(answer), 0)
 
 
 def test_a_broken_connection_is_an_error(pair: Pair) -> None:
@@ -254,11 +263,12 @@ def test_the_end_ends_the_wait(pair: Pair, size: int) -> None:
 def test_bodies_that_are_no_buffers_go_by_way_of_the_client(pair: Pair) -> None:
     with pytest.raises(StaleConnection):
         pair(b"body", "text")  # type: ignore[arg-type]
-    assert pair.passed == []
+    assert pair.passed == (0, 0, 0)
 
 
 def test_without_a_connection_what_is_put_comes_out_in_order() -> None:
-    outbox: Outbox[Any] = Outbox(lambda: 7, waited.append) if (waited := []) is not None else None
+    waited: list[float] = []
+    outbox: Outbox[Any] = Outbox(lambda: 7, waited.append)
     items = [(Request(), None, n) for n in range(3)]
     for item in items:
         outbox.put(item)
@@ -320,13 +330,12 @@ def test_a_callback_that_blocks_keeps_no_other_thread_from_its_answer() -> None:
         pairs[number].outbox.end()
         pairs[number].outbox.get()
 
+    for pair in pairs:
+        pair.lend()
     threads = [peer(lambda number=number: take(number)) for number in range(3)]  # type: ignore[misc]
     for number, pair in enumerate(pairs):
-        pair.lend().put((Request(b"body"), None, 0)) if number == 0 else None
-    for number, pair in enumerate(pairs):
-        if number:
-            assert held.wait(20)
-            pair.lend().put((Request(b"body"), None, 0))
+        assert number == 0 or held.wait(20)
+        pair.outbox.put((Request(b"body"), None, 0))
         pair.read_frame()
         pair.far.sendall(frame(HEAD + b"\0"))
     for thread in threads:
@@ -339,14 +348,11 @@ def test_a_callback_that_blocks_keeps_no_other_thread_from_its_answer() -> None:
 
 def test_the_moving_thread_ends_with_the_last_outbox() -> None:
     def movers() -> int:
-        names = []
-        for task in os.listdir("/proc/self/task"):
-            try:
-                with open(f"/proc/self/task/{task}/comm") as f:
-                    names.append(f.read().strip())
-            except FileNotFoundError:
-                continue
-        return names.count("kproto-io")
+        count = 0
+        for name in Path("/proc/self/task").glob("*/comm"):
+            with contextlib.suppress(FileNotFoundError):
+                count += name.read_text() == "kproto-io\n"
+        return count
 
     assert movers() == 0
     pairs = [Pair(), Pair()]
