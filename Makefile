@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench bench-channel dist clean
+.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench dist clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -50,17 +50,11 @@ mutations: ## twenty conformance rows broken one after the other, to see their t
 	.venv/bin/python tests/conformance/coverage.py
 	.venv/bin/python tests/mutations/prove.py
 
-bench:   ## both codecs beside the peers that this machine has
-	@tools/setup dev java
-	.venv/bin/python benches/ratios.py
-	.venv/bin/pytest benches -o addopts="" --benchmark-only --benchmark-sort=name
-
-bench-channel: ## the channel beside Kafka's own classes, the floor and a sketch; a thousand brokers
+bench:   ## codecs and channel beside the peers that this machine has
 	@tools/setup dev java maven
-	.venv/bin/python benches/peers/channel/run.py build/bench --what fanout,small --shapes 1000x20 --brokers 10,100 \
-	  --rounds 4 --processes 1 --impls kafka,floor,python --product "env PYTHONPATH=. .venv/bin/python benches/channel_product.py" \
-	  --markdown
-	.venv/bin/python benches/channel_thousand.py
+	.venv/bin/python benches/ratios.py
+	.venv/bin/python benches/channel_ratios.py
+	.venv/bin/pytest benches -o addopts="" --benchmark-only --benchmark-sort=name
 
 dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	@tools/setup dev

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parent / "data"
 APIS = {"leaderandisr": 4, "stopreplica": 5, "updatemetadata": 6}
 
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kproto-bench"
+"""What peers are built and installed into."""
+
 
 @dataclass(frozen=True)
 class Body:
@@ -99,3 +102,10 @@ def machine() -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()} ({platform.python_compiler()})",
         "load": [round(x, 1) for x in os.getloadavg()],
     }
+
+
+def show(rows: list[tuple[str, ...]]) -> None:
+    """Print a table."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure import Body, best_ns, bodies, machine, reader
+from measure import CACHE, Body, best_ns, bodies, machine, reader, show
 
 from kproto import _codec
 from kproto.fanout import Fanout
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HERE = Path(__file__).parent
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kproto-bench"
 Figures = dict[tuple[str, str, str], float]
 """(who, op, body) -> ns for one call."""
 
@@ -183,12 +181,6 @@ def table(figures: Figures) -> Iterator[tuple[str, ...]]:
         verdict = "" if mine / peer <= goal.limit else "MISSED"
         ratio, figure = f"{mine / peer:.2f}", f"{mine / per:.1f}"
         yield goal.what, goal.body, figure, goal.peer, f"{peer / per:.1f}", ratio, f"{goal.limit:g}", verdict
-
-
-def show(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def main() -> None:
