@@ -68,7 +68,7 @@ cdef extern from "_cython/columns_write.h" nogil:
     ctypedef struct kp_batch:
         int layout
         int lists
-        int64_t rows
+        int64_t rows, room
         int32_t **ints
         uint8_t *flag
         int8_t *recovery
@@ -136,11 +136,12 @@ cdef extern from "_cython/columns_write.h" nogil:
     int kp_schema_of(int, ArrowSchema *) noexcept
     int kp_array_of(kp_batch *, ArrowArray *) noexcept
     int kp_stream_of(kp_batch *, ArrowArrayStream *) noexcept
+    void kp_view_of(const kp_batch *, kp_view *) noexcept
     int64_t kp_states_size(const kp_view *, bint, int, int64_t *, kp_problem *) noexcept
     int64_t kp_stops_size(const kp_view *, int, bint, int64_t *, kp_problem *) noexcept
-    uint8_t *kp_put_umr_states(uint8_t *, const kp_view *, int, int64_t) noexcept
-    uint8_t *kp_put_lisr_states(uint8_t *, const kp_view *, int, int64_t) noexcept
-    uint8_t *kp_put_stops(uint8_t *, const kp_view *, int, int64_t) noexcept
+    uint8_t *kp_put_umr_states(uint8_t *, const kp_view *, int) noexcept
+    uint8_t *kp_put_lisr_states(uint8_t *, const kp_view *, int) noexcept
+    uint8_t *kp_put_stops(uint8_t *, const kp_view *, int) noexcept
 
 
 cdef extern from "_cython/columns_read.h" nogil:

@@ -43,6 +43,7 @@ __all__ = [
     "decode_response_header",
     "decode_response_header_from",
     "encode",
+    "encode_batches",
     "encode_columns",
     "encode_request_header",
     "encode_response_header",
@@ -754,6 +755,13 @@ def encode_columns(
     columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
 ) -> bytes:
     """Write a request whose partition states stand in columns; rows of one topic that follow each other are a group."""
+
+def encode_batches(
+    message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest,
+    version: int,
+    batches: Iterable[ArrowArrayLike | Mapping[str, Sequence[Any]]],
+) -> list[bytes]:
+    """``encode_columns`` in pieces, for a request whose columns should not all be in memory at once."""
 
 def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]:
     """The class of an API's requests or responses."""

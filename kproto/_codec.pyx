@@ -94,6 +94,7 @@ __all__ = [
     "decode_response_header",
     "decode_response_header_from",
     "encode",
+    "encode_batches",
     "encode_columns",
     "encode_request_header",
     "encode_response_header",

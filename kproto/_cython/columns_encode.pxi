@@ -17,7 +17,7 @@ cdef class Taken:
     """Arrow columns handed in, as pointers; keeps them alive."""
 
     cdef kp_view view
-    cdef object schema_capsule, array_capsule
+    cdef object own, schema_capsule, array_capsule
     cdef ArrowSchema *schema
     cdef ArrowArray *array
 
@@ -121,8 +121,12 @@ cdef Taken taken(object columns, int api):
     """Anything with Arrow's ``__arrow_c_array__``, or a mapping of sequences, as a request's columns."""
     cdef Taken t = Taken.__new__(Taken)
     cdef int64_t at = 0
-    if isinstance(columns, Mapping):
+    if type(columns) is not Columns and isinstance(columns, Mapping):
         columns = Columns.from_sequences(api, **columns)
+    if type(columns) is Columns and (<Columns>columns).held().layout == api:
+        t.own = columns  # whose memory the view points into
+        kp_view_of((<Columns>columns).batch, &t.view)
+        return t
     if not hasattr(columns, "__arrow_c_array__"):
         raise TypeError(f"expected one record batch (what has __arrow_c_array__) or a mapping of sequences, "
                         f"got {type(columns).__name__}")
@@ -169,6 +173,79 @@ cdef int problem_error(kp_problem *x, int version) except -1:
     raise ValueError("the offsets of a list column do not ascend")
 
 
+cdef inline bint flexible_in(int api, int version) noexcept:
+    return version >= (6 if api == 6 else 4 if api == 4 else 2)
+
+
+cdef int request_alone(object message) except -1:
+    """The api of a request that has no partition states of its own."""
+    if type(message) not in (UpdateMetadataRequest, LeaderAndIsrRequest, StopReplicaRequest):
+        raise TypeError(f"expected a request of this codec, got {type(message).__name__}")
+    cdef int api = message.api_key
+    if message.topic_states or (message.ungrouped_partitions or message.topics if api == 5
+                                else message.ungrouped_partition_states):
+        raise ValueError("the message holds partition states of its own; the columns are to give them all")
+    return api
+
+
+cdef int64_t states_size(object message, int api, int version, Taken t, int64_t *groups) except -1:
+    """What the rows of one batch take, without the count of their groups."""
+    cdef kp_problem x
+    cdef int64_t size
+    if api == 5:
+        size = kp_stops_size(&t.view, version, (<StopReplicaRequest>message).delete_partitions, groups, &x)
+    else:
+        size = kp_states_size(&t.view, api == 6, version, groups, &x)
+    if size < 0:
+        problem_error(&x, version)
+    return size
+
+
+cdef uint8_t *put_states(uint8_t *q, int api, int version, Taken t) noexcept:
+    if api == 6:
+        return kp_put_umr_states(q, &t.view, version)
+    if api == 4:
+        return kp_put_lisr_states(q, &t.view, version)
+    return kp_put_stops(q, &t.view, version)
+
+
+cdef int64_t head_size(object message, int api, int version) except -1:
+    """What stands before the count of the groups; the message is checked."""
+    if api == 6:
+        umr_check(<UpdateMetadataRequest>message, version)
+        return umr_head_size(version)
+    if api == 4:
+        lisr_check(<LeaderAndIsrRequest>message, version)
+        return lisr_head_size(version)
+    sr_check(<StopReplicaRequest>message, version)
+    return sr_head_size(version)
+
+
+cdef uint8_t *put_head(uint8_t *q, object message, int api, int version) noexcept:
+    if api == 6:
+        return umr_put_head(q, <UpdateMetadataRequest>message, version)
+    if api == 4:
+        return lisr_put_head(q, <LeaderAndIsrRequest>message, version)
+    return sr_put_head(q, <StopReplicaRequest>message, version)
+
+
+cdef int64_t tail_size(object message, int api, int version) except -1:
+    """What stands behind the groups."""
+    if api == 6:
+        return umr_tail_size(<UpdateMetadataRequest>message, version)
+    if api == 4:
+        return lisr_tail_size(<LeaderAndIsrRequest>message, version)
+    return tags_size((<Tagged>message).tags, flexible_in(5, version), version)
+
+
+cdef uint8_t *put_tail(uint8_t *q, object message, int api, int version) except NULL:
+    if api == 6:
+        return umr_put_tail(q, <UpdateMetadataRequest>message, version)
+    if api == 4:
+        return lisr_put_tail(q, <LeaderAndIsrRequest>message, version)
+    return put_tags(q, (<Tagged>message).tags, flexible_in(5, version))
+
+
 def encode_columns(message, version, columns):
     """Write a request whose partition states stand in columns.
 
@@ -186,56 +263,66 @@ def encode_columns(message, version, columns):
         FieldNotInVersion, OutOfRange, EncodeError, UnsupportedVersion: As ``encode``.
         ValueError, TypeError: Columns missing or of other types.
     """
-    cdef int api, v
-    cdef bint flexible
-    cdef Taken t
-    cdef kp_problem x
-    cdef int64_t size, groups = 0
+    cdef int api = request_alone(message), v = checked_version(api, version)
+    cdef Taken t = taken(columns, api)
+    cdef int64_t groups = 0, size = states_size(message, api, v, t, &groups)
     cdef bytes out
     cdef uint8_t *q
-    cdef bint collected
-    if type(message) not in (UpdateMetadataRequest, LeaderAndIsrRequest, StopReplicaRequest):
-        raise TypeError(f"expected a request of this codec, got {type(message).__name__}")
-    api = message.api_key
-    v = checked_version(api, version)
-    if message.topic_states or (message.ungrouped_partitions or message.topics if api == 5
-                                else message.ungrouped_partition_states):
-        raise ValueError("the message holds partition states of its own; the columns are to give them all")
-    t = taken(columns, api)
-    if api == 5:
-        size = kp_stops_size(&t.view, v, (<StopReplicaRequest>message).delete_partitions, &groups, &x)
-    else:
-        size = kp_states_size(&t.view, api == 6, v, &groups, &x)
-    if size < 0:
-        problem_error(&x, v)
-    collected = PyGC_Disable()  # as in encode: nothing else may run between the sizes and the bytes
+    cdef bint collected = PyGC_Disable()  # as in encode: nothing else may run between the sizes and the bytes
     try:
-        if api == 6:
-            umr_check(<UpdateMetadataRequest>message, v)
-            size += umr_head_size(v) + umr_tail_size(<UpdateMetadataRequest>message, v)
-            out = new_bytes(size)
-            q = umr_put_head(<uint8_t *>PyBytes_AS_STRING(out), <UpdateMetadataRequest>message, v)
-            q = kp_put_umr_states(q, &t.view, v, groups)
-            umr_put_tail(q, <UpdateMetadataRequest>message, v)
-        elif api == 4:
-            lisr_check(<LeaderAndIsrRequest>message, v)
-            size += lisr_head_size(v) + lisr_tail_size(<LeaderAndIsrRequest>message, v)
-            out = new_bytes(size)
-            q = lisr_put_head(<uint8_t *>PyBytes_AS_STRING(out), <LeaderAndIsrRequest>message, v)
-            q = kp_put_lisr_states(q, &t.view, v, groups)
-            lisr_put_tail(q, <LeaderAndIsrRequest>message, v)
-        else:
-            flexible = v >= 2
-            sr_check(<StopReplicaRequest>message, v)
-            size += sr_head_size(v) + tags_size((<Tagged>message).tags, flexible, v)
-            out = new_bytes(size)
-            q = sr_put_head(<uint8_t *>PyBytes_AS_STRING(out), <StopReplicaRequest>message, v)
-            q = kp_put_stops(q, &t.view, v, groups)
-            put_tags(q, (<Tagged>message).tags, flexible)
+        size += head_size(message, api, v) + count_size(groups, flexible_in(api, v)) + tail_size(message, api, v)
+        out = new_bytes(size)
+        q = put_head(<uint8_t *>PyBytes_AS_STRING(out), message, api, v)
+        q = put_states(put_count(q, groups, flexible_in(api, v)), api, v, t)
+        put_tail(q, message, api, v)
     finally:
         if collected:
             PyGC_Enable()
     return out
+
+
+def encode_batches(message, version, batches):
+    """``encode_columns`` in pieces, for a request whose columns should not all be in memory at once.
+
+    A topic whose rows go on in the next batch becomes a group in each.
+
+    Args:
+        message, version: As for ``encode_columns``.
+        batches: An iterable of such columns; each is let go before the next one is asked for.
+
+    Returns:
+        Pieces that are the request one after the other: what stands before the rows, those of each batch, the rest.
+
+    Raises:
+        As ``encode_columns``.
+    """
+    cdef int api = request_alone(message), v = checked_version(api, version)
+    cdef bint collected
+    cdef int64_t groups = 0, total = 0
+    cdef Taken t
+    cdef bytes piece
+    cdef list pieces = [b""]
+    for columns in batches:
+        t = taken(columns, api)
+        piece = new_bytes(states_size(message, api, v, t, &groups))
+        put_states(<uint8_t *>PyBytes_AS_STRING(piece), api, v, t)
+        pieces.append(piece)
+        total += groups
+        columns = t = None
+    if total >= INT32_MAX:
+        raise OutOfRange(f"{total} topics or partitions are more than a message holds")
+    collected = PyGC_Disable()
+    try:
+        piece = new_bytes(head_size(message, api, v) + count_size(total, flexible_in(api, v)))
+        put_count(put_head(<uint8_t *>PyBytes_AS_STRING(piece), message, api, v), total, flexible_in(api, v))
+        pieces[0] = piece
+        piece = new_bytes(tail_size(message, api, v))
+        put_tail(<uint8_t *>PyBytes_AS_STRING(piece), message, api, v)
+        pieces.append(piece)
+    finally:
+        if collected:
+            PyGC_Enable()
+    return pieces
 
 
 cdef object from_columns(type cls, int api, object columns, object version, object message):
@@ -344,7 +431,7 @@ cdef Columns columns_of(int api, dict given):
         if name not in given:
             raise TypeError(f"there is no column {name}")
     b.rows = len(given["partition"])
-    if b.rows >= INT32_MAX or kp_resize_rows(b, b.rows):
+    if b.rows >= INT32_MAX or (b.rows > b.room and kp_resize_rows(b, b.rows)):
         raise MemoryError
     put_topics(b, given.pop("topic"), given.pop("topic_id", None) if api != 5 else None)
     f = kp_fields(api)

@@ -55,6 +55,21 @@ static inline int64_t kp_run(const kp_view *v, int64_t from) {
     return i;
 }
 
+/* Our own columns as they stand. */
+static void kp_view_of(const kp_batch *b, kp_view *v) {
+    memset(v, 0, sizeof *v);
+    v->rows = b->rows;
+    for (int i = 0; i < KP_INTS; i++) v->ints[i] = b->ints[i];
+    for (int k = 0; k < b->lists; k++) { v->offsets[k] = b->offsets[k]; v->ids[k] = b->ids[k]; }
+    v->flag = b->flag;
+    v->recovery = b->recovery;
+    v->codes = v->id_codes = b->ints[KP_TOPIC];
+    v->name_ends = b->name_ends;
+    v->names = b->names;
+    v->topic_ids = b->layout == KP_SR ? NULL : b->topic_ids;
+    v->names_count = v->ids_count = b->topics;
+}
+
 static int64_t kp_problem_at(kp_problem *x, enum kp_trouble what, int64_t row, int64_t value) {
     x->what = what;
     x->row = row;
@@ -117,6 +132,7 @@ static inline uint8_t *kp_put_list(uint8_t *q, const kp_view *v, int k, int64_t 
 
 /* ---- UpdateMetadata and LeaderAndIsr ---------------------------------------------------------------------------------- */
 
+/* Without the count of the groups, which stands in front of them: they may be written in several parts. */
 static int64_t kp_states_size(const kp_view *v, int umr, int version, int64_t *groups, kp_problem *x) {
     const int flexible = version >= (umr ? 6 : 4), grouped = version >= (umr ? 5 : 2);
     const int lists = umr ? (version >= 4 ? 3 : 2) : (version >= 3 ? 4 : 2);
@@ -135,13 +151,12 @@ static int64_t kp_states_size(const kp_view *v, int umr, int version, int64_t *g
         for (int64_t i = 0; i < v->rows; i++)
             if (v->recovery[i]) return kp_problem_at(x, KP_RECOVERING, i, v->recovery[i]);
     *groups = grouped ? topics : v->rows;
-    return total + (flexible ? kp_varint_size((uint32_t)*groups + 1) : 4);
+    return total;
 }
 
-static inline __attribute__((always_inline)) uint8_t *kp_put_states(uint8_t *q, const kp_view *v, const int umr, int version, int64_t groups) {
+static inline __attribute__((always_inline)) uint8_t *kp_put_states(uint8_t *q, const kp_view *v, const int umr, int version) {
     const int flexible = version >= (umr ? 6 : 4), grouped = version >= (umr ? 5 : 2);
     int64_t i = 0, next;
-    q = kp_put_count(q, groups, flexible);
     while (i < v->rows) {
         next = v->rows;
         if (grouped) {
@@ -173,8 +188,8 @@ static inline __attribute__((always_inline)) uint8_t *kp_put_states(uint8_t *q, 
     return q;
 }
 
-static uint8_t *kp_put_umr_states(uint8_t *q, const kp_view *v, int version, int64_t groups) { return kp_put_states(q, v, 1, version, groups); }
-static uint8_t *kp_put_lisr_states(uint8_t *q, const kp_view *v, int version, int64_t groups) { return kp_put_states(q, v, 0, version, groups); }
+static uint8_t *kp_put_umr_states(uint8_t *q, const kp_view *v, int version) { return kp_put_states(q, v, 1, version); }
+static uint8_t *kp_put_lisr_states(uint8_t *q, const kp_view *v, int version) { return kp_put_states(q, v, 0, version); }
 
 /* ---- StopReplica ------------------------------------------------------------------------------------------------------ */
 
@@ -189,13 +204,12 @@ static int64_t kp_stops_size(const kp_view *v, int version, int delete_partition
         for (int64_t i = 0; i < v->rows; i++)
             if (kp_flag(v, i) != delete_partitions) return kp_problem_at(x, KP_FLAGS_DIFFER, i, 0);
     *groups = version >= 1 ? topics : v->rows;
-    return total + v->rows * (version >= 3 ? 10 : 4) + (flexible ? kp_varint_size((uint32_t)*groups + 1) : 4);
+    return total + v->rows * (version >= 3 ? 10 : 4);
 }
 
-static uint8_t *kp_put_stops(uint8_t *q, const kp_view *v, int version, int64_t groups) {
+static uint8_t *kp_put_stops(uint8_t *q, const kp_view *v, int version) {
     const int flexible = version >= 2;
     int64_t i = 0, next;
-    q = kp_put_count(q, groups, flexible);
     while (i < v->rows) {
         next = version >= 1 ? kp_run(v, i) : i + 1;
         q = kp_put_name(q, v, i, flexible);

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+import weakref
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -27,10 +28,14 @@ from kproto._codec import (
     decode_request,
     decode_response,
     encode,
+    encode_batches,
     encode_columns,
     message_class,
 )
 from kproto.errors import DecodeError, FieldNotInVersion, KprotoError, OutOfRange, Truncated, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CONTROL = (4, 5, 6)
 NAMES = {4: "leaderandisr", 5: "stopreplica", 6: "updatemetadata"}
@@ -124,6 +129,7 @@ def test_objects_columns_and_json_hold_the_same_and_give_the_same_bytes(
     if kind == "request" and columns_can_say(read):
         assert encode_columns(columns.message, version, columns) == body
         assert encode_columns(columns.message, version, pa.record_batch(columns)) == body
+        assert b"".join(encode_batches(columns.message, version, [columns])) == body
         assert type(read).from_columns(columns, version, columns.message) == read
 
 
@@ -247,6 +253,47 @@ def test_sliced_and_plainly_typed_batches_are_taken() -> None:
     doubled = pa.Table.from_batches([pa.record_batch(plain, names=batch.schema.names)] * 2).combine_chunks()
     sliced = doubled.to_batches()[0].slice(6, 6)
     assert encode_columns(UpdateMetadataRequest(), 8, sliced) == body
+
+
+@pytest.mark.parametrize(("api", "version"), [(a, v) for a, v, kind in CASES if kind == "request"], ids=str)
+def test_batches_in_pieces_are_the_same_bytes_as_all_columns_at_once(api: int, version: int) -> None:
+    rows = pa.record_batch(decode_columns(api, LATEST[api], request(api, topics=10, partitions=3)))
+    message = message_class(api, "request")(controller_id=3)
+    cuts = [0, 3, 3, 12, 30]
+    batches = [rows.slice(start, end - start) for start, end in pairwise(cuts)]
+    pieces = encode_batches(message, version, batches)
+    assert len(pieces) == len(batches) + 2
+    assert b"".join(pieces) == encode_columns(message, version, rows)
+    assert b"".join(encode_batches(message, version, [])) == encode(message, version)
+
+
+def test_a_batch_is_let_go_before_the_next_is_asked_for() -> None:
+    made: list[weakref.ref[Any]] = []
+
+    class Rows(dict[str, Any]):
+        pass
+
+    def batches() -> Iterator[Rows]:
+        for i in range(3):
+            assert all(rows() is None for rows in made)
+            yield (lambda rows: made.append(weakref.ref(rows)) or rows)(Rows(topic=["t"], partition=[i]))
+
+    body = b"".join(encode_batches(UpdateMetadataRequest(), 8, batches()))
+    assert [t.partition_states[0].partition_index for t in decode_request(6, 8, body).topic_states] == [0, 1, 2]
+
+
+def test_what_cannot_be_written_in_a_batch_is_refused() -> None:
+    good, bad = {"topic": ["a"], "partition": [1]}, {"topic": ["a"], "partition": [2**31]}
+    with pytest.raises(OutOfRange, match="partition"):
+        encode_batches(UpdateMetadataRequest(), 8, [good, bad])
+    with pytest.raises(FieldNotInVersion, match="is_kraft_controller"):
+        encode_batches(UpdateMetadataRequest(is_kraft_controller=True), 7, [good])
+    with pytest.raises(ValueError, match="partition states of its own"):
+        encode_batches(decode_request(6, 8, request()), 8, [])
+    with pytest.raises(TypeError):
+        encode_batches(UpdateMetadataRequest(), 8, 7)
+    with pytest.raises(TypeError, match="request of this codec"):
+        encode_batches(b"", 8, [])
 
 
 WRONG_COLUMNS = {

@@ -22,6 +22,7 @@ from kproto._codec import (
     decode_request_header,
     decode_response,
     encode,
+    encode_batches,
     encode_columns,
 )
 from kproto.errors import DecodeError, EncodeError
@@ -75,6 +76,7 @@ def test_nothing_leaks_from_any_door_on_any_path() -> None:
             assert encode(message, v) == bodies[api]
             columns = decode_columns(api, v, bodies[api])
             encode_columns(columns.message, v, columns)
+            encode_batches(columns.message, v, [columns] * 3)
             CLASSES[api].from_json(message.to_json(v), v)
             assert message.partition_states
         assert decode_request(6, 8, tagged) == messages[6]
