@@ -60,11 +60,9 @@ class Fanout:
             raise ValueError(f"a request of {size} bytes does not fit a frame")
         # size, api key, version | correlation id | client id, header's tags, fields up to the epoch | broker epoch
         self._lead = size.to_bytes(4) + header[:4]
-        at = prefix.broker_epoch_at
-        self._start = header[8:] + (self.body[: prefix.size] if at is None else self.body[:at])
-        self._struct = struct.Struct(f">8si{len(self._start)}s{'' if at is None else 'q'}")
-        self.broker_epoch: int | None = None if at is None else int.from_bytes(self.body[at : at + 8], signed=True)
-        self._rest = memoryview(self.body)[prefix.size :]
+        start, self.broker_epoch, self._rest = prefix.cut(self.body)
+        self._start = header[8:] + start
+        self._struct = struct.Struct(f">8si{len(self._start)}s{'' if self.broker_epoch is None else 'q'}")
 
     def buffers(self, correlation_id: int, broker_epoch: int | None = None) -> list[bytes | memoryview]:
         """One broker's whole frame: its own bytes, and the view that all brokers share.

@@ -27,6 +27,18 @@ class Prefix:
         """Where the rest begins, which does not depend on the broker."""
         return self.controller_epoch_at + 4 if self.broker_epoch_at is None else self.broker_epoch_at + 8
 
+    def cut(self, body: bytes) -> tuple[bytes, int | None, memoryview]:
+        """Cut a body where brokers differ.
+
+        Returns:
+            What stands before the broker epoch, the broker epoch, and a view of the rest, which all brokers share. Of
+            a version without broker epoch: its first fields, None, and the rest.
+        """
+        at, rest = self.broker_epoch_at, memoryview(body)[self.size :]
+        if at is None:
+            return body[: self.size], None, rest
+        return body[:at], int.from_bytes(body[at : at + 8], signed=True), rest
+
 
 _SINCE: Final[dict[int, tuple[int, int]]] = {
     # api: (first version with isKRaftController, first version with brokerEpoch)
