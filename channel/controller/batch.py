@@ -6,6 +6,8 @@ differ from broker to broker; the partitions of UpdateMetadata are the same for 
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from channel.errors import IllegalState
@@ -26,7 +28,6 @@ from .requests import ControlRequest, SingleRequest
 from .state_change_log import StateChangeLog
 from .types import (
     LeaderIsrAndControllerEpoch,
-    LeaderRecoveryState,
     PartitionMetadata,
     ReplicaAssignment,
     UpdateType,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ControllerBrokerRequestBatch", "EventSink", "RequestSender"]
 
-_RECOVERY_STATE_SINCE: Final = 6  # LeaderAndIsr of 3.2-IV0
+_topic_of: Final = itemgetter(0)
 
 
 class RequestSender(Protocol):
@@ -89,6 +90,7 @@ class ControllerBrokerRequestBatch:
         self.controller_id = controller_id
         self.versions = control_versions(config.inter_broker_protocol_version)
         self._listener = config.inter_broker_listener_name or config.security_inter_broker_protocol
+        self._addresses = messages.BrokerAddresses(self._listener, self.versions.update_metadata)
         self._sender = sender
         self._events = events
         self._context_now = context
@@ -110,16 +112,12 @@ class ControllerBrokerRequestBatch:
         Raises:
             IllegalState: The last batch was not sent whole.
         """
-        for what, left in (
-            ("LeaderAndIsr", self._leader_and_isr),
-            ("StopReplica", self._stop_replica),
-            ("UpdateMetadata", self._update_metadata_brokers),
-        ):
-            if left:
-                raise IllegalState(
-                    f"the batch still holds {what} requests for brokers {bounded(list(left))}; a new one would lose "
-                    "these changes: send them, or clear() the batch"
-                )
+        if self._leader_and_isr or self._stop_replica or self._update_metadata_brokers:
+            what, brokers = self._left()[0]
+            raise IllegalState(
+                f"the batch still holds {what} requests for brokers {bounded(brokers)}; a new one would lose "
+                "these changes: send them, or clear() the batch"
+            )
         self._context = self._context_now()
 
     def clear(self) -> None:
@@ -148,38 +146,23 @@ class ControllerBrokerRequestBatch:
 
         A partition that was new in this batch stays new. Negative broker ids are passed over.
         """
-        context = self._opened()
-        state, epoch = leadership
-        recovery = state.recovery_state
-        if self.versions.leader_and_isr < _RECOVERY_STATE_SINCE:
-            recovery = LeaderRecoveryState.RECOVERED
-        built: dict[bool, LeaderAndIsrPartitionState] = {}  # brokers share it
+        context, version = self._opened(), self.versions.leader_and_isr
+        told = messages.leader_and_isr_state(version, tp, leadership, assignment, is_new)  # brokers share it
         for broker_id in broker_ids:
             if broker_id < 0:
                 continue
-            states = self._leader_and_isr.setdefault(broker_id, {})
-            known = states.get(tp)
-            new = is_new or (known is not None and known.is_new)
-            if new not in built:
-                built[new] = LeaderAndIsrPartitionState(
-                    topic_name=tp.topic,
-                    partition_index=tp.partition,
-                    controller_epoch=epoch,
-                    leader=state.leader,
-                    leader_epoch=state.leader_epoch,
-                    isr=state.isr,
-                    partition_epoch=state.partition_epoch,
-                    replicas=assignment.replicas,
-                    adding_replicas=assignment.adding,
-                    removing_replicas=assignment.removing,
-                    is_new=new,
-                    leader_recovery_state=recovery,
-                )
-            states[tp] = built[new]
+            states = self._leader_and_isr.get(broker_id)
+            if states is None:
+                states = self._leader_and_isr[broker_id] = {}
+            before = states.setdefault(tp, told)
+            if before is told:
+                continue
+            stays_new = before.is_new and not is_new
+            states[tp] = messages.leader_and_isr_state(version, tp, leadership, assignment, True) if stays_new else told
         if self._all_added_at != context.brokers_version:  # not once more for each partition
             self._update_metadata_brokers.update(context.live_or_shutting_down_broker_ids)
             self._all_added_at = context.brokers_version
-        self.add_update_metadata_request_for_brokers((), (tp,))
+        self._update_metadata_of(context, tp)
 
     def add_stop_replica_request_for_brokers(
         self, broker_ids: Iterable[int], tp: TopicPartition, delete_partition: bool
@@ -205,9 +188,8 @@ class ControllerBrokerRequestBatch:
         """
         context = self._opened()
         self._add_update_metadata_brokers(broker_ids)
-        never_led = self._update_metadata.add(context.partition_states(partitions), context.topics_to_be_deleted)
-        for tp in never_led:
-            self._log.info("not in UpdateMetadata: nobody has led %s yet", tp)
+        for topic, run in groupby(partitions, _topic_of):
+            self._update_metadata_of_topic(context, topic, [tp[1] for tp in run])
 
     def add_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[tuple[TopicPartition, PartitionMetadata]]
@@ -215,7 +197,8 @@ class ControllerBrokerRequestBatch:
         """Tell brokers about partitions in so many words, whatever the context knows of them."""
         self._opened()
         self._add_update_metadata_brokers(broker_ids)
-        self._update_metadata.add(((tp, *metadata) for tp, metadata in partitions), set())
+        for (topic, partition), (leadership, replicas, offline) in partitions:
+            self._update_metadata.add(topic, partition, leadership, replicas, offline)
 
     def add_update_metadata_columns(self, broker_ids: Iterable[int], columns: Mapping[str, Sequence[Any]]) -> None:
         """Tell brokers about many partitions at once, in columns; see ``MetadataColumns.add_columns``."""
@@ -225,6 +208,33 @@ class ControllerBrokerRequestBatch:
 
     def _add_update_metadata_brokers(self, broker_ids: Iterable[int]) -> None:
         self._update_metadata_brokers.update(b for b in broker_ids if b >= 0)
+
+    def _update_metadata_of(self, context: ControllerContext, tp: TopicPartition) -> None:
+        leadership, replicas, offline = context.partition_state(tp)
+        topic, partition = tp
+        if leadership is None:
+            self._log.info("not in UpdateMetadata: nobody has led %s yet", tp)
+            return
+        if topic in context.topics_to_be_deleted:
+            leadership = leadership.during_delete()
+        self._update_metadata.add(topic, partition, leadership, replicas, offline)
+
+    def _update_metadata_of_topic(self, context: ControllerContext, topic: str, partitions: list[int]) -> None:
+        states = context.partition_states(topic, partitions)
+        if states is not None and topic not in context.topics_to_be_deleted:
+            self._update_metadata.add_all(topic, partitions, *states)
+            return
+        for partition in partitions:
+            self._update_metadata_of(context, TopicPartition(topic, partition))
+
+    def _left(self) -> list[tuple[str, list[int]]]:
+        """What is still in the batch: which requests, for which brokers."""
+        parts: tuple[tuple[str, Iterable[int]], ...] = (
+            ("LeaderAndIsr", self._leader_and_isr),
+            ("StopReplica", self._stop_replica),
+            ("UpdateMetadata", self._update_metadata_brokers),
+        )
+        return [(what, brokers) for what, left in parts if (brokers := sorted(left))]
 
     def _opened(self) -> ControllerContext:
         if self._context is None:
@@ -245,22 +255,19 @@ class ControllerBrokerRequestBatch:
             self._send_update_metadata(context, controller_epoch)
             self._send_stop_replica(context, controller_epoch)
         except Exception as e:
-            for what, left in (
-                ("LeaderAndIsr", self._leader_and_isr),
-                ("UpdateMetadata", self._update_metadata_brokers),
-                ("StopReplica", self._stop_replica),
-            ):
-                if left:
-                    self._log.error("%s requests not sent to brokers %s", what, bounded(list(left)))
+            for what, brokers in self._left():
+                self._log.error("%s requests not sent to brokers %s", what, bounded(brokers))
             raise IllegalState(f"the batch of controller epoch {controller_epoch} was not sent whole: {e}") from e
         self._update_type = UpdateType.UNKNOWN
 
     def _send_leader_and_isr(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.leader_and_isr, context.live_broker_id_and_epochs
+        informs = self._state_log.informs
         for broker_id, states in self._leader_and_isr.items():
             if broker_id not in live:
                 continue
-            self._state_log.leader_and_isr(epoch, broker_id, ((tp.topic, state) for tp, state in states.items()))
+            if informs:
+                self._state_log.leader_and_isr(epoch, broker_id, ((tp.topic, state) for tp, state in states.items()))
             message = messages.leader_and_isr_request(
                 version=version,
                 controller_id=self.controller_id,
@@ -270,7 +277,7 @@ class ControllerBrokerRequestBatch:
                 update_type=self._update_type,
                 states=states,
                 topic_ids=context.topic_ids,
-                live_leaders=messages.live_leaders(context, {s.leader for s in states.values()}, self._listener),
+                live_leaders=self._addresses.leaders(context, {s.leader for s in states.values()}),
             )
             self._sender.send_request(
                 broker_id,
@@ -282,12 +289,11 @@ class ControllerBrokerRequestBatch:
     def _send_update_metadata(self, context: ControllerContext, epoch: int) -> None:
         live = context.live_broker_id_and_epochs
         targets = sorted(self._update_metadata_brokers & live.keys())
-        self._state_log.info(
-            epoch,
-            "sending UpdateMetadata to brokers %s for %d partitions",
-            bounded(targets),
-            len(self._update_metadata),
-        )
+        if self._state_log.informs:
+            count = len(self._update_metadata)
+            self._state_log.info(
+                epoch, "sending UpdateMetadata to brokers %s for %d partitions", bounded(targets), count
+            )
         if targets:
             shared = messages.update_metadata_request(
                 version=self.versions.update_metadata,
@@ -297,7 +303,7 @@ class ControllerBrokerRequestBatch:
                 update_type=self._update_type,
                 partitions=self._update_metadata,
                 topic_ids=context.topic_ids,
-                brokers=context.live_or_shutting_down_brokers,
+                live_brokers=self._addresses.brokers(context),
             )
             for broker_id in targets:
                 self._sender.send_request(
@@ -311,21 +317,21 @@ class ControllerBrokerRequestBatch:
 
     def _send_stop_replica(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.stop_replica, context.live_broker_id_and_epochs
-        traces = self._state_log.traces
+        informs, traces = self._state_log.informs, self._state_log.traces
         for broker_id, states in self._stop_replica.items():
             if broker_id not in live:
                 continue
             if traces:
                 for tp, state in states.items():
                     self._state_log.trace(epoch, "sending StopReplica %s to broker %d for %s", state, broker_id, tp)
-            deleted = sum(s.delete for s in states.values())
-            self._state_log.info(
-                epoch,
-                "sending a StopReplica request to broker %d for %d replicas, %d of them to delete",
-                broker_id,
-                len(states),
-                deleted,
-            )
+            if informs:
+                self._state_log.info(
+                    epoch,
+                    "sending a StopReplica request to broker %d for %d replicas, %d of them to delete",
+                    broker_id,
+                    len(states),
+                    sum(s.delete for s in states.values()),
+                )
             for message, to_delete in messages.stop_replica_requests(
                 version=version,
                 controller_id=self.controller_id,

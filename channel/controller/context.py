@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 from kproto.types import TopicPartition
 
 from .types import EPOCH_DURING_DELETE, NO_EPOCH, Broker, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Set
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from kproto.types import Uuid
 
 __all__ = ["ControllerContext"]
 
-_UNASSIGNED = ReplicaAssignment(())
+_UNASSIGNED: Final = ReplicaAssignment(())
 
 
 class ControllerContext:
@@ -283,32 +284,52 @@ class ControllerContext:
         """Whether the broker is live and the replica's directory works."""
         return self.is_live_broker(broker_id) and tp not in self._offline_dirs.get(broker_id, ())
 
+    def partition_state(
+        self, tp: TopicPartition
+    ) -> tuple[LeaderIsrAndControllerEpoch | None, tuple[int, ...], tuple[int, ...]]:
+        """What UpdateMetadata tells of a partition: who leads it, its replicas, and those that are not online."""
+        topic, partition = tp
+        of_topic = self._assignments.get(topic)
+        replicas = () if of_topic is None else of_topic.get(partition, _UNASSIGNED)[0]
+        leaderships = self._leadership.get(topic)
+        leadership = None if leaderships is None else leaderships.get(partition)
+        if not self._offline_dirs and self._all_live(replicas):
+            return leadership, replicas, ()
+        return leadership, replicas, tuple([r for r in replicas if not self.is_replica_online(r, tp)])
+
     def partition_states(
-        self, partitions: Iterable[TopicPartition]
-    ) -> Iterator[tuple[TopicPartition, LeaderIsrAndControllerEpoch | None, tuple[int, ...], tuple[int, ...]]]:
-        """What UpdateMetadata tells of each partition: who leads it, its replicas, and those that are not online."""
-        online = frozenset(self.live_broker_ids if not self._offline_dirs else ())
-        last: str | None = None
-        leadership: dict[int, LeaderIsrAndControllerEpoch] = {}
-        assignments: dict[int, ReplicaAssignment] = {}
-        for tp in partitions:
-            topic, partition = tp
-            if topic is not last:
-                leadership = self._leadership.get(topic, {})
-                assignments = self._assignments.get(topic, {})
-                last = topic
-            replicas = assignments.get(partition, _UNASSIGNED)[0]
-            if online.issuperset(replicas):
-                yield tp, leadership.get(partition), replicas, ()
-            else:
-                offline = tuple(r for r in replicas if not self.is_replica_online(r, tp))
-                yield tp, leadership.get(partition), replicas, offline
+        self, topic: str, partitions: Sequence[int]
+    ) -> tuple[list[LeaderIsrAndControllerEpoch], list[tuple[int, ...]]] | None:
+        """The same of many partitions of one topic, if there is nothing special about any of them.
+
+        Returns:
+            Who leads each of them, and their replicas, all online. None if there is none of these for a partition: ask
+            ``partition_state`` about each.
+        """
+        leaderships, assignments = self._leadership.get(topic), self._assignments.get(topic)
+        if self._offline_dirs or leaderships is None or assignments is None:
+            return None
+        try:
+            replicas = [assignments[p][0] for p in partitions]
+            led = [leaderships[p] for p in partitions]
+        except KeyError:
+            return None
+        return (led, replicas) if self._all_live({*chain.from_iterable(replicas)}) else None
+
+    def _all_live(self, broker_ids: Iterable[int]) -> bool:
+        known, leaving = self._epochs, self.shutting_down_broker_ids
+        for broker_id in broker_ids:  # noqa: SIM110  (a generator costs more than the work)
+            if broker_id not in known or broker_id in leaving:
+                return False
+        return True
 
     # ---- the whole
 
     def reset(self) -> None:
         """Forget everything, as a controller does that resigns."""
+        changes = self.brokers_version
         self.__init__()  # type: ignore[misc]
+        self.brokers_version = changes + 1
 
     def _count_imbalance(
         self, topic: str, assignment: ReplicaAssignment, info: LeaderIsrAndControllerEpoch | None, step: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from channel.errors import BrokerNotAvailable
 from kproto._codec import (
@@ -22,22 +22,27 @@ from kproto._codec import (
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
 from .requests import SharedUpdateMetadata
-from .types import SecurityProtocol, UpdateType
+from .types import LeaderRecoveryState, SecurityProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from .context import ControllerContext
     from .metadata_columns import MetadataColumns
-    from .types import Broker
+    from .types import Broker, LeaderIsrAndControllerEpoch, ReplicaAssignment, UpdateType
 
 __all__ = [
+    "BrokerAddresses",
     "StopState",
     "leader_and_isr_request",
-    "live_leaders",
+    "leader_and_isr_state",
     "stop_replica_requests",
     "update_metadata_request",
 ]
+
+
+_GROUPED_SINCE: Final = 2  # LeaderAndIsr; before, each partition's state names its topic
+_RECOVERY_STATE_SINCE: Final = 6  # LeaderAndIsr of 3.2-IV0
 
 
 class StopState(NamedTuple):
@@ -45,6 +50,82 @@ class StopState(NamedTuple):
 
     leader_epoch: int
     delete: bool
+
+
+class BrokerAddresses:
+    """The context's brokers as requests name them, made once as long as they stay the same.
+
+    Args:
+        listener: The inter-broker listener, where leaders are found.
+        version: The version of UpdateMetadata.
+    """
+
+    def __init__(self, listener: str, version: int) -> None:
+        self._listener = listener
+        self._version = version
+        self._of: ControllerContext | None = None
+        self._brokers_version = -1
+        self._leaders: dict[int, LeaderAndIsrLiveLeader] = {}
+        self._brokers: list[UpdateMetadataBroker] | None = None
+
+    def leaders(self, context: ControllerContext, broker_ids: Iterable[int]) -> list[LeaderAndIsrLiveLeader]:
+        """The addresses of those brokers that are known, by id.
+
+        Raises:
+            BrokerNotAvailable: One of them does not have the listener.
+        """
+        self._look_at(context)
+        return [leader for i in sorted(broker_ids) if (leader := self._leaders.get(i) or self._leader(context, i))]
+
+    def brokers(self, context: ControllerContext) -> list[UpdateMetadataBroker]:
+        """All known brokers, by id; not to be changed.
+
+        Raises:
+            BrokerNotAvailable: Version 0, and a broker has no PLAINTEXT listener.
+        """
+        self._look_at(context)
+        if self._brokers is None:
+            self._brokers = [_live_broker(b, self._version) for b in context.live_or_shutting_down_brokers]
+        return self._brokers
+
+    def _look_at(self, context: ControllerContext) -> None:
+        if context is not self._of or context.brokers_version != self._brokers_version:
+            self._of, self._brokers_version = context, context.brokers_version
+            self._leaders, self._brokers = {}, None
+
+    def _leader(self, context: ControllerContext, broker_id: int) -> LeaderAndIsrLiveLeader | None:
+        broker = context.live_or_shutting_down_broker(broker_id)
+        if broker is None:
+            return None
+        host, port = _address(broker, self._listener)
+        leader = self._leaders[broker_id] = LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=host, port=port)
+        return leader
+
+
+def leader_and_isr_state(
+    version: int,
+    tp: TopicPartition,
+    leadership: LeaderIsrAndControllerEpoch,
+    assignment: ReplicaAssignment,
+    is_new: bool,
+) -> LeaderAndIsrPartitionState:
+    """What LeaderAndIsr tells of a partition."""
+    (leader, isr, leader_epoch, partition_epoch, recovery), controller_epoch = leadership
+    replicas, adding, removing = assignment
+    return LeaderAndIsrPartitionState(
+        topic_name="" if version >= _GROUPED_SINCE else tp.topic,
+        partition_index=tp.partition,
+        controller_epoch=controller_epoch,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=isr,
+        partition_epoch=partition_epoch,
+        replicas=replicas,
+        adding_replicas=adding,
+        removing_replicas=removing,
+        is_new=is_new,
+        leader_recovery_state=recovery if version >= _RECOVERY_STATE_SINCE else LeaderRecoveryState.RECOVERED,
+    )
 
 
 def leader_and_isr_request(
@@ -66,12 +147,12 @@ def leader_and_isr_request(
         "broker_epoch": broker_epoch,
         "live_leaders": live_leaders,
     }
-    if version >= 2:
+    if version >= _GROUPED_SINCE:
         fields["topic_states"] = [
             LeaderAndIsrTopicState(
-                topic_name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_states=[states[tp] for tp in tps]
+                topic_name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_states=of_topic
             )
-            for topic, tps in _by_topic(states)
+            for topic, of_topic in _by_topic(states, states.values()).items()
         ]
     else:
         fields["ungrouped_partition_states"] = list(states.values())
@@ -80,20 +161,6 @@ def leader_and_isr_request(
     if version >= 7:
         fields["is_kraft_controller"] = is_kraft_controller
     return LeaderAndIsrRequest(**fields)
-
-
-def live_leaders(context: ControllerContext, leaders: set[int], listener: str) -> list[LeaderAndIsrLiveLeader]:
-    """The addresses of those leaders that are known, on the inter-broker listener.
-
-    Raises:
-        BrokerNotAvailable: A leader does not have this listener.
-    """
-    found = []
-    for broker in context.live_or_shutting_down_brokers:
-        if broker.id in leaders:
-            host, port = _address(broker, listener)
-            found.append(LeaderAndIsrLiveLeader(broker_id=broker.id, host_name=host, port=port))
-    return found
 
 
 def update_metadata_request(
@@ -105,23 +172,23 @@ def update_metadata_request(
     update_type: UpdateType,
     partitions: MetadataColumns,
     topic_ids: Mapping[str, Uuid],
-    brokers: Iterable[Broker],
+    live_brokers: list[UpdateMetadataBroker],
 ) -> SharedUpdateMetadata:
     """An UpdateMetadata request for any broker.
 
     Raises:
-        OutOfRange: A number of a partition is no int32.
-        BrokerNotAvailable: Version 0, and a broker has no PLAINTEXT listener.
+        EncodeError: As ``kproto.codec.encode``; ``OutOfRange`` for a number of a partition that is no int32.
     """
     fields: dict[str, Any] = {
         "controller_id": controller_id,
         "controller_epoch": controller_epoch,
-        "live_brokers": [_live_broker(broker, version) for broker in brokers],
+        "live_brokers": live_brokers,
     }
     if version >= 8:
         fields["type"] = int(update_type)
         fields["is_kraft_controller"] = is_kraft_controller
-    return SharedUpdateMetadata(version, UpdateMetadataRequest(**fields), partitions.columns(topic_ids))
+    around = UpdateMetadataRequest(**fields)
+    return SharedUpdateMetadata(around, version, partitions.encode(around, version, topic_ids))
 
 
 def stop_replica_requests(
@@ -159,7 +226,7 @@ def stop_replica_requests(
                     for tp in tps
                 ],
             )
-            for topic, tps in _by_topic(states)
+            for topic, tps in _by_topic(states, states).items()
         ]
         yield StopReplicaRequest(**head, topic_states=topics), to_delete
         return
@@ -171,7 +238,7 @@ def stop_replica_requests(
         if version >= 1:
             body["topics"] = [
                 StopReplicaTopicV1(name=topic, partition_indexes=[tp.partition for tp in tps])
-                for topic, tps in _by_topic(chosen)
+                for topic, tps in _by_topic(chosen, chosen).items()
             ]
         else:
             body["ungrouped_partitions"] = [
@@ -180,12 +247,18 @@ def stop_replica_requests(
         yield StopReplicaRequest(**head, **body), to_delete if delete else None
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:
-    """Partitions by topic, topics in the order in which they first come."""
-    groups: dict[str, list[TopicPartition]] = {}
-    for tp in partitions:
-        groups.setdefault(tp.topic, []).append(tp)
-    yield from groups.items()
+_Told = TypeVar("_Told")
+
+
+def _by_topic(partitions: Iterable[TopicPartition], told: Iterable[_Told]) -> dict[str, list[_Told]]:
+    """What is told of each partition by topic, topics in the order in which they first come."""
+    groups: dict[str, list[_Told]] = {}
+    for (topic, _), of_partition in zip(partitions, told, strict=True):
+        if topic in groups:
+            groups[topic].append(of_partition)
+        else:
+            groups[topic] = [of_partition]
+    return groups
 
 
 def _address(broker: Broker, listener: str) -> tuple[str, int]:

@@ -1,98 +1,92 @@
 """What UpdateMetadata will tell of partitions, collected in columns: no object is made for a partition.
 
 A full update names every partition of the cluster, while brokers wait. So what the context holds is only pointed at
-here, and the numbers are taken out once, by column, right into what the codec writes from.
+here, and the numbers are taken out once, some thousand partitions at a time, right into what the codec writes from:
+next to the body itself nothing of its size is ever in memory.
 """
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING, Any, Final
 
-from kproto._codec import Columns
+from kproto._codec import Columns, encode_batches
 from kproto.api import ApiKey
-from kproto.errors import OutOfRange
 from kproto.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from kproto.types import TopicPartition, Uuid
+    from kproto._codec import UpdateMetadataRequest
+    from kproto.types import Uuid
 
     from .types import LeaderIsrAndControllerEpoch
 
 __all__ = ["MetadataColumns"]
 
-_NAMES: Final = (
-    "topic", "topic_id", "partition", "controller_epoch", "leader", "isr", "leader_epoch", "partition_epoch",
-    "replicas", "offline_replicas",
+_NAMES: Final = frozenset(
+    ("topic", "partition", "controller_epoch", "leader", "isr", "leader_epoch", "partition_epoch", "replicas",
+     "offline_replicas")
 )  # fmt: skip
-
-
-class _Topic:
-    """One topic's partitions in the order of adding; a partition may come again, and then the last one counts."""
-
-    __slots__ = ("leaderships", "offline", "partitions", "replicas")
-
-    def __init__(self) -> None:
-        self.partitions: list[int] = []
-        self.leaderships: list[LeaderIsrAndControllerEpoch] = []
-        self.replicas: list[tuple[int, ...]] = []
-        self.offline: dict[int, tuple[int, ...]] = {}
-
-    def settle(self) -> None:
-        """Keep of each partition what was said last."""
-        last = {partition: at for at, partition in enumerate(self.partitions)}
-        if len(last) < len(self.partitions):
-            self.leaderships = [self.leaderships[at] for at in last.values()]
-            self.replicas = [self.replicas[at] for at in last.values()]
-            self.partitions = list(last)
+_ROWS: Final = 4096  # of one piece, if its topics end there: about 200 kB of a body
 
 
 class MetadataColumns:
-    """The partitions of one UpdateMetadata request."""
+    """The partitions of one UpdateMetadata request, in runs of the same topic."""
 
-    __slots__ = ("_bulk", "_topics")
+    __slots__ = ("_bulk", "_bulk_topics", "_leaderships", "_offline", "_partitions", "_replicas", "_starts", "_topics")
 
     def __init__(self) -> None:
-        self._topics: dict[str, _Topic] = {}
-        self._bulk: dict[str, list[Any]] | None = None
+        self._topics: list[str] = []  # of each run
+        self._starts: list[int] = []  # of each run, into the three lists that follow
+        self._partitions: list[int] = []
+        self._leaderships: list[LeaderIsrAndControllerEpoch] = []
+        self._replicas: list[tuple[int, ...]] = []
+        self._offline: dict[int, tuple[int, ...]] = {}  # by place in these lists, where there are such replicas
+        self._bulk: dict[str, list[Any]] = {}
+        self._bulk_topics: set[str] = set()
 
     def __len__(self) -> int:
-        bulk = 0 if self._bulk is None else len(self._bulk["partition"])
-        return bulk + sum(len(topic.partitions) for topic in self._topics.values())
+        return len(self._partitions) + len(self._bulk.get("partition", ()))
 
     def add(
         self,
-        partitions: Iterable[
-            tuple[TopicPartition, LeaderIsrAndControllerEpoch | None, tuple[int, ...], tuple[int, ...]]
-        ],
-        deleted: set[str],
-    ) -> list[TopicPartition]:
-        """Add partitions with who leads them, their replicas, and those of them that are offline.
+        topic: str,
+        partition: int,
+        leadership: LeaderIsrAndControllerEpoch,
+        replicas: tuple[int, ...],
+        offline: tuple[int, ...] = (),
+    ) -> None:
+        """Add a partition: who leads it, its replicas, and those that are not online. The last word counts.
 
-        Args:
-            partitions: What ``ControllerContext.partition_states`` yields.
-            deleted: Topics to be told as deleted.
-
-        Returns:
-            Those that nobody has ever led, and that are therefore not told of.
+        Raises:
+            ValueError: The topic was added by columns.
         """
-        never_led: list[TopicPartition] = []
-        topic, last = _Topic(), None
-        for tp, leadership, replicas, offline in partitions:
-            name, partition = tp
-            if leadership is None:
-                never_led.append(tp)
-                continue
-            if name is not last:
-                topic, last = self._topic(name), name
-            topic.partitions.append(partition)
-            topic.leaderships.append(leadership.during_delete() if name in deleted else leadership)
-            topic.replicas.append(replicas)
-            if offline or topic.offline:
-                topic.offline[partition] = offline
-        return never_led
+        self._begin(topic)
+        if offline:
+            self._offline[len(self._partitions)] = offline
+        self._partitions.append(partition)
+        self._leaderships.append(leadership)
+        self._replicas.append(replicas)
+
+    def add_all(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        leaderships: Sequence[LeaderIsrAndControllerEpoch],
+        replicas: Sequence[tuple[int, ...]],
+    ) -> None:
+        """``add`` for many partitions of one topic, at least one, all replicas of which are online."""
+        self._begin(topic)
+        self._partitions += partitions
+        self._leaderships += leaderships
+        self._replicas += replicas
+
+    def _begin(self, topic: str) -> None:
+        if topic in self._bulk_topics:
+            raise ValueError(f"topic {topic} was added by columns; it cannot get more partitions in this batch")
+        if not self._topics or self._topics[-1] != topic:
+            self._topics.append(topic)
+            self._starts.append(len(self._partitions))
 
     def add_columns(self, columns: Mapping[str, Sequence[Any]]) -> None:
         """Add partitions in bulk: columns by name, of the same length, the rows of a topic one after the other.
@@ -104,55 +98,101 @@ class MetadataColumns:
             ValueError: A column is missing, unknown or of another length, or a topic was added before.
         """
         given = {"offline_replicas": [()] * len(columns.get("partition", ())), **columns}
-        if given.keys() != set(_NAMES) - {"topic_id"}:
-            raise ValueError(f"columns {', '.join(columns)}; there must be {', '.join(_NAMES)} but for topic_id")
+        if given.keys() != _NAMES:
+            raise ValueError(f"columns {', '.join(columns)}; there must be {', '.join(sorted(_NAMES))}")
         if len({len(column) for column in given.values()}) != 1:
             raise ValueError("the columns differ in length")
         topics = set(given["topic"])
-        twice = topics & (self._topics.keys() | set(() if self._bulk is None else self._bulk["topic"]))
+        twice = topics & (self._bulk_topics | set(self._topics))
         if twice:
             raise ValueError(f"topic {min(twice)} is in the batch already; give all its partitions at once")
-        if self._bulk is None:
-            self._bulk = {name: [] for name in given}
+        self._bulk_topics |= topics
         for name, column in given.items():
-            self._bulk[name].extend(column)
+            self._bulk.setdefault(name, []).extend(column)
 
-    def columns(self, topic_ids: Mapping[str, Uuid]) -> Columns:
-        """All partitions; a topic without an id has the zero id.
+    def encode(self, message: UpdateMetadataRequest, version: int, topic_ids: Mapping[str, Uuid]) -> list[bytes]:
+        """Write a request with these partitions.
+
+        Args:
+            message: What stands around them.
+            version: The version to write.
+            topic_ids: A topic without an id has the zero id.
+
+        Returns:
+            The body, a large one in pieces that follow each other.
 
         Raises:
-            OutOfRange: A number that is no int32.
+            EncodeError: As ``kproto.codec.encode``; ``OutOfRange`` for a number that is no int32.
         """
-        for topic in self._topics.values():
-            topic.settle()
-        topics = self._topics.values()
-        try:
-            out: dict[str, Any] = {
-                "topic": [name for name, topic in self._topics.items() for _ in topic.partitions],
-                "partition": array("i", [p for topic in topics for p in topic.partitions]),
-                "controller_epoch": array("i", [led[1] for topic in topics for led in topic.leaderships]),
-                "leader": array("i", [led[0][0] for topic in topics for led in topic.leaderships]),
-                "isr": [led[0][1] for topic in topics for led in topic.leaderships],
-                "leader_epoch": array("i", [led[0][2] for topic in topics for led in topic.leaderships]),
-                "partition_epoch": array("i", [led[0][3] for topic in topics for led in topic.leaderships]),
-                "replicas": [replicas for topic in topics for replicas in topic.replicas],
-            }
-        except OverflowError as e:
-            raise OutOfRange(f"a number of a partition is no int32: {e}") from None
-        if any(topic.offline for topic in topics):
-            out["offline_replicas"] = [topic.offline.get(p, ()) for topic in topics for p in topic.partitions]
-        if self._bulk is not None:
-            count = len(out["partition"])
-            out.setdefault("offline_replicas", [()] * count)
-            out = {name: [*column, *self._bulk[name]] for name, column in out.items()}
-        ids = {name: topic_ids.get(name, ZERO_UUID) for name in dict.fromkeys(out["topic"])}
-        out["topic_id"] = [ids[name] for name in out["topic"]]
-        return Columns.from_sequences(ApiKey.UPDATE_METADATA, **out)
+        self._settle()
+        pieces = encode_batches(message, version, self._batches(topic_ids))
+        return pieces if len(self) > _ROWS else [b"".join(pieces)]
 
-    def _topic(self, name: str) -> _Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            if self._bulk is not None and name in self._bulk["topic"]:
-                raise ValueError(f"topic {name} was added by columns; it cannot get more partitions in this batch")
-            topic = self._topics[name] = _Topic()
-        return topic
+    def _settle(self) -> None:
+        """Bring the partitions of a topic together, and keep of each what was said last."""
+        if len(set(self._topics)) == len(self._topics) and not self._repeats():
+            return
+        places: dict[str, dict[int, int]] = {}
+        for topic, start, end in self._runs():
+            of_topic = places.setdefault(topic, {})
+            for at in range(start, end):
+                of_topic[self._partitions[at]] = at
+        order = [at for of_topic in places.values() for at in of_topic.values()]
+        self._offline = {new: self._offline[at] for new, at in enumerate(order) if at in self._offline}
+        self._leaderships = [self._leaderships[at] for at in order]
+        self._replicas = [self._replicas[at] for at in order]
+        self._topics, self._starts, self._partitions = list(places), [], []
+        for of_topic in places.values():
+            self._starts.append(len(self._partitions))
+            self._partitions += of_topic
+
+    def _repeats(self) -> bool:
+        return any(
+            end - start > 1 and len(set(self._partitions[start:end])) < end - start for _, start, end in self._runs()
+        )
+
+    def _runs(self) -> Iterator[tuple[str, int, int]]:
+        ends = [*self._starts[1:], len(self._partitions)] if self._starts else []
+        return zip(self._topics, self._starts, ends, strict=True)
+
+    def _batches(self, topic_ids: Mapping[str, Uuid]) -> Iterator[Columns]:
+        """The rows in batches that end where a topic ends."""
+        names: list[str] = []
+        ids: list[Uuid] = []
+        first, last = 0, len(self._partitions)
+        for topic, start, end in self._runs():
+            names += [topic] * (end - start)
+            ids += [topic_ids.get(topic, ZERO_UUID)] * (end - start)
+            if len(names) >= _ROWS or end == last:
+                yield self._columns(first, end, names, ids)
+                first, names, ids = end, [], []
+        bulk = self._bulk
+        first, last = 0, len(bulk.get("partition", ()))
+        while first < last:
+            end, topics = min(first + _ROWS, last), bulk["topic"]
+            while end < last and topics[end] == topics[end - 1]:
+                end += 1
+            ids = [topic_ids.get(topic, ZERO_UUID) for topic in topics[first:end]]
+            columns = {name: column[first:end] for name, column in bulk.items()}
+            yield Columns.from_sequences(ApiKey.UPDATE_METADATA, topic_id=ids, **columns)
+            first = end
+
+    def _columns(self, first: int, end: int, names: list[str], ids: list[Uuid]) -> Columns:
+        states, epochs = zip(*self._leaderships[first:end], strict=True)
+        leader, isr, leader_epoch, partition_epoch, _ = zip(*states, strict=True)
+        more = {}
+        if self._offline:
+            more["offline_replicas"] = [self._offline.get(at, ()) for at in range(first, end)]
+        return Columns.from_sequences(
+            ApiKey.UPDATE_METADATA,
+            topic=names,
+            topic_id=ids,
+            partition=self._partitions[first:end],
+            controller_epoch=epochs,
+            leader=leader,
+            isr=isr,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            replicas=self._replicas[first:end],
+            **more,
+        )

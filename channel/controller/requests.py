@@ -7,26 +7,29 @@ for all of them once, as bytes, however many queues it waits in.
 from __future__ import annotations
 
 import struct
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto import _codec
-from kproto._codec import Columns, UpdateMetadataRequest, encode_columns
 from kproto.api import ApiKey, api_name, check_version
 from kproto.codec import decode_request, encode
 from kproto.errors import UnsupportedVersion
 from kproto.prefix import prefix_of
 
+from .types import SecurityProtocol
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from channel.network.transport import Bytes
+    from kproto._codec import UpdateMetadataRequest
     from kproto.codec import Message
 
 __all__ = ["ControlRequest", "ListenerNotExpressible", "SharedUpdateMetadata", "SingleRequest"]
 
 _KNOWN: Final[set[tuple[int, int]]] = set()
-_BROKER_EPOCH: Final = struct.Struct(">q")
+_UPDATE_METADATA: Final = int(ApiKey.UPDATE_METADATA)
+_LISTENERS_BY_PROTOCOL: Final = (1, 2)  # versions of UpdateMetadata that tell a listener by its security protocol
+_broker_epoch_bytes: Final = struct.Struct(">q").pack
 
 
 class ListenerNotExpressible(UnsupportedVersion):
@@ -57,14 +60,11 @@ class ControlRequest:
 
     __slots__ = ("api_key", "broker_epoch", "controller_epoch", "latest_version", "oldest_version")
 
-    def __init__(self, api_key: int, version: int, controller_epoch: int, broker_epoch: int) -> None:
-        if (api_key, version) not in _KNOWN:
-            check_version(api_key, version)
-            _KNOWN.add((int(api_key), version))
-        self.api_key = int(api_key)
-        self.oldest_version = self.latest_version = version
-        self.controller_epoch = controller_epoch
-        self.broker_epoch = broker_epoch
+    api_key: int
+    broker_epoch: int
+    controller_epoch: int
+    latest_version: int
+    oldest_version: int
 
     @property
     def message(self) -> Any:
@@ -98,8 +98,15 @@ class SingleRequest(ControlRequest):
 
     def __init__(self, message: Message, version: int) -> None:
         m: Any = message
-        super().__init__(m.api_key, version, m.controller_epoch, m.broker_epoch)
-        self._message: Any = message
+        api_key = m.api_key
+        if (api_key, version) not in _KNOWN:
+            check_version(api_key, version)
+            _KNOWN.add((int(api_key), version))
+        self.api_key = int(api_key)
+        self.oldest_version = self.latest_version = version
+        self.controller_epoch = m.controller_epoch
+        self.broker_epoch = m.broker_epoch
+        self._message: Any = m
         self._body: tuple[bytes] | None = None
 
     @property
@@ -123,84 +130,63 @@ class SharedUpdateMetadata:
     """The part of an UpdateMetadata request that is the same for every broker.
 
     Args:
-        version: The version to write it in.
-        message: What stands around the partitions; its broker epoch is replaced for each broker.
-        columns: The partitions.
+        around: The message without its partitions; its broker epoch is replaced for each broker.
+        version: The version it is written in.
+        body: The encoded message, the partitions included, in pieces that follow each other.
     """
 
-    def __init__(self, version: int, message: UpdateMetadataRequest, columns: Columns) -> None:
+    __slots__ = ("_doubtful", "_has_epoch", "_rest", "_start", "controller_epoch", "version")
+
+    def __init__(self, around: UpdateMetadataRequest, version: int, body: Sequence[bytes]) -> None:
         self.version = version
-        self.controller_epoch = message.controller_epoch
-        self._unwritten: tuple[UpdateMetadataRequest, Columns] | None = (message, columns)
-        self._lock = threading.Lock()
-        self._pieces: tuple[bytes, memoryview] = (b"", memoryview(b""))
-        prefix = prefix_of(ApiKey.UPDATE_METADATA, version)
+        self.controller_epoch = around.controller_epoch
+        prefix = prefix_of(_UPDATE_METADATA, version)
         assert prefix is not None
-        self._prefix = prefix
+        self._start, epoch, rest = prefix.cut(body[0])
+        self._has_epoch = epoch is not None
+        self._rest: tuple[Bytes, ...] = (rest, *body[1:])
+        self._doubtful = around if version in _LISTENERS_BY_PROTOCOL else None
 
     def for_broker(self, broker_epoch: int) -> ControlRequest:
         """The request for one broker."""
         return _SharedRequest(self, broker_epoch)
 
-    def pieces(self, broker_epoch: int) -> Sequence[Bytes]:
-        """The body for one broker: its own start, and the rest that all share; encoded by the first who asks."""
-        if self._unwritten is not None:
-            self._write()
-        start, rest = self._pieces
-        if self._prefix.broker_epoch_at is None:
-            return (start, rest)
-        return (start + _BROKER_EPOCH.pack(broker_epoch), rest)
+    def pieces(self, broker_epoch: int) -> tuple[Bytes, ...]:
+        """The body for one broker: its own start, and the rest that all share."""
+        if self._has_epoch:
+            return (self._start + _broker_epoch_bytes(broker_epoch), *self._rest)
+        return (self._start, *self._rest)
 
-    def _write(self) -> None:
-        with self._lock:
-            if self._unwritten is None:
-                return  # another broker's thread was first
-            message, columns = self._unwritten
-            check_listeners(message, self.version)
-            body = encode_columns(message, self.version, columns)
-            at = self._prefix.size if self._prefix.broker_epoch_at is None else self._prefix.broker_epoch_at
-            self._pieces = (body[:at], memoryview(body)[self._prefix.size :])
-            self._unwritten = None
+    def check(self) -> None:
+        """Refuse what the version cannot say, though it can be written.
 
-    def message(self, broker_epoch: int) -> UpdateMetadataRequest:
-        """The message for one broker."""
-        unwritten = self._unwritten
-        if unwritten is None:
-            body = b"".join(self.pieces(broker_epoch))
-            read: UpdateMetadataRequest = decode_request(ApiKey.UPDATE_METADATA, self.version, body)
-            return read
-        around, columns = unwritten
-        message = UpdateMetadataRequest.from_columns(columns, self.version, around)
-        message.broker_epoch = broker_epoch
-        return message
+        Raises:
+            ListenerNotExpressible: A listener has another name than its security protocol.
+        """
+        if self._doubtful is None:
+            return
+        for broker in self._doubtful.live_brokers:
+            for endpoint in broker.endpoints:
+                if endpoint.listener != SecurityProtocol(endpoint.security_protocol).name:
+                    raise ListenerNotExpressible(self.version, broker.id, endpoint.listener)
 
 
 class _SharedRequest(ControlRequest):
-    __slots__ = ("_shared",)
+    __slots__ = ("_pieces", "_shared")
 
     def __init__(self, shared: SharedUpdateMetadata, broker_epoch: int) -> None:
-        super().__init__(ApiKey.UPDATE_METADATA, shared.version, shared.controller_epoch, broker_epoch)
+        self.api_key = _UPDATE_METADATA
+        self.oldest_version = self.latest_version = shared.version
+        self.controller_epoch = shared.controller_epoch
+        self.broker_epoch = broker_epoch
         self._shared = shared
+        self._pieces = shared.pieces(broker_epoch)
 
     @property
     def message(self) -> UpdateMetadataRequest:
-        return self._shared.message(self.broker_epoch)
+        read: UpdateMetadataRequest = decode_request(self.api_key, self.latest_version, b"".join(self._pieces))
+        return read
 
     def build(self, version: int) -> Sequence[Bytes]:
-        return self._shared.pieces(self.broker_epoch)
-
-
-def check_listeners(message: UpdateMetadataRequest, version: int) -> None:
-    """Refuse listeners that the version cannot name.
-
-    Raises:
-        ListenerNotExpressible: The first such listener.
-    """
-    if version not in (1, 2):
-        return
-    from .types import SecurityProtocol
-
-    for broker in message.live_brokers:
-        for endpoint in broker.endpoints:
-            if endpoint.listener != SecurityProtocol(endpoint.security_protocol).name:
-                raise ListenerNotExpressible(version, broker.id, endpoint.listener)
+        self._shared.check()
+        return self._pieces

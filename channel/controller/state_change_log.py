@@ -6,6 +6,7 @@ question.
 
 from __future__ import annotations
 
+from logging import INFO
 from typing import TYPE_CHECKING, Any
 
 from channel.logs import STATE_CHANGE, TRACE, bounded
@@ -27,12 +28,17 @@ class StateChangeLog:
         self.controller_id = controller_id
 
     @property
+    def informs(self) -> bool:
+        """Whether lines about whole requests are wanted, and perhaps those for single partitions too."""
+        return STATE_CHANGE.isEnabledFor(INFO)
+
+    @property
     def traces(self) -> bool:
         """Whether lines for single partitions are wanted."""
         return STATE_CHANGE.isEnabledFor(TRACE)
 
     def info(self, epoch: int, line: str, *values: object) -> None:
-        """A line about a whole request."""
+        """A line about a whole request; ask ``informs`` before anything is counted or rendered for it."""
         STATE_CHANGE.info("[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def error(self, epoch: int, line: str, *values: object) -> None:
@@ -45,6 +51,8 @@ class StateChangeLog:
 
     def leader_and_isr(self, epoch: int, broker_id: int, states: Iterable[tuple[str, Any]]) -> None:
         """What a LeaderAndIsr request tells a broker: a line for each partition, and one with the counts.
+
+        Ask ``informs`` first.
 
         Args:
             epoch: The controller epoch.

@@ -102,23 +102,59 @@ def test_a_removed_topic_leaves_nothing(context: ControllerContext) -> None:
 
 
 def test_offline_replicas_are_on_dead_or_leaving_brokers_or_failed_directories(context: ControllerContext) -> None:
-    def offline() -> dict[TopicPartition, tuple[int, ...]]:
-        return {tp: off for tp, _, _, off in context.partition_states(FOO[:2])}
+    def offline() -> list[tuple[int, ...]]:
+        return [context.partition_state(tp)[2] for tp in FOO[:2]]
 
-    assert offline() == {FOO[0]: (), FOO[1]: ()}
+    assert offline() == [(), ()]
     context.set_replicas_on_offline_dirs(1, [FOO[0]])
-    assert offline() == {FOO[0]: (1,), FOO[1]: ()}
+    assert offline() == [(1,), ()]
     context.shutting_down_broker_ids.add(2)
     context.remove_live_brokers([3])
-    assert offline() == {FOO[0]: (1, 2, 3), FOO[1]: (2, 3)}
+    assert offline() == [(1, 2, 3), (2, 3)]
     context.set_replicas_on_offline_dirs(1, [])
-    assert offline() == {FOO[0]: (2, 3), FOO[1]: (2, 3)}
+    assert offline() == [(2, 3), (2, 3)]
+
+
+def test_what_is_told_of_partitions_that_are_not_known(context: ControllerContext) -> None:
+    context.put_partition_leadership_info(FOO[1], leads(2))
+    assert context.partition_state(FOO[0]) == (None, (1, 2, 3), ())
+    assert context.partition_state(FOO[1]) == (leads(2), (1, 2, 3), ())
+    assert context.partition_state(TopicPartition("bar", 0)) == (None, (), ())
+
+
+def test_many_partitions_are_told_at_once_only_if_nothing_is_special_about_them(context: ControllerContext) -> None:
+    def states() -> object:
+        return context.partition_states("foo", [0, 2])
+
+    assert states() is None, "nobody leads them"
+    for tp in FOO:
+        context.put_partition_leadership_info(tp, leads(tp.partition + 1))
+    assert states() == ([leads(1), leads(3)], [(1, 2, 3)] * 2)
+    assert context.partition_states("foo", [0, 9]) is None
+    assert context.partition_states("bar", [0]) is None
+    context.set_replicas_on_offline_dirs(9, [FOO[1]])
+    assert states() is None
+    context.set_replicas_on_offline_dirs(9, [])
+    context.shutting_down_broker_ids.add(2)
+    assert states() is None
+    context.shutting_down_broker_ids.clear()
+    context.remove_live_brokers([3])
+    assert states() is None
 
 
 def test_reset_forgets_all(context: ControllerContext) -> None:
     context.epoch = 5
     context.reset()
     assert (context.epoch, context.partition_count, context.live_or_shutting_down_brokers) == (0, 0, [])
+
+
+def test_brokers_are_never_taken_for_those_of_before_a_reset(context: ControllerContext) -> None:
+    seen = {context.brokers_version}
+    for _ in range(3):
+        context.reset()
+        context.set_live_brokers({Broker(4, ()): 1})
+        assert context.brokers_version not in seen
+        seen.add(context.brokers_version)
 
 
 _ACTION = st.one_of(
