@@ -6,6 +6,7 @@ differ from broker to broker; the partitions of UpdateMetadata are the same for 
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -24,7 +25,7 @@ from .events import (
     UpdateMetadataResponseReceived,
 )
 from .metadata_columns import MetadataColumns
-from .requests import ControlRequest, SingleRequest
+from .requests import ControlRequest, SharedRequest, SingleRequest
 from .state_change_log import StateChangeLog
 from .types import (
     LeaderIsrAndControllerEpoch,
@@ -262,7 +263,7 @@ class ControllerBrokerRequestBatch:
 
     def _send_leader_and_isr(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.leader_and_isr, context.live_broker_id_and_epochs
-        informs = self._state_log.informs
+        informs, answered = self._state_log.informs, self.handle_leader_and_isr_response
         for broker_id, states in self._leader_and_isr.items():
             if broker_id not in live:
                 continue
@@ -280,9 +281,7 @@ class ControllerBrokerRequestBatch:
                 live_leaders=self._addresses.leaders(context, {s.leader for s in states.values()}),
             )
             self._sender.send_request(
-                broker_id,
-                SingleRequest(message, version),
-                lambda response, broker_id=broker_id: self.handle_leader_and_isr_response(response, broker_id),  # type: ignore[misc]
+                broker_id, SingleRequest(message, version), partial(answered, broker_id=broker_id)
             )
         self._leader_and_isr.clear()
 
@@ -305,12 +304,9 @@ class ControllerBrokerRequestBatch:
                 topic_ids=context.topic_ids,
                 live_brokers=self._addresses.brokers(context),
             )
+            answered, send = self.handle_update_metadata_response, self._sender.send_request
             for broker_id in targets:
-                self._sender.send_request(
-                    broker_id,
-                    shared.for_broker(live[broker_id]),
-                    lambda response, broker_id=broker_id: self.handle_update_metadata_response(response, broker_id),  # type: ignore[misc]
-                )
+                send(broker_id, SharedRequest(shared, live[broker_id]), partial(answered, broker_id=broker_id))
         self._update_metadata_brokers.clear()
         self._all_added_at = -1
         self._update_metadata = MetadataColumns()

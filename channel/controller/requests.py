@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kproto._codec import UpdateMetadataRequest
     from kproto.codec import Message
 
-__all__ = ["ControlRequest", "ListenerNotExpressible", "SharedUpdateMetadata", "SingleRequest"]
+__all__ = ["ControlRequest", "ListenerNotExpressible", "SharedRequest", "SharedUpdateMetadata", "SingleRequest"]
 
 _KNOWN: Final[set[tuple[int, int]]] = set()
 _UPDATE_METADATA: Final = int(ApiKey.UPDATE_METADATA)
@@ -130,63 +130,69 @@ class SharedUpdateMetadata:
     """The part of an UpdateMetadata request that is the same for every broker.
 
     Args:
-        around: The message without its partitions; its broker epoch is replaced for each broker.
+        around: The message without its partitions.
         version: The version it is written in.
         body: The encoded message, the partitions included, in pieces that follow each other.
+
+    Attributes:
+        version, controller_epoch: Of the request.
+        start: The body's bytes before the broker epoch.
+        has_epoch: Whether the version has a broker epoch.
+        rest: The pieces behind it.
+        doubtful: The message, if the version might not be able to say it; None if it is.
     """
 
-    __slots__ = ("_doubtful", "_has_epoch", "_rest", "_start", "controller_epoch", "version")
+    __slots__ = ("controller_epoch", "doubtful", "has_epoch", "rest", "start", "version")
 
     def __init__(self, around: UpdateMetadataRequest, version: int, body: Sequence[bytes]) -> None:
         self.version = version
         self.controller_epoch = around.controller_epoch
         prefix = prefix_of(_UPDATE_METADATA, version)
         assert prefix is not None
-        self._start, epoch, rest = prefix.cut(body[0])
-        self._has_epoch = epoch is not None
-        self._rest: tuple[Bytes, ...] = (rest, *body[1:])
-        self._doubtful = around if version in _LISTENERS_BY_PROTOCOL else None
-
-    def for_broker(self, broker_epoch: int) -> ControlRequest:
-        """The request for one broker."""
-        return _SharedRequest(self, broker_epoch)
-
-    def pieces(self, broker_epoch: int) -> tuple[Bytes, ...]:
-        """The body for one broker: its own start, and the rest that all share."""
-        if self._has_epoch:
-            return (self._start + _broker_epoch_bytes(broker_epoch), *self._rest)
-        return (self._start, *self._rest)
-
-    def check(self) -> None:
-        """Refuse what the version cannot say, though it can be written.
-
-        Raises:
-            ListenerNotExpressible: A listener has another name than its security protocol.
-        """
-        if self._doubtful is None:
-            return
-        for broker in self._doubtful.live_brokers:
-            for endpoint in broker.endpoints:
-                if endpoint.listener != SecurityProtocol(endpoint.security_protocol).name:
-                    raise ListenerNotExpressible(self.version, broker.id, endpoint.listener)
+        self.start, epoch, rest = prefix.cut(body[0])
+        self.has_epoch = epoch is not None
+        self.rest: tuple[Bytes, ...] = (rest, *body[1:])
+        self.doubtful = around if version in _LISTENERS_BY_PROTOCOL else None
 
 
-class _SharedRequest(ControlRequest):
-    __slots__ = ("_pieces", "_shared")
+class SharedRequest(ControlRequest):
+    """An UpdateMetadata request for one broker.
+
+    Args:
+        shared: What it shares with those for others.
+        broker_epoch: The broker's.
+    """
+
+    __slots__ = ("_doubtful", "_pieces")
 
     def __init__(self, shared: SharedUpdateMetadata, broker_epoch: int) -> None:
         self.api_key = _UPDATE_METADATA
         self.oldest_version = self.latest_version = shared.version
         self.controller_epoch = shared.controller_epoch
         self.broker_epoch = broker_epoch
-        self._shared = shared
-        self._pieces = shared.pieces(broker_epoch)
+        start = shared.start + _broker_epoch_bytes(broker_epoch) if shared.has_epoch else shared.start
+        self._pieces = (start, *shared.rest)
+        self._doubtful = shared.doubtful
 
     @property
     def message(self) -> UpdateMetadataRequest:
+        """What the version can express of it."""
         read: UpdateMetadataRequest = decode_request(self.api_key, self.latest_version, b"".join(self._pieces))
         return read
 
     def build(self, version: int) -> Sequence[Bytes]:
-        self._shared.check()
+        """The broker's own start, and the rest that all share.
+
+        Raises:
+            ListenerNotExpressible: A listener of versions 1 and 2 has another name than its security protocol.
+        """
+        if self._doubtful is not None:
+            _check_listeners(self._doubtful, version)
         return self._pieces
+
+
+def _check_listeners(message: UpdateMetadataRequest, version: int) -> None:
+    for broker in message.live_brokers:
+        for endpoint in broker.endpoints:
+            if endpoint.listener != SecurityProtocol(endpoint.security_protocol).name:
+                raise ListenerNotExpressible(version, broker.id, endpoint.listener)
