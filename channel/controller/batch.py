@@ -264,25 +264,31 @@ class ControllerBrokerRequestBatch:
     def _send_leader_and_isr(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.leader_and_isr, context.live_broker_id_and_epochs
         informs, answered = self._state_log.informs, self.handle_leader_and_isr_response
+        last: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
+        first: SingleRequest | None = None
         for broker_id, states in self._leader_and_isr.items():
             if broker_id not in live:
                 continue
             if informs:
                 self._state_log.leader_and_isr(epoch, broker_id, ((tp.topic, state) for tp, state in states.items()))
-            message = messages.leader_and_isr_request(
-                version=version,
-                controller_id=self.controller_id,
-                is_kraft_controller=self.is_kraft_controller,
-                controller_epoch=epoch,
-                broker_epoch=live[broker_id],
-                update_type=self._update_type,
-                states=states,
-                topic_ids=context.topic_ids,
-                live_leaders=self._addresses.leaders(context, {s.leader for s in states.values()}),
-            )
-            self._sender.send_request(
-                broker_id, SingleRequest(message, version), partial(answered, broker_id=broker_id)
-            )
+            request: ControlRequest
+            if first is not None and states == last:  # as all replicas of one partition are told
+                request = first.for_broker(live[broker_id])
+            else:
+                message = messages.leader_and_isr_request(
+                    version=version,
+                    controller_id=self.controller_id,
+                    is_kraft_controller=self.is_kraft_controller,
+                    controller_epoch=epoch,
+                    broker_epoch=live[broker_id],
+                    update_type=self._update_type,
+                    states=states,
+                    topic_ids=context.topic_ids,
+                    live_leaders=self._addresses.leaders(context, {s.leader for s in states.values()}),
+                )
+                request = first = SingleRequest(message, version)
+                last = states
+            self._sender.send_request(broker_id, request, partial(answered, broker_id=broker_id))
         self._leader_and_isr.clear()
 
     def _send_update_metadata(self, context: ControllerContext, epoch: int) -> None:

@@ -21,7 +21,7 @@ from kproto._codec import (
 )
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
-from .requests import SharedUpdateMetadata
+from .requests import SharedBody
 from .types import LeaderRecoveryState, SecurityProtocol
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def update_metadata_request(
     partitions: MetadataColumns,
     topic_ids: Mapping[str, Uuid],
     live_brokers: list[UpdateMetadataBroker],
-) -> SharedUpdateMetadata:
+) -> SharedBody:
     """An UpdateMetadata request for any broker.
 
     Raises:
@@ -188,7 +188,7 @@ def update_metadata_request(
         fields["type"] = int(update_type)
         fields["is_kraft_controller"] = is_kraft_controller
     around = UpdateMetadataRequest(**fields)
-    return SharedUpdateMetadata(around, version, partitions.encode(around, version, topic_ids))
+    return SharedBody(around, version, partitions.encode(around, version, topic_ids))
 
 
 def stop_replica_requests(

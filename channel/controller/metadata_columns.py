@@ -124,7 +124,8 @@ class MetadataColumns:
         Raises:
             EncodeError: As ``kproto.codec.encode``; ``OutOfRange`` for a number that is no int32.
         """
-        self._settle()
+        if len(self._partitions) > 1:
+            self._settle()
         pieces = encode_batches(message, version, self._batches(topic_ids))
         return pieces if len(self) > _ROWS else [b"".join(pieces)]
 

@@ -1,12 +1,13 @@
 """What waits in a broker's queue: a control request, encoded at most once.
 
-A full UpdateMetadata differs between brokers in the broker epoch alone. ``SharedUpdateMetadata`` holds what is the same
-for all of them once, as bytes, however many queues it waits in.
+Requests with the same content differ between brokers in the broker epoch alone. ``SharedBody`` holds what is the same
+once, as bytes, however many queues it waits in.
 """
 
 from __future__ import annotations
 
 import struct
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto import _codec
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
     from kproto._codec import UpdateMetadataRequest
     from kproto.codec import Message
 
-__all__ = ["ControlRequest", "ListenerNotExpressible", "SharedRequest", "SharedUpdateMetadata", "SingleRequest"]
+__all__ = ["ControlRequest", "ListenerNotExpressible", "SharedBody", "SharedRequest", "SingleRequest"]
 
 _KNOWN: Final[set[tuple[int, int]]] = set()
-_UPDATE_METADATA: Final = int(ApiKey.UPDATE_METADATA)
-_LISTENERS_BY_PROTOCOL: Final = (1, 2)  # versions of UpdateMetadata that tell a listener by its security protocol
+_LISTENERS_BY_PROTOCOL: Final = ((ApiKey.UPDATE_METADATA, 1), (ApiKey.UPDATE_METADATA, 2))  # and not by its name
 _broker_epoch_bytes: Final = struct.Struct(">q").pack
 
 
@@ -94,7 +94,7 @@ class SingleRequest(ControlRequest):
         version: The version to write it in.
     """
 
-    __slots__ = ("_body", "_message")
+    __slots__ = ("_body", "_message", "_shared")
 
     def __init__(self, message: Message, version: int) -> None:
         m: Any = message
@@ -108,6 +108,17 @@ class SingleRequest(ControlRequest):
         self.broker_epoch = m.broker_epoch
         self._message: Any = m
         self._body: tuple[bytes] | None = None
+        self._shared: SharedBody | None = None
+
+    def for_broker(self, broker_epoch: int) -> ControlRequest:
+        """The same request for another broker; with this one's body if it is built."""
+        if self._shared is None:
+            if self._body is None:
+                message = copy(self._message)
+                message.broker_epoch = broker_epoch
+                return SingleRequest(message, self.latest_version)
+            self._shared = SharedBody(self, self.latest_version, self._body)
+        return SharedRequest(self._shared, broker_epoch)
 
     @property
     def message(self) -> Any:
@@ -126,37 +137,38 @@ class SingleRequest(ControlRequest):
         return self._body
 
 
-class SharedUpdateMetadata:
-    """The part of an UpdateMetadata request that is the same for every broker.
+class SharedBody:
+    """What requests for several brokers share: all but the broker epoch.
 
     Args:
-        around: The message without its partitions.
+        around: Whose body it is: tells the api key, the controller epoch and the live brokers.
         version: The version it is written in.
-        body: The encoded message, the partitions included, in pieces that follow each other.
+        body: The encoded message, in pieces that follow each other.
 
     Attributes:
-        version, controller_epoch: Of the request.
+        api_key, version, controller_epoch: Of the request.
         start: The body's bytes before the broker epoch.
         has_epoch: Whether the version has a broker epoch.
         rest: The pieces behind it.
         doubtful: The message, if the version might not be able to say it; None if it is.
     """
 
-    __slots__ = ("controller_epoch", "doubtful", "has_epoch", "rest", "start", "version")
+    __slots__ = ("api_key", "controller_epoch", "doubtful", "has_epoch", "rest", "start", "version")
 
-    def __init__(self, around: UpdateMetadataRequest, version: int, body: Sequence[bytes]) -> None:
+    def __init__(self, around: Any, version: int, body: Sequence[bytes]) -> None:
+        self.api_key = int(around.api_key)
         self.version = version
         self.controller_epoch = around.controller_epoch
-        prefix = prefix_of(_UPDATE_METADATA, version)
+        prefix = prefix_of(self.api_key, version)
         assert prefix is not None
         self.start, epoch, rest = prefix.cut(body[0])
         self.has_epoch = epoch is not None
         self.rest: tuple[Bytes, ...] = (rest, *body[1:])
-        self.doubtful = around if version in _LISTENERS_BY_PROTOCOL else None
+        self.doubtful = around if (self.api_key, version) in _LISTENERS_BY_PROTOCOL else None
 
 
 class SharedRequest(ControlRequest):
-    """An UpdateMetadata request for one broker.
+    """One broker's request of several that are alike.
 
     Args:
         shared: What it shares with those for others.
@@ -165,8 +177,8 @@ class SharedRequest(ControlRequest):
 
     __slots__ = ("_doubtful", "_pieces")
 
-    def __init__(self, shared: SharedUpdateMetadata, broker_epoch: int) -> None:
-        self.api_key = _UPDATE_METADATA
+    def __init__(self, shared: SharedBody, broker_epoch: int) -> None:
+        self.api_key = shared.api_key
         self.oldest_version = self.latest_version = shared.version
         self.controller_epoch = shared.controller_epoch
         self.broker_epoch = broker_epoch
@@ -175,16 +187,15 @@ class SharedRequest(ControlRequest):
         self._doubtful = shared.doubtful
 
     @property
-    def message(self) -> UpdateMetadataRequest:
+    def message(self) -> Any:
         """What the version can express of it."""
-        read: UpdateMetadataRequest = decode_request(self.api_key, self.latest_version, b"".join(self._pieces))
-        return read
+        return decode_request(self.api_key, self.latest_version, b"".join(self._pieces))
 
     def build(self, version: int) -> Sequence[Bytes]:
         """The broker's own start, and the rest that all share.
 
         Raises:
-            ListenerNotExpressible: A listener of versions 1 and 2 has another name than its security protocol.
+            ListenerNotExpressible: A listener of UpdateMetadata 1 or 2 has another name than its security protocol.
         """
         if self._doubtful is not None:
             _check_listeners(self._doubtful, version)
