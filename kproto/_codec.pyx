@@ -56,6 +56,7 @@ include "_cython/update_metadata_read.pxi"
 include "_cython/update_metadata_write.pxi"
 include "_cython/update_metadata_json.pxi"
 include "_cython/columns.pxi"
+include "_cython/columns_taken.pxi"
 include "_cython/columns_encode.pxi"
 
 __all__ = [

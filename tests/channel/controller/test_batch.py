@@ -186,6 +186,40 @@ class TestLeaderAndIsr:
         batch.send_requests_to_brokers(1)
         assert dict(read_back(only(cluster.collector.requests(2, LISR))).topic_ids) == {"old": ZERO_UUID}
 
+    @pytest.mark.parametrize("built_at_once", [False, True])
+    @pytest.mark.parametrize("ibp", ["3.9", "2.0-IV1", "0.8.2"])
+    def test_brokers_that_are_told_the_same_share_the_bytes_but_not_the_epoch(
+        self, cluster: Cluster, ibp: str, built_at_once: bool
+    ) -> None:
+        cluster.context.set_live_brokers({Broker(i, (EndPoint("h", 9900 + i),)): 100 + i for i in (1, 2, 3)})
+        keep = cluster.collector.send_request
+
+        def build(broker_id: int, request: Any, callback: Any = None) -> None:
+            request.build(request.latest_version)
+            keep(broker_id, request, callback)
+
+        if built_at_once:  # as the channel manager does
+            cluster.collector.send_request = build  # type: ignore[method-assign]
+        cluster.lead(FOO0, 1)
+        cluster.lead(BAR0, 2)
+        batch = cluster.batch(ibp)
+        batch.new_batch()
+        add_leader_and_isr(batch, cluster, [1, 2, 3], FOO0)
+        add_leader_and_isr(batch, cluster, [3], BAR0)
+        batch.send_requests_to_brokers(1)
+        requests = [only(cluster.collector.requests(b, LISR)) for b in (1, 2, 3)]
+        epochs = [101, 102, 103] if control_versions(ibp).leader_and_isr >= 2 else [-1, -1, -1]
+        if not built_at_once:
+            assert [r.message.broker_epoch for r in requests] == [101, 102, 103]
+        assert [read_back(r).broker_epoch for r in requests] == epochs
+        assert [r.message.broker_epoch for r in requests] == epochs
+        assert [r.broker_epoch for r in requests] == [101, 102, 103]
+        told = [{tp: s.leader for tp, s in states(read_back(r)).items()} for r in requests]
+        assert told == [{FOO0: 1}, {FOO0: 1}, {FOO0: 1, BAR0: 2}]
+        one, same, other = (r.build(r.latest_version) for r in requests)
+        assert not built_at_once or same[-1].obj is one[0]
+        assert b"".join(other) != b"".join(one)
+
     @pytest.mark.conformance("CCM-26")
     def test_live_leaders_are_the_leaders_at_the_inter_broker_listener(self, cluster: Cluster) -> None:
         def two_listeners(broker_id: int) -> Broker:
