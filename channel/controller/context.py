@@ -293,9 +293,11 @@ class ControllerContext:
         replicas = () if of_topic is None else of_topic.get(partition, _UNASSIGNED)[0]
         leaderships = self._leadership.get(topic)
         leadership = None if leaderships is None else leaderships.get(partition)
-        if not self._offline_dirs and self._all_live(replicas):
-            return leadership, replicas, ()
-        return leadership, replicas, tuple([r for r in replicas if not self.is_replica_online(r, tp)])
+        known, leaving, dirs = self._epochs, self.shutting_down_broker_ids, self._offline_dirs
+        for broker_id in replicas:
+            if broker_id not in known or broker_id in leaving or dirs:
+                return leadership, replicas, tuple([r for r in replicas if not self.is_replica_online(r, tp)])
+        return leadership, replicas, ()
 
     def partition_states(
         self, topic: str, partitions: Sequence[int]
@@ -314,14 +316,9 @@ class ControllerContext:
             led = [leaderships[p] for p in partitions]
         except KeyError:
             return None
-        return (led, replicas) if self._all_live({*chain.from_iterable(replicas)}) else None
-
-    def _all_live(self, broker_ids: Iterable[int]) -> bool:
-        known, leaving = self._epochs, self.shutting_down_broker_ids
-        for broker_id in broker_ids:  # noqa: SIM110  (a generator costs more than the work)
-            if broker_id not in known or broker_id in leaving:
-                return False
-        return True
+        brokers = {*chain.from_iterable(replicas)}
+        online = self._epochs.keys() >= brokers and brokers.isdisjoint(self.shutting_down_broker_ids)
+        return (led, replicas) if online else None
 
     # ---- the whole
 

@@ -253,11 +253,13 @@ _Told = TypeVar("_Told")
 def _by_topic(partitions: Iterable[TopicPartition], told: Iterable[_Told]) -> dict[str, list[_Told]]:
     """What is told of each partition by topic, topics in the order in which they first come."""
     groups: dict[str, list[_Told]] = {}
-    for (topic, _), of_partition in zip(partitions, told, strict=True):
-        if topic in groups:
-            groups[topic].append(of_partition)
-        else:
-            groups[topic] = [of_partition]
+    group: list[_Told] = []
+    last: str | None = None
+    for tp, of_partition in zip(partitions, told, strict=True):
+        topic = tp[0]
+        if topic is not last:  # partitions mostly come topic by topic
+            last, group = topic, groups.setdefault(topic, [])
+        group.append(of_partition)
     return groups
 
 
