@@ -116,8 +116,14 @@ class SocketServer:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
             sock = socket.create_server((host, port), family=family, backlog=backlog)
         except OSError as e:
-            taken = e.errno == errno.EADDRINUSE
-            why = "the port is in use; stop who uses it, or choose another" if taken else str(e)
+            if e.errno == errno.EADDRINUSE:
+                why = "the port is in use; stop who uses it, or choose another"
+            elif e.errno == errno.EACCES:
+                why = "permission denied; choose a port above 1023"
+            elif e.errno == errno.EADDRNOTAVAIL or isinstance(e, socket.gaierror):
+                why = "this machine has no such address; try 127.0.0.1"
+            else:
+                why = e.strerror or str(e)
             raise ConfigurationError(f"cannot listen at {host}:{port}: {why}") from e
         sock.setblocking(False)
         listener = Listener(self, sock, handler, name)

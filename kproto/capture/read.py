@@ -201,7 +201,9 @@ def _format(source: Source) -> Format:
     if head[:4] == _PCAPNG:
         return "pcapng"
     if not head:
-        empty = "nothing came; did the command before the pipe fail?" if source.follows else "an empty file"
+        empty = (
+            "nothing came; did the command before the pipe fail?" if source.follows else "an empty file; take another"
+        )
         raise CaptureError(f"{source.name}: {source.damage or empty}")
     for magic, what in _OTHERS:
         if head.startswith(magic):
@@ -225,7 +227,14 @@ def _regular_size(raw: Any) -> int | None:
 
 
 def _why(e: OSError) -> str:
-    return (e.strerror or str(e)).lower() if not isinstance(e, FileNotFoundError) else "no such file"
+    match e:
+        case FileNotFoundError():
+            return "no such file; check the path (a shell pattern that matches nothing is passed on as it is)"
+        case IsADirectoryError():
+            return "is a directory; name the files in it, e.g. DIR/*.pcap"
+        case PermissionError():
+            return "permission denied; what tcpdump wrote as root only root can read: try sudo, or chmod it"
+    return (e.strerror or str(e)).lower()
 
 
 def _nothing() -> None:

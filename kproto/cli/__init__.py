@@ -121,7 +121,7 @@ def _hint(error: OSError) -> str:
         case IsADirectoryError():
             return "; name the files in it, e.g. DIR/*.pcap"
         case PermissionError():
-            return "; tcpdump run as root writes files that only root can read: try sudo, or chmod them"
+            return "; try sudo, or chmod it (tcpdump run as root writes what only root can read)"
     return ""
 
 

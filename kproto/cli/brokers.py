@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kproto.cli.text import counted
+from kproto.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,6 +45,8 @@ def command(count: int, base_port: int, host: str, first_id: int, requests: bool
     """
     from channel.broker.cluster import EmbeddedCluster
 
+    if first_id + count > 1 << 31:
+        raise ConfigurationError(f"broker ids end at {(1 << 31) - 1}; choose a lower first id")
     stop, unread = threading.Event(), threading.Event()
 
     def reader_is_gone() -> None:
@@ -59,7 +64,7 @@ def command(count: int, base_port: int, host: str, first_id: int, requests: bool
         with cluster:
             for member in cluster:
                 _line({"broker": member.id, "host": member.host, "port": member.port, "broker_epoch": member.epoch})
-            print(f"{count} brokers listen; Ctrl-C ends them", file=sys.stderr, flush=True)
+            print(f"{counted(count, 'broker')} listening; Ctrl-C ends them", file=sys.stderr, flush=True)
             while not stop.wait(1):
                 pass
     except KeyboardInterrupt:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from kproto.api import api_name, check_version, request_header_version, response_header_version
+from kproto.api import ApiKey, api_name, check_version, request_header_version, response_header_version
 from kproto.cli.subject import request_header_at, size_field
 from kproto.cli.text import counted
-from kproto.errors import DecodeError, Malformed, Truncated
+from kproto.errors import DecodeError, Malformed, Truncated, UnsupportedApi
 from kproto.reference.trace import trace
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kproto.types import Json, Kind
 
 __all__ = ["Dissection", "Section", "dissect"]
+
+
+_OTHERWISE: Final = "of what is no request's frame say what it is: --kind, --api, --version"
 
 
 @dataclass(slots=True)
@@ -143,5 +146,9 @@ def dissect(subject: Subject, data: bytes, *, strict: bool) -> Dissection:
 def _derived(data: bytes, start: int) -> int:
     """The version of the request header that stands here, from the API key and version in it."""
     if len(data) < start + 4:
-        raise Truncated(f"{len(data) - start} bytes, where a request header needs at least 8", start)
-    return request_header_version(*struct.unpack_from(">hh", data, start))
+        there = counted(len(data) - start, "byte")
+        raise Truncated(f"{there}, where a request header needs at least 8; {_OTHERWISE}", start)
+    api_key, version = struct.unpack_from(">hh", data, start)
+    if api_key not in ApiKey._value2member_map_:
+        raise UnsupportedApi(api_key, f"{UnsupportedApi(api_key)}; {_OTHERWISE}")
+    return request_header_version(api_key, version)

@@ -11,7 +11,7 @@ import click
 
 from kproto.api import response_header_version
 from kproto.cli.octets import hexdump
-from kproto.cli.subject import KINDS, Subject, read_input, subject_of, subject_options
+from kproto.cli.subject import KINDS, Subject, message_of, read_input, subject_of, subject_options
 from kproto.codec import get_codec
 from kproto.errors import ConfigurationError
 from kproto.framing import frame
@@ -74,7 +74,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ConfigurationError("this JSON is nested too deep to be a message") from None
     except ValueError as e:
-        raise ConfigurationError(f"this is not JSON: {e}") from None
+        raise ConfigurationError(f"this is not JSON: {e}; `kproto decode --format json` prints what it takes") from None
     if not isinstance(form, dict):
         raise ConfigurationError('a message is a JSON object, e.g. {"errorCode":0}')
     return form
@@ -125,7 +125,7 @@ def _encoded(subject: Subject, header: dict[str, Any], body: dict[str, Any]) -> 
         return bytes(codec.encode_response_header(codec.ResponseHeader.from_json(body, own), own))
     api_key, version = subject.of_body()
     what = "response" if subject.kind.startswith("response") else "request"
-    message = codec.message_class(api_key, what).from_json(body, version)
+    message = message_of(codec.message_class(api_key, what), body, version)
     data: bytes = codec.encode(message, version)
     if subject.kind == "request-frame":
         head = codec.RequestHeader(

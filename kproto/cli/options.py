@@ -141,7 +141,7 @@ def parse_time(text: str) -> int:
         ConfigurationError: Neither.
     """
     match = re.fullmatch(r"([0-9]{1,11})(?:\.([0-9]{1,9}))?", text)
-    if match and len(match[1]) != 8:  # eight digits are a date of ISO 8601's basic form, 20261121
+    if match and (match[2] or len(match[1]) not in (4, 6, 8)):  # 2026, 202611 and 20261121 are meant as dates
         return int(match[1]) * _NS + int((match[2] or "").ljust(9, "0"))
     try:
         moment = datetime.fromisoformat(text)
@@ -188,7 +188,8 @@ def _split(texts: Iterable[str]) -> Iterator[str]:
 
 def _port(text: str, whole: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65_536:
-        raise ConfigurationError(f"{text!r} in {whole!r} is not a TCP port; a port is 1 to 65535")
+        where = f" in {whole!r}" if whole != text else ""
+        raise ConfigurationError(f"{text!r}{where} is not a TCP port; try e.g. 9092, or 9092,9093")
     return int(text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import click
 
 from kproto.cli.options import parse_api
-from kproto.cli.subject import read_input
+from kproto.cli.subject import message_of, read_input
 from kproto.errors import ConfigurationError
 
 __all__ = ["command"]
@@ -59,9 +60,10 @@ def command(broker: str, api: str, api_version: int | None, source: str, client_
         raise ConfigurationError(f"the request is no JSON: {e}; kproto decode prints requests in the right form") from e
     if not isinstance(value, dict):
         raise ConfigurationError("the request is no JSON object")
-    request = message_class(api_key, "request").from_json(value, version)
+    request = message_of(message_class(api_key, "request"), value, version)
     if math.isnan(timeout):  # which a range lets pass
         raise ConfigurationError("--timeout takes a number of seconds")
+    logging.basicConfig(level=logging.ERROR)  # what the client warns of is this command's own error
     answer = _ask(address, request, version, client_id, round(timeout * 1000))
     print(json.dumps(answer.to_json(version), indent=2 if sys.stdout.isatty() else None))
 

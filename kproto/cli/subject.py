@@ -12,7 +12,7 @@ import click
 
 from kproto.api import ApiKey, check_version, request_header_version, response_header_version
 from kproto.cli.options import parse_api
-from kproto.errors import ConfigurationError
+from kproto.errors import ConfigurationError, EncodeError
 from kproto.framing import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS",
     "Subject",
+    "message_of",
     "read_input",
     "request_header_at",
     "size_field",
@@ -109,12 +110,31 @@ def read_input(source: str, text: str | None) -> bytes:
 
     Raises:
         OSError: The file cannot be read.
+        ConfigurationError: There is nothing in it, or both are given.
     """
+    if text is not None and source != "-":
+        raise ConfigurationError(f"both {source} and --data; give one of them")
     if text is not None:
         return text.encode("utf-8", "surrogateescape")
-    if source == "-":
-        return sys.stdin.buffer.read()
-    return Path(source).read_bytes()
+    data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    if not data:
+        where = "standard input" if source == "-" else source
+        raise ConfigurationError(f"there is nothing to read in {where}; try another file")
+    return data
+
+
+def message_of(message_class: Any, form: Any, version: int) -> Any:
+    """The message that a JSON form stands for.
+
+    Raises:
+        ConfigurationError: A field is missing, or not what it has to be.
+    """
+    try:
+        return message_class.from_json(form, version)
+    except EncodeError as e:
+        raise ConfigurationError(
+            f"{e}, in the JSON of {message_class.__name__} v{version}; `kproto inspect --format json` prints whole ones"
+        ) from e
 
 
 def size_field(data: bytes) -> int:
