@@ -27,7 +27,7 @@ _NAMES: Final = frozenset(
     ("topic", "partition", "controller_epoch", "leader", "isr", "leader_epoch", "partition_epoch", "replicas",
      "offline_replicas")
 )  # fmt: skip
-_ROWS: Final = 4096  # of one piece, if its topics end there: about 200 kB of a body
+_ROWS: Final = 1024  # of one piece, if its topics end there: about 50 kB of a body
 
 
 class MetadataColumns:
