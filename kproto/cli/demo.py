@@ -62,7 +62,9 @@ def command(seed: int, brokers: int, out: Path) -> None:
     journal = rehearsal.journal
     answered = sum(told.answered for told in journal.entries)
     _tell(f"{len(journal.entries)} requests, {answered} answered, in {time.monotonic() - began:.1f} s: {recording}")
-    analyze.command.main([str(recording), "--out", str(tables), "--overwrite"], standalone_mode=False)
+    arguments = [str(recording), "--out", str(tables), "--overwrite"]
+    with analyze.command.make_context("analyze", arguments) as context:  # main() would end the process by itself
+        analyze.command.invoke(context)
     found = differences(tables, journal)
     if found:
         raise click.ClickException(f"tables and journal differ in {len(found)} requests, e.g. {found[0]}")
