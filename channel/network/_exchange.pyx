@@ -17,7 +17,6 @@ import os
 from collections import deque
 
 from channel.errors import InvalidReceive
-from kproto.errors import OutOfRange
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -27,7 +26,6 @@ cdef extern from "<sys/uio.h>" nogil:
 cdef extern from "_io.h" nogil:
     struct Line:
         int answered
-        int woken
         long long limit, sent, received
         iovec *next
         size_t left
@@ -36,19 +34,19 @@ cdef extern from "_io.h" nogil:
         char *data
         long long have, size
         int outcome, error
-        bint away
     int LINE_DONE, LINE_AGAIN, LINE_STALE, LINE_CLOSED, LINE_FAILED, LINE_TIMED_OUT, LINE_BAD_SIZE, LINE_NO_MEMORY
     long long line_now()
     void line_init(Line *line)
     void line_clear(Line *line)
     int line_attach(Line *line, int fd)
-    void line_detach(Line *line)
+    void line_detach(Line *line, bint is_open)
     int line_enter()
     void line_leave()
-    int line_send(Line *line)
+    bint line_is_inherited(Line *line)
+    void line_forget(Line *line)
     void line_submit(Line *line)
     void line_withdraw(Line *line)
-    int line_wait(Line *line)
+    int line_attend(Line *line)
     void line_wake(Line *line)
     void line_end_turn(Line *line)
 
@@ -144,6 +142,10 @@ cdef class Outbox:
         self.forms = {}
 
     def __dealloc__(self):
+        if not line_is_inherited(&self.line):
+            if self.begun:
+                line_withdraw(&self.line)
+            line_detach(&self.line, False)  # nobody has said when its socket is closed: it may have been already
         self.close()
 
     def __len__(self):
@@ -153,14 +155,21 @@ cdef class Outbox:
 
     def put(self, tuple item not None):
         """Add a request, its callback and when it came (ms)."""
+        cdef bint begun = False
+        if line_is_inherited(&self.line):
+            self.forget()
         self.items.append(item)
         if not self.idles or self.begun:
             return  # its thread will see by itself
-        if self.lent and self.begin(item, True):
-            line_submit(&self.line)
+        try:
+            begun = self.lent and self.begin(item, True)
+        finally:
+            if begun:
+                line_submit(&self.line)
+            elif self.idles:
+                line_wake(&self.line)
+        if begun:
             self.record(self.milliseconds() - <object>item[2])
-        elif self.idles:
-            line_wake(&self.line)
 
     def end(self):
         """Let ``get`` return at once, now and ever after; what waits stays."""
@@ -184,6 +193,8 @@ cdef class Outbox:
             at the end.
         """
         cdef tuple item
+        if line_is_inherited(&self.line):
+            self.forget()
         while True:
             if self.begun:
                 if self.ended:
@@ -195,14 +206,16 @@ cdef class Outbox:
                 line_end_turn(&self.line)
                 return None
             elif self.items:
-                item = self.items.popleft()
+                item = self.items[0]
                 self.record(self.milliseconds() - <object>item[2])
-                if not self.lent or not self.begin(item, False):
+                if self.lent and self.begin(item, False):
+                    if not self.line.sends_itself:
+                        line_submit(&self.line)
+                else:
+                    self.items.popleft()
                     self.take_back()
                     line_end_turn(&self.line)
                     return item, None, None
-                if not self.line.sends_itself:
-                    line_submit(&self.line)
             else:
                 self.idles = True
                 try:
@@ -241,16 +254,23 @@ cdef class Outbox:
 
     def take_back(self):
         """Use the connection no more."""
+        if line_is_inherited(&self.line):
+            self.forget()
+        if self.begun and not self.line.answered:
+            line_withdraw(&self.line)
+            self.line.outcome = LINE_CLOSED
+            self.line.answered = 1
         self.lent = False
-        line_detach(&self.line)
+        line_detach(&self.line, True)
 
     def close(self):
         """Give everything back, once the thread has ended. Whatever is put still waits to be drained."""
         self.ended = True
-        if self.begun:
-            line_withdraw(&self.line)
-            self.release()
         self.take_back()
+        if self.begun:
+            if self.items is not None:
+                self.items.appendleft(self.item)
+            self.release()
         line_end_turn(&self.line)
         if self.entered:
             self.entered = False
@@ -261,21 +281,18 @@ cdef class Outbox:
 
     cdef int wait(self) except -1:
         """Until something has changed: the answer, a request, the end."""
-        cdef int outcome = LINE_DONE
-        cdef bint undisturbed = True
+        cdef bint undisturbed
         with nogil:
-            if self.begun and self.line.sends_itself and not self.line.away:
-                outcome = line_send(&self.line) if self.line.left else LINE_DONE
-                if outcome != LINE_FAILED:
-                    line_submit(&self.line)
-            if outcome != LINE_FAILED:
-                undisturbed = line_wait(&self.line)
-        self.line.woken = 0
-        if outcome == LINE_FAILED:
-            self.line.outcome = outcome
-            self.line.answered = 1
+            undisturbed = line_attend(&self.line)
         if not undisturbed:
             PyErr_CheckSignals()
+        return 0
+
+    cdef int forget(self) except -1:
+        """In a child: the thread, the connection and what was on its way are the parent's."""
+        line_forget(&self.line)
+        self.entered = self.lent = self.idles = False
+        self.release()
         return 0
 
     cdef bint begin(self, tuple item, bint from_put):
@@ -292,11 +309,16 @@ cdef class Outbox:
             form = self.forms.get(api_key << 16 | version)
             if form is None:
                 form = self.forms[api_key << 16 | version] = self.conversation.form(api_key, version)
-            # From here on no other thread of the interpreter runs.
-            if from_put and (not self.idles or self.begun or not self.lent or self.items[0] is not item):
-                return False
-            count = 2 + len(body)
             size = 8 + len(<bytes>form[1])
+            count = 2 + len(body)
+        except Exception:
+            return False  # the client will say what is wrong
+        # From here on no other thread of the interpreter runs.
+        if from_put and (
+            not self.idles or self.begun or not self.lent or self.ended or not self.items or self.items[0] is not item
+        ):
+            return False
+        try:
             if count > INLINE_BUFFERS:
                 self.pieces = <iovec *>malloc(count * sizeof(iovec))
                 self.views = <Py_buffer *>malloc(count * sizeof(Py_buffer))
@@ -308,12 +330,13 @@ cdef class Outbox:
                 self.pieces[i + 2].iov_base = self.views[i].buf
                 self.pieces[i + 2].iov_len = self.views[i].len
                 size += self.views[i].len
-            if size > 0x7FFFFFFF:
-                raise OutOfRange(f"a request of {size} bytes; a frame holds {0x7FFFFFFF}")
         except Exception:
             self.release()
-            return False  # the client will say what is wrong
-        if from_put and size >= LARGE:
+            return False
+        except BaseException:
+            self.release()
+            raise
+        if size > 0x7FFFFFFF or (from_put and size >= LARGE):
             self.release()
             return False
         self.item = item
@@ -336,8 +359,7 @@ cdef class Outbox:
         self.line.deadline = -1
         if self.timeout_ms < (<long long>1 << 43):
             self.line.deadline = line_now() + self.timeout_ms * 1000000
-        if from_put:
-            self.items.popleft()
+        self.items.popleft()
         self.begun = True
         return True
 

@@ -7,7 +7,9 @@
  * work in Python: one sleep, one wake-up, and nobody else awake who could want the lock.
  *
  * A line is in the hands of one thread at a time: its own, or, from line_submit until it is answered or withdrawn, the
- * moving one's. `io.lock` guards who has it, the lists, and the turn; nothing blocks while it is held. */
+ * moving one's. `io.lock` guards who has it, the lists, and the turn; nothing blocks while it is held. Whoever has given
+ * a line back may not look at it any more, as its thread may free it: so it is looked at under the lock, which its
+ * thread must have passed before. */
 #ifndef KPROTO_CHANNEL_IO_H
 #define KPROTO_CHANNEL_IO_H
 
@@ -34,11 +36,15 @@
 #include <unistd.h>
 
 enum { LINE_SMALL = 1024, LINE_FIRST_GROWTH = 262144, LINE_IOV_MOST = 1024, LINE_EVENTS = 64 };
+enum { LINE_HELPING = 262144 };   /* after so many bytes of one answer it is the others' turn */
 enum { LINE_HOT_NS = 100000 };    /* after work, look again this long before sleeping: falling asleep costs as much */
 enum { LINE_TURN_NS = 300000 };   /* whoever has the turn for longer waits for something: others go on meanwhile */
 enum { LINE_LOOK_NS = 10000000 }; /* how often deadlines are looked at while there is work all the time */
 
-enum { LINE_DONE, LINE_AGAIN, LINE_STALE, LINE_CLOSED, LINE_FAILED, LINE_TIMED_OUT, LINE_BAD_SIZE, LINE_NO_MEMORY };
+enum { LINE_DONE, LINE_AGAIN, LINE_STALE, LINE_CLOSED, LINE_FAILED, LINE_TIMED_OUT, LINE_BAD_SIZE, LINE_NO_MEMORY, LINE_MORE };
+
+/* With its own thread; in `submitted`, to be looked at; waiting for events; in `ready`, or given the turn from there. */
+enum { LINE_HERE, LINE_SUBMITTED, LINE_WATCHED, LINE_READY };
 
 typedef struct Line {
     /* its thread sleeps on these */
@@ -46,7 +52,9 @@ typedef struct Line {
     atomic_int answered; /* it has the outcome, and the turn */
     atomic_int woken;    /* it is to look around */
     atomic_int sleeps;
-    int has_turn, is_busy;
+    atomic_int has_turn;
+    int is_busy;
+    unsigned era; /* the process that it is of */
     /* the connection; slot 0 is none */
     int fd;
     uint32_t slot;
@@ -55,7 +63,7 @@ typedef struct Line {
     /* the request */
     struct iovec *next;
     size_t left;
-    int sends_itself; /* a large one: its own thread sends, and is woken when there is room */
+    atomic_int sends_itself; /* a large one: its own thread sends, and is woken when there is room */
     long long deadline;
     /* the answer */
     char *data;
@@ -63,9 +71,10 @@ typedef struct Line {
     int outcome, error;
     char small[LINE_SMALL];
     /* while it is not in its own thread's hands */
-    int away, is_new; /* `is_new`: submitted, and not looked at yet */
-    struct Line *before, *after; /* all that are away */
-    struct Line *link;           /* submitted, or ready */
+    atomic_int place;
+    int is_new;                  /* not looked at since its thread gave it away */
+    struct Line *before, *after; /* all that are submitted or watched */
+    struct Line *link;           /* all that are submitted, or ready */
 } Line;
 
 typedef struct {
@@ -80,6 +89,7 @@ typedef struct {
 static struct {
     pthread_mutex_t life; /* users, hooked; held while the thread starts or ends */
     int users, hooked;
+    unsigned era; /* one more in each child */
     pthread_t thread;
     atomic_int ending;
     pthread_mutex_t lock; /* all below but the atomic ones */
@@ -92,7 +102,7 @@ static struct {
     long long turn_since;
     atomic_int asleep, pending, waiting; /* `pending`, `waiting`: is there any submitted, any ready */
     atomic_int busy, staying; /* how many have a request that is not done with; one thread that waits stays awake */
-    int many_cores;
+    atomic_int many_cores;
 } io = {.life = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, .epoll = -1, .wake = -1};
 
 static inline long long line_now(void) {
@@ -135,42 +145,46 @@ static void line_take_out(LineQueue *queue, Line *line) {
 
 /* ---- sleeping and waking */
 
-static void line_rouse(Line *line) {
-    if (atomic_load(&line->sleeps))
-        syscall(SYS_futex, &line->changes, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+/* Tell it that something has changed; gives whom to rouse, which needs no lock: the address is all that is used. */
+static Line *line_change(Line *line) {
+    atomic_fetch_add(&line->changes, 1);
+    return atomic_load(&line->sleeps) ? line : NULL;
+}
+
+static void line_rouse(Line *sleeper) {
+    if (sleeper)
+        syscall(SYS_futex, &sleeper->changes, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 static void line_wake(Line *line) {
     atomic_store(&line->woken, 1);
-    atomic_fetch_add(&line->changes, 1);
-    line_rouse(line);
+    line_rouse(line_change(line));
 }
 
-/* The next one whose answer is there, now that nobody goes on in Python. `io.lock` is held; the caller rouses it once it
- * is not, so that it does not wake to find the lock taken. */
+/* The next one whose answer is there, now that nobody goes on in Python. `io.lock` is held; the caller rouses what this
+ * gives once it is not, so that it does not wake to find the lock taken. */
 static Line *line_next_turn(void) {
-    Line *next = line_pop(&io.ready);
+    Line *next = line_pop(&io.ready), *sleeper = NULL;
     io.turn_taken = next != NULL;
     if (next) {
-        next->has_turn = 1;
+        atomic_store(&next->has_turn, 1);
         io.turn_since = line_now();
         atomic_store(&next->answered, 1);
-        atomic_fetch_add(&next->changes, 1);
+        sleeper = line_change(next);
     }
     atomic_store(&io.waiting, io.ready.first != NULL);
-    return next;
+    return sleeper;
 }
 
 static void line_end_turn(Line *line) {
-    Line *next;
-    if (!line->has_turn)
+    Line *sleeper;
+    if (!atomic_load(&line->has_turn))
         return;
-    line->has_turn = 0;
+    atomic_store(&line->has_turn, 0);
     pthread_mutex_lock(&io.lock);
-    next = line_next_turn();
+    sleeper = line_next_turn();
     pthread_mutex_unlock(&io.lock);
-    if (next)
-        line_rouse(next);
+    line_rouse(sleeper);
 }
 
 static inline int line_has_changed(Line *line) { return atomic_load(&line->answered) || atomic_load(&line->woken); }
@@ -179,7 +193,7 @@ static inline int line_has_changed(Line *line) { return atomic_load(&line->answe
  * meanwhile, would take longer than the answer. */
 static void line_stay_awake(Line *line) {
     long long until;
-    if (!io.many_cores || atomic_load(&io.busy) > 1 || atomic_exchange(&io.staying, 1))
+    if (!atomic_load(&io.many_cores) || atomic_load(&io.busy) > 1 || atomic_exchange(&io.staying, 1))
         return;
     until = line_now() + LINE_HOT_NS;
     while (!line_has_changed(line) && atomic_load(&io.busy) <= 1 && line_now() < until)
@@ -263,6 +277,7 @@ static int line_make_room(Line *line) {
 }
 
 static int line_receive(Line *line) {
+    long long until = line->received + LINE_HELPING;
     for (;;) {
         ssize_t n = recv(line->fd, line->data + line->have, line->capacity - line->have, MSG_DONTWAIT);
         int outcome;
@@ -279,6 +294,8 @@ static int line_receive(Line *line) {
         outcome = line_make_room(line);
         if (outcome != LINE_AGAIN)
             return outcome;
+        if (line->received >= until)
+            return LINE_MORE;
     }
 }
 
@@ -314,9 +331,8 @@ static int line_step(Line *line, unsigned events) {
     return events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP) ? line_receive(line) : LINE_AGAIN;
 }
 
-/* Back to its own thread; `io.lock` is held. */
+/* The moving thread has no more to do with it; `io.lock` is held. */
 static void line_bring_back(Line *line) {
-    line->away = 0;
     if (line->before)
         line->before->after = line->after;
     else
@@ -325,28 +341,32 @@ static void line_bring_back(Line *line) {
         line->after->before = line->before;
 }
 
+/* What has come of working on it. */
 static void line_finish(Line *line, int outcome) {
-    Line *next = NULL;
-    int sends_on;
+    Line *sleeper = NULL;
     pthread_mutex_lock(&io.lock);
     io.at = NULL;
-    sends_on = outcome == LINE_DONE && line->left;
-    if (outcome != LINE_AGAIN) {
+    if (outcome == LINE_MORE) {
+        atomic_store(&line->place, LINE_SUBMITTED);
+        line_append(&io.submitted, line);
+        atomic_store(&io.pending, 1);
+    } else if (outcome == LINE_DONE && line->left) {
+        line_bring_back(line);
+        atomic_store(&line->place, LINE_HERE); /* before `woken`: its thread takes that back before it looks here */
+        atomic_store(&line->woken, 1);
+        sleeper = line_change(line);
+    } else if (outcome != LINE_AGAIN) {
         line_bring_back(line);
         line->outcome = outcome;
-        if (!sends_on) {
-            line_append(&io.ready, line);
-            if (io.turn_taken)
-                atomic_store(&io.waiting, 1);
-            else
-                next = line_next_turn();
-        }
+        atomic_store(&line->place, LINE_READY);
+        line_append(&io.ready, line);
+        if (io.turn_taken)
+            atomic_store(&io.waiting, 1);
+        else
+            sleeper = line_next_turn();
     }
     pthread_mutex_unlock(&io.lock);
-    if (sends_on)
-        line_wake(line);
-    if (next)
-        line_rouse(next);
+    line_rouse(sleeper);
 }
 
 static void line_look_at_deadlines(long long now, long long *earliest) {
@@ -363,7 +383,8 @@ static void line_look_at_deadlines(long long now, long long *earliest) {
                 *earliest = line->deadline;
         }
         if (line) {
-            line_take_out(&io.submitted, line);
+            if (atomic_load(&line->place) == LINE_SUBMITTED)
+                line_take_out(&io.submitted, line);
             io.at = line;
         }
         pthread_mutex_unlock(&io.lock);
@@ -383,18 +404,20 @@ static int line_milliseconds_to_sleep(long long now, long long earliest) {
 static void *line_main(void *unused) {
     struct epoll_event events[LINE_EVENTS];
     long long now = line_now(), worked = now, looked = now, earliest = -1;
-    int many_cores = io.many_cores;
+    int many_cores = atomic_load(&io.many_cores);
     (void)unused;
     for (;;) {
         int i, n, timeout = 0;
         Line *line, *late = NULL;
-        while (atomic_load(&io.pending)) {
+        for (i = 0; i < LINE_EVENTS && atomic_load(&io.pending); i++) {
             pthread_mutex_lock(&io.lock);
             line = io.at = line_pop(&io.submitted);
+            if (line)
+                atomic_store(&line->place, LINE_WATCHED);
             atomic_store(&io.pending, io.submitted.first != NULL);
             pthread_mutex_unlock(&io.lock);
             if (line)
-                line_finish(line, line_step(line, 0));
+                line_finish(line, line_step(line, line->is_new ? 0 : EPOLLIN));
             worked = now;
         }
         if (!many_cores || now - worked > LINE_HOT_NS || now - looked > LINE_LOOK_NS) {
@@ -422,8 +445,8 @@ static void *line_main(void *unused) {
             }
             pthread_mutex_lock(&io.lock);
             line = slot < io.slot_count && io.slots[slot].generation == key >> 32 ? io.slots[slot].line : NULL;
-            if (line && (!line->away || line->is_new))
-                line = NULL; /* its first step will see by itself */
+            if (line && atomic_load(&line->place) != LINE_WATCHED)
+                line = NULL; /* its next step will see by itself */
             io.at = line;
             pthread_mutex_unlock(&io.lock);
             if (line) {
@@ -436,8 +459,7 @@ static void *line_main(void *unused) {
             if (now - io.turn_since > LINE_TURN_NS)
                 late = line_next_turn();
             pthread_mutex_unlock(&io.lock);
-            if (late)
-                line_rouse(late);
+            line_rouse(late);
         }
         if (!n && !timeout)
             sched_yield();
@@ -453,6 +475,7 @@ static void line_init(Line *line) {
     line->data = line->small;
     line->capacity = LINE_SMALL;
     line->size = -1;
+    line->era = io.era;
 }
 
 /* Forget request and answer. */
@@ -464,9 +487,11 @@ static void line_clear(Line *line) {
     line->have = 0;
     line->size = -1;
     line->left = 0;
+    line->sends_itself = 0;
     if (line->is_busy)
         atomic_fetch_sub(&io.busy, 1);
     line->is_busy = 0;
+    atomic_store(&line->place, LINE_HERE);
     atomic_store(&line->answered, 0);
 }
 
@@ -477,7 +502,8 @@ static void line_ring(void) {
 
 static void line_submit(Line *line) {
     pthread_mutex_lock(&io.lock);
-    line->away = line->is_new = 1;
+    atomic_store(&line->place, LINE_SUBMITTED);
+    line->is_new = 1;
     if (!line->is_busy)
         atomic_fetch_add(&io.busy, 1);
     line->is_busy = 1;
@@ -492,6 +518,23 @@ static void line_submit(Line *line) {
     line_ring();
 }
 
+/* Wait for the answer or for being woken, and send what its own thread is to send; 0 if a signal came first. */
+static int line_attend(Line *line) {
+    int undisturbed;
+    if (line->sends_itself && atomic_load(&line->place) == LINE_HERE) {
+        int outcome = !line->sent && line_is_stale(line) ? LINE_STALE : line_send(line);
+        if (outcome != LINE_DONE && outcome != LINE_AGAIN) {
+            line->outcome = outcome;
+            atomic_store(&line->answered, 1);
+            return 1;
+        }
+        line_submit(line);
+    }
+    undisturbed = line_wait(line);
+    atomic_store(&line->woken, 0);
+    return undisturbed;
+}
+
 /* Take it back, whatever has become of it. */
 static void line_withdraw(Line *line) {
     for (;;) {
@@ -501,13 +544,19 @@ static void line_withdraw(Line *line) {
         pthread_mutex_unlock(&io.lock);
         sched_yield(); /* it is being worked on, which never takes long */
     }
-    if (line->away) {
+    switch (atomic_load(&line->place)) {
+    case LINE_SUBMITTED:
         line_take_out(&io.submitted, line);
         line_bring_back(line);
-    } else {
+        break;
+    case LINE_WATCHED:
+        line_bring_back(line);
+        break;
+    case LINE_READY:
         line_take_out(&io.ready, line);
         atomic_store(&io.waiting, io.ready.first != NULL);
     }
+    atomic_store(&line->place, LINE_HERE);
     pthread_mutex_unlock(&io.lock);
 }
 
@@ -530,6 +579,8 @@ static int line_attach(Line *line, int fd) {
     }
     event.data.u64 = (uint64_t)++io.slots[slot].generation << 32 | slot;
     failed = epoll_ctl(io.epoll, EPOLL_CTL_ADD, fd, &event);
+    if (failed && errno == EEXIST) /* of a line that was freed without being detached */
+        failed = epoll_ctl(io.epoll, EPOLL_CTL_MOD, fd, &event);
     if (!failed) {
         io.slots[slot].line = line;
         line->fd = fd;
@@ -540,12 +591,14 @@ end:
     return failed;
 }
 
-/* Leave the connection alone. To be called before the descriptor is closed: afterwards it may be another's. */
-static void line_detach(Line *line) {
+/* Leave the connection alone. To be called before the descriptor is closed, as afterwards it may be another's; without
+ * `is_open` it is not touched, and what still happens to it is ignored. */
+static void line_detach(Line *line, int is_open) {
     if (!line->slot)
         return;
     pthread_mutex_lock(&io.lock);
-    epoll_ctl(io.epoll, EPOLL_CTL_DEL, line->fd, NULL);
+    if (is_open)
+        epoll_ctl(io.epoll, EPOLL_CTL_DEL, line->fd, NULL);
     io.slots[line->slot].line = NULL;
     pthread_mutex_unlock(&io.lock);
     line->slot = 0;
@@ -565,15 +618,36 @@ static void line_give_back(void) {
     io.slot_count = 0;
 }
 
-/* In a child there is neither the thread nor any whose lines these were. */
+/* The lists of a child are of one moment. */
+static void line_before_fork(void) {
+    pthread_mutex_lock(&io.life);
+    pthread_mutex_lock(&io.lock);
+}
+
 static void line_after_fork(void) {
-    int hooked = io.hooked;
+    pthread_mutex_unlock(&io.lock);
+    pthread_mutex_unlock(&io.life);
+}
+
+/* In a child there is neither the thread nor any whose lines these were. */
+static void line_in_child(void) {
+    unsigned era = io.era;
     line_give_back();
     memset(&io, 0, sizeof io);
     pthread_mutex_init(&io.life, NULL);
     pthread_mutex_init(&io.lock, NULL);
     io.epoll = io.wake = -1;
-    io.hooked = hooked;
+    io.hooked = 1;
+    io.era = era + 1;
+}
+
+/* Whether it comes from the process that forked this one: all that may be done with it is to forget it. */
+static inline int line_is_inherited(Line *line) { return line->era != io.era; }
+
+static void line_forget(Line *line) {
+    if (line->data != line->small)
+        free(line->data);
+    line_init(line);
 }
 
 static int line_start_thread(void) {
@@ -581,12 +655,12 @@ static int line_start_thread(void) {
     sigset_t all, before;
     cpu_set_t cores;
     int error;
-    io.many_cores = !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) > 1;
+    atomic_store(&io.many_cores, !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) > 1);
     io.epoll = epoll_create1(EPOLL_CLOEXEC);
     io.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (io.epoll < 0 || io.wake < 0 || epoll_ctl(io.epoll, EPOLL_CTL_ADD, io.wake, &event) < 0)
         return errno;
-    if (!io.hooked && (error = pthread_atfork(NULL, NULL, line_after_fork)))
+    if (!io.hooked && (error = pthread_atfork(line_before_fork, line_after_fork, line_in_child)))
         return error;
     io.hooked = 1;
     atomic_store(&io.ending, 0);

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import signal
 import socket
 import threading
 import time
@@ -197,17 +199,19 @@ def test_bytes_after_the_answer_are_told(pair: Pair) -> None:
     thread.join()
 
 
-def test_a_connection_that_has_ended_takes_nothing(pair: Pair) -> None:
+@pytest.mark.parametrize("size", [4, 200_000], ids=["small", "large"])
+def test_a_connection_that_has_ended_takes_nothing(pair: Pair, size: int) -> None:
     pair.far.shutdown(socket.SHUT_WR)
     with pytest.raises(StaleConnection):
-        pair(b"body")
+        pair(bytes(size))
     assert pair.passed == (0, 0, 0)
 
 
-def test_a_connection_on_which_something_waits_takes_nothing(pair: Pair) -> None:
+@pytest.mark.parametrize("size", [4, 200_000], ids=["small", "large"])
+def test_a_connection_on_which_something_waits_takes_nothing(pair: Pair, size: int) -> None:
     pair.far.sendall(b"unasked")
     with pytest.raises(StaleConnection):
-        pair(b"body")
+        pair(bytes(size))
     assert pair.passed == (0, 0, 0)
 
 
@@ -344,6 +348,181 @@ def test_a_callback_that_blocks_keeps_no_other_thread_from_its_answer() -> None:
     assert sorted(got) == [0, 1, 2]
     for pair in pairs:
         pair.close()
+
+
+def test_taken_back_in_the_middle_it_is_sent_in_vain_and_the_next_connection_is_used(pair: Pair) -> None:
+    """Whoever closes the descriptor afterwards may be sure that nobody reads from it: it may be another's by then."""
+    pair.lend().put((Request(b"body"), None, 5))
+    answers: list[Any] = []
+    taker = peer(lambda: answers.append(pair.outbox.get()))
+    pair.read_frame()
+    pair.outbox.end()
+    taker.join(10)
+    pair.outbox.take_back()
+    assert not pair.outbox.lent
+    other = Pair()
+    pair.near.close()
+    thread = peer(lambda: (other.read_frame(), other.far.sendall(frame(HEAD + b"\0x"))))
+    assert other(b"body") == (b"x", True, False)
+    thread.join()
+    other.close()
+    assert [type(error) for _, _, error in answers] == [InterruptedError]
+
+
+def test_what_was_on_its_way_when_it_is_closed_waits_to_be_taken_out(pair: Pair) -> None:
+    class Abandoned(Exception):
+        pass
+
+    def abandon(*_: object) -> None:
+        raise Abandoned
+
+    item = (Request(b"body"), None, 5)
+    pair.lend().put(item)
+    before = signal.signal(signal.SIGALRM, abandon)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(Abandoned):
+            pair.outbox.get()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    pair.outbox.close()
+    assert pair.outbox.drain() == [item]
+
+
+def test_signals_disturb_nobody(pair: Pair) -> None:
+    heard: list[int] = []
+    bodies = [os.urandom(size) for size in (0, 10, 3000, 100_000)] * 25
+    before = signal.signal(signal.SIGALRM, lambda number, _: heard.append(number))
+
+    def serve() -> None:
+        for _ in bodies:
+            request = pair.read_frame()
+            pair.far.sendall(frame(request[4:8] + b"\0" + request[8 + len(TAIL) :]))
+
+    thread = peer(serve)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        for body in bodies:
+            assert pair(body) == (body, True, False)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        thread.join()
+    assert heard
+
+
+def test_what_many_threads_put_is_delivered_once_and_in_the_order_of_each(pair: Pair) -> None:
+    threads, each = 4, 200
+    got: list[tuple[int, int]] = []
+
+    def serve() -> None:
+        for _ in range(threads * each):
+            request = pair.read_frame()
+            body = request[8 + len(TAIL) :]
+            got.append((body[0], int.from_bytes(body[1:3], "big")))
+            pair.far.sendall(frame(request[4:8] + b"\0"))
+
+    def put(number: int) -> None:
+        for n in range(each):
+            size = 100_000 if n % 50 == 49 else 10
+            pair.outbox.put((Request(bytes([number]) + n.to_bytes(2, "big") + bytes(size)), None, 5))
+
+    pair.lend()
+    server = peer(serve)
+    putters = [peer(lambda number=number: put(number)) for number in range(threads)]  # type: ignore[misc]
+    for _ in range(threads * each):
+        taken = pair.outbox.get()
+        assert taken is not None
+        assert taken[1:] == (b"", None)
+    for thread in [*putters, server]:
+        thread.join()
+    assert len(got) == threads * each
+    for number in range(threads):
+        assert [n for putter, n in got if putter == number] == list(range(each))
+
+
+def test_a_put_that_is_interrupted_leaves_the_request_with_its_thread(pair: Pair) -> None:
+    class Interrupted(Request):
+        def build(self, version: int) -> Sequence[bytes]:
+            self.build = super().build  # type: ignore[method-assign]
+            raise KeyboardInterrupt
+
+    pair.lend()
+    answers: list[Any] = []
+    taker = peer(lambda: answers.append(pair.outbox.get()))
+    time.sleep(0.05)  # it idles
+    item = (Interrupted(b"body"), None, 5)
+    with pytest.raises(KeyboardInterrupt):
+        pair.outbox.put(item)
+    assert pair.read_frame().endswith(b"body")
+    pair.far.sendall(frame(HEAD + b"\0x"))
+    taker.join(10)
+    assert answers == [(item, b"x", None)]
+
+
+def test_a_request_put_after_the_end_is_not_sent(pair: Pair) -> None:
+    item = (Request(b"body"), None, 5)
+    pair.lend().end()
+    pair.outbox.put(item)
+    assert pair.outbox.get() is None
+    assert pair.outbox.drain() == [item]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_has_nothing_of_it_and_the_parent_goes_on(pair: Pair) -> None:
+    pair.lend()
+    answers: list[Any] = []
+    taker = peer(lambda: answers.append(pair.outbox.get()))
+    time.sleep(0.02)  # it idles
+    pair.outbox.put((Request(b"body"), None, 5))
+    pair.read_frame()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.alarm(20)
+            own = Pair()  # what it has of its own works
+            own.lend().put((Request(b"child"), None, 5))
+            pair.outbox.put((Request(b"never sent"), None, 5))
+            thread = peer(lambda: (own.read_frame(), own.far.sendall(frame(HEAD + b"\0x"))))
+            assert own.outbox.get()[1] == b"x"  # type: ignore[index]
+            thread.join()
+            assert not pair.outbox.lent
+            pair.outbox.take_back()
+            pair.outbox.close()
+            assert [request.body for request, _, _ in pair.outbox.drain()] == [(b"never sent",)]
+            assert own.lend().lent  # its thread has not ended with the other's
+            own.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    pair.far.sendall(frame(HEAD + b"\0answer"))
+    taker.join(10)
+    assert [(answer, error) for _, answer, error in answers] == [(b"answer", None)]
+    pair.far.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        pair.far.recv(1)
+
+
+def test_nothing_is_left_of_those_that_come_and_go() -> None:
+    def descriptors() -> list[str]:
+        return os.listdir("/proc/self/fd")
+
+    before = descriptors()
+    for round_ in range(100):
+        pair = Pair()
+        thread = peer(lambda pair=pair: pair.far.sendall(frame(pair.read_frame()[4:8] + b"\0")))  # type: ignore[misc]
+        assert pair(b"body") == (b"", True, False)
+        thread.join()
+        if round_ % 2:
+            pair.close()
+        else:
+            pair.near.close()  # nobody closes the outbox, nor soon enough
+            pair.far.close()
+    del pair
+    gc.collect()
+    assert len(descriptors()) == len(before)
 
 
 def test_the_moving_thread_ends_with_the_last_outbox() -> None:
