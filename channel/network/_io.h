@@ -560,6 +560,15 @@ static void line_withdraw(Line *line) {
     pthread_mutex_unlock(&io.lock);
 }
 
+/* Whether another line has the connection. `io.lock` is held. */
+static int line_is_taken(int fd) {
+    uint32_t slot;
+    for (slot = 1; slot < io.slot_count; slot++)
+        if (io.slots[slot].line && io.slots[slot].line->fd == fd)
+            return 1;
+    return 0;
+}
+
 /* Watch a connection; -1 and errno if that cannot be. */
 static int line_attach(Line *line, int fd) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
@@ -579,7 +588,7 @@ static int line_attach(Line *line, int fd) {
     }
     event.data.u64 = (uint64_t)++io.slots[slot].generation << 32 | slot;
     failed = epoll_ctl(io.epoll, EPOLL_CTL_ADD, fd, &event);
-    if (failed && errno == EEXIST) /* of a line that was freed without being detached */
+    if (failed && errno == EEXIST && !line_is_taken(fd)) /* left by a line that was not told whether it was open */
         failed = epoll_ctl(io.epoll, EPOLL_CTL_MOD, fd, &event);
     if (!failed) {
         io.slots[slot].line = line;

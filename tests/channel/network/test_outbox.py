@@ -144,7 +144,7 @@ def test_a_request_goes_out_whole_and_its_answer_comes_back(pair: Pair) -> None:
 
 
 @given(
-    size=st.sampled_from([0, 1, 1014, 1015, 1016, 1020, 5000, 300_000, 900_000]),
+    size=st.sampled_from([0, 1, 1014, 1015, 1016, 1020, 5000, 300_000, 2_000_000]),
     cuts=st.lists(st.integers(1, 200_000), max_size=6),
     tagged=st.booleans(),
 )
@@ -503,6 +503,28 @@ def test_a_child_has_nothing_of_it_and_the_parent_goes_on(pair: Pair) -> None:
     pair.far.setblocking(False)
     with pytest.raises(BlockingIOError):
         pair.far.recv(1)
+
+
+def test_a_connection_is_lent_to_one_alone(pair: Pair) -> None:
+    pair.lend()
+    other: Outbox[Any] = Outbox(lambda: 5, lambda _: None)
+    with pytest.raises(FileExistsError):
+        other.lend(pair.near.fileno(), pair, 1000)  # type: ignore[arg-type]
+    other.close()
+    thread = peer(lambda: (pair.read_frame(), pair.far.sendall(frame(HEAD + b"\0x"))))
+    assert pair(b"body") == (b"x", True, False)
+    thread.join()
+
+
+def test_a_connection_that_was_dropped_with_its_outbox_can_be_lent_again(pair: Pair) -> None:
+    dropped: Outbox[Any] = Outbox(lambda: 5, lambda _: None)
+    pair.lend()
+    dropped.lend(pair.far.fileno(), None, 1000)  # type: ignore[arg-type]
+    del dropped
+    again: Outbox[Any] = Outbox(lambda: 5, lambda _: None)
+    again.lend(pair.far.fileno(), None, 1000)  # type: ignore[arg-type]
+    assert again.lent
+    again.close()
 
 
 def test_nothing_is_left_of_those_that_come_and_go() -> None:
