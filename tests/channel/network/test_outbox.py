@@ -380,7 +380,7 @@ def test_what_was_on_its_way_when_it_is_closed_waits_to_be_taken_out(pair: Pair)
     pair.lend().put(item)
     before = signal.signal(signal.SIGALRM, abandon)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(Abandoned):
             pair.outbox.get()
     finally:
@@ -450,7 +450,7 @@ def test_a_put_that_is_interrupted_leaves_the_request_with_its_thread(pair: Pair
     pair.lend()
     answers: list[Any] = []
     taker = peer(lambda: answers.append(pair.outbox.get()))
-    time.sleep(0.05)  # it idles
+    time.sleep(0.2)  # it idles
     item = (Interrupted(b"body"), None, 5)
     with pytest.raises(KeyboardInterrupt):
         pair.outbox.put(item)
