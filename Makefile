@@ -28,9 +28,9 @@ lint:    ## style, types, stubs, import contracts
 	@tools/setup dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi channel/network/*.pyx
+	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi channel/network/*.pyx channel/network/*.pxd
 	.venv/bin/mypy
-	MYPYPATH=. .venv/bin/python -m mypy.stubtest --allowlist tests/codec_ext/stubtest-allowlist.txt kproto._codec channel.network._exchange
+	MYPYPATH=. .venv/bin/python -m mypy.stubtest --allowlist tests/codec_ext/stubtest-allowlist.txt kproto._codec channel.network._outbox
 	.venv/bin/lint-imports
 
 sanitize: ## the extensions under AddressSanitizer and UndefinedBehaviourSanitizer

@@ -34,11 +34,11 @@ codec = Extension(
     define_macros=[("CYTHON_TRACE", "1")] if DEBUG else [],
 )
 
-exchange = Extension(
-    "channel.network._exchange",
-    ["channel/network/_exchange.pyx"],
+outbox = Extension(
+    "channel.network._outbox",
+    ["channel/network/_outbox.pyx"],
     include_dirs=["channel/network"],
-    depends=["channel/network/_io.h"],
+    depends=[f"channel/network/{name}.h" for name in ("_line", "_turn", "_io")],
     extra_compile_args=codec.extra_compile_args,
     extra_link_args=codec.extra_link_args,
     define_macros=codec.define_macros,
@@ -46,5 +46,5 @@ exchange = Extension(
 
 setup(
     package_dir={"": "."},
-    ext_modules=cythonize([codec, exchange], compiler_directives=DIRECTIVES),
+    ext_modules=cythonize([codec, outbox], compiler_directives=DIRECTIVES),
 )

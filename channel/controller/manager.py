@@ -11,7 +11,7 @@ from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import get_logger
 from channel.metrics import Metrics
-from channel.network._exchange import Outbox
+from channel.network._outbox import Outbox
 from channel.network.client import NetworkClient
 from channel.network.direct import DirectConversation
 from channel.network.metadata import ManualMetadataUpdater, Node

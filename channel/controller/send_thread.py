@@ -15,7 +15,7 @@ from .requests import ControlRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.network._exchange import Outbox
+    from channel.network._outbox import Outbox
     from channel.network.client import NetworkClient
     from channel.network.direct import DirectConversation
     from channel.network.metadata import Node

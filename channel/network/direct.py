@@ -1,7 +1,7 @@
 """A client's conversation with one node past its selector, as long as the connection is plain.
 
-A thread that sends one request at a time and waits for each answer needs no selector between the two: the request goes
-out and the answer comes in by one call that gives up the interpreter's lock once (``_exchange``). Connecting,
+A thread that sends one request at a time and waits for each answer needs no selector between the two: its outbox sends
+and receives without the interpreter's lock (``_outbox``), over the connection that it is lent here. Connecting,
 handshakes, connections that are recorded or encrypted, and whatever went wrong stay with the client and its selector.
 """
 
@@ -21,7 +21,7 @@ from .wire import parse_response
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._exchange import CorrelationIds, Outbox
+    from ._outbox import CorrelationIds, Outbox
     from .client import NetworkClient
     from .request import RequestBuilder
 

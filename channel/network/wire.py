@@ -12,7 +12,7 @@ from kproto.codec import codec_for
 from kproto.errors import Malformed, OutOfRange, Truncated
 from kproto.node_versions import decode_api_versions_response
 
-from ._exchange import FIRST_SASL_CORRELATION_ID, CorrelationIds
+from ._outbox import FIRST_SASL_CORRELATION_ID, CorrelationIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from channel.controller.requests import SingleRequest
 from channel.controller.types import Broker, EndPoint
 from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
-from channel.network._exchange import Outbox
+from channel.network._outbox import Outbox
 from channel.network.request import BodyRequest, ClientRequest, ClientResponse
 from kproto._codec import UpdateMetadataRequest, UpdateMetadataResponse
 from kproto.api import ApiKey

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from channel.clock import FOREVER
 from channel.errors import InvalidReceive
 from channel.metrics import Counter
-from channel.network._exchange import CorrelationIds, Outbox
+from channel.network._outbox import CorrelationIds, Outbox
 from kproto.headers import decode_request_header
 
 if TYPE_CHECKING:

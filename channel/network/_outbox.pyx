@@ -18,38 +18,6 @@ from collections import deque
 
 from channel.errors import InvalidReceive
 
-cdef extern from "<sys/uio.h>" nogil:
-    struct iovec:
-        void *iov_base
-        size_t iov_len
-
-cdef extern from "_io.h" nogil:
-    struct Line:
-        int answered
-        long long limit, sent, received
-        iovec *next
-        size_t left
-        bint sends_itself
-        long long deadline
-        char *data
-        long long have, size
-        int outcome, error
-    int LINE_DONE, LINE_AGAIN, LINE_STALE, LINE_CLOSED, LINE_FAILED, LINE_TIMED_OUT, LINE_BAD_SIZE, LINE_NO_MEMORY
-    long long line_now()
-    void line_init(Line *line)
-    void line_clear(Line *line)
-    int line_attach(Line *line, int fd)
-    void line_detach(Line *line, bint is_open)
-    int line_enter()
-    void line_leave()
-    bint line_is_inherited(Line *line)
-    void line_forget(Line *line)
-    void line_submit(Line *line)
-    void line_withdraw(Line *line)
-    int line_attend(Line *line)
-    void line_wake(Line *line)
-    void line_end_turn(Line *line)
-
 cdef enum:
     INLINE_BUFFERS = 8
     LARGE = 65536  # from here on a request takes long to send: its own thread does it, beside the others
@@ -118,6 +86,7 @@ cdef class Outbox:
     # The request on its way.
     cdef bint begun
     cdef tuple item
+    cdef object body
     cdef tuple form
     cdef int api_key
     cdef int version
@@ -300,8 +269,9 @@ cdef class Outbox:
         cdef object request = item[0], body
         cdef int api_key, version
         cdef tuple form
-        cdef Py_ssize_t count, i
+        cdef Py_ssize_t count, views = 0, i
         cdef long long size
+        cdef Py_buffer *view
         try:
             api_key = request.api_key
             version = request.latest_version
@@ -311,6 +281,8 @@ cdef class Outbox:
                 form = self.forms[api_key << 16 | version] = self.conversation.form(api_key, version)
             size = 8 + len(<bytes>form[1])
             count = 2 + len(body)
+            for piece in body:
+                views += type(piece) is not bytes
         except Exception:
             return False  # the client will say what is wrong
         # From here on no other thread of the interpreter runs.
@@ -321,15 +293,22 @@ cdef class Outbox:
         try:
             if count > INLINE_BUFFERS:
                 self.pieces = <iovec *>malloc(count * sizeof(iovec))
-                self.views = <Py_buffer *>malloc(count * sizeof(Py_buffer))
-                if self.pieces == NULL or self.views == NULL:
-                    raise MemoryError
+            if views > INLINE_BUFFERS:
+                self.views = <Py_buffer *>malloc(views * sizeof(Py_buffer))
+            if self.pieces == NULL or self.views == NULL:
+                raise MemoryError
             for i in range(count - 2):
-                PyObject_GetBuffer(body[i], &self.views[i], PyBUF_SIMPLE)
-                self.taken += 1
-                self.pieces[i + 2].iov_base = self.views[i].buf
-                self.pieces[i + 2].iov_len = self.views[i].len
-                size += self.views[i].len
+                piece = body[i]
+                if type(piece) is bytes:
+                    self.pieces[i + 2].iov_base = PyBytes_AS_STRING(piece)
+                    self.pieces[i + 2].iov_len = len(<bytes>piece)
+                else:
+                    view = &self.views[self.taken]
+                    PyObject_GetBuffer(piece, view, PyBUF_SIMPLE)
+                    self.taken += 1
+                    self.pieces[i + 2].iov_base = view.buf
+                    self.pieces[i + 2].iov_len = view.len
+                size += self.pieces[i + 2].iov_len
         except Exception:
             self.release()
             return False
@@ -340,6 +319,7 @@ cdef class Outbox:
             self.release()
             return False
         self.item = item
+        self.body = body
         self.form = form
         self.tail = form[1]
         self.api_key = api_key
@@ -444,6 +424,6 @@ cdef class Outbox:
             free(self.pieces)
             self.pieces = self.inline_pieces
         self.taken = 0
-        self.item = None
+        self.item = self.body = None
         self.begun = False
         line_clear(&self.line)
