@@ -3,13 +3,14 @@
     python benches/channel_ratios.py [--rounds 6] [--processes 2] [--quick] [--json FILE] [--without-kafka]
 
 Kafka's classes and the sink that plays the brokers are built from benches/peers/channel, Kafka by Maven's ordinary
-client, into a cache directory. Both sides count their best round, as they share two cores with the sink; both stand in
-the whole result (``--json``), with every round. Without Java and Maven only our own figures are printed.
+client, into a cache directory. Both sides count their best round, as they share two cores with the sink; ``--json``
+keeps medians and first rounds too. Without Java and Maven only our own figures are printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import shlex
@@ -78,10 +79,9 @@ def building(row: Row) -> float:
     return float(row["add_ns_partition"] + row["send_ns_partition"] + row.get("encode_ns_partition", 0.0))
 
 
-def measured(options: argparse.Namespace) -> tuple[list[Row], Row]:
-    """The summary of the peers' program over all that is measured, and its whole results."""
+def measured(options: argparse.Namespace) -> list[Row]:
+    """The peers' program's summary of all that is measured."""
     rows: list[Row] = []
-    whole: Row = {}
     product = shlex.join(["env", f"PYTHONPATH={HERE.parent}", sys.executable, str(HERE / "channel_product.py")])
     shapes = ",".join(f"{topics}x{each}" for topics, each in SHAPES)
     brokers = ",".join(map(str, BROKERS))
@@ -98,10 +98,8 @@ def measured(options: argparse.Namespace) -> tuple[list[Row], Row]:
                 ],
                 check=True, stdout=subprocess.DEVNULL,
             )  # fmt: skip
-            document = json.load(out)
-        rows += document["summary"]
-        whole[what] = document
-    return rows, whole
+            rows += json.load(out)["summary"]
+    return rows
 
 
 def table(rows: list[Row]) -> Iterator[tuple[str, ...]]:
@@ -142,14 +140,14 @@ def main() -> None:
     arguments.add_argument("--processes", type=int, default=2)
     arguments.add_argument("--quick", action="store_true", help="three rounds in one process")
     arguments.add_argument("--without-kafka", action="store_true")
-    arguments.add_argument("--json", type=Path, help="keep every round and the machine's facts here")
+    arguments.add_argument("--json", type=Path, help="keep all figures and the machine's facts here")
     options = arguments.parse_args()
     missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
     if missing and not options.without_kafka:
         print(f"without Kafka (no {missing[0]} here)", file=sys.stderr)
         options.without_kafka = True
     at_start = machine()
-    rows, whole = measured(options)
+    rows = measured(options)
     show([("work", "kproto", "Kafka", "", "ratio", "", ""), *table(rows)])
     for line in memory(rows):
         print(line)
@@ -165,12 +163,13 @@ def main() -> None:
     )
     if options.json:
         result = {
+            "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "machine": at_start,
             "load_after": machine()["load"],
             "table": [list(row) for row in table(rows)],
             "memory": list(memory(rows)),
             "thousand": figures,
-            "runs": whole,
+            "summary": rows,
         }
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
