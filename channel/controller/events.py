@@ -121,24 +121,25 @@ class ControllerEventProcessor(Protocol):
 class QueuedEvent:
     """An event in the queue. It is processed or preempted, and that once."""
 
-    __slots__ = ("_lock", "_spent", "_started", "enqueue_time_ms", "event")
+    __slots__ = ("_begun", "_spent", "enqueue_time_ms", "event")
 
     def __init__(self, event: ControllerEvent, enqueue_time_ms: int) -> None:
         self.event = event
         self.enqueue_time_ms = enqueue_time_ms
-        self._lock = threading.Lock()
-        self._spent = False
-        self._started = threading.Event()
+        # Bare locks, as every answer of every broker makes an event: taken once it is spent, free once it has begun.
+        self._spent = threading.Lock()
+        self._begun = threading.Lock()
+        self._begun.acquire()
 
     def process(self, processor: ControllerEventProcessor) -> None:
         """Hand it to the processor unless it is spent."""
-        if self._take():
-            self._started.set()
+        if self._spent.acquire(blocking=False):
+            self._begun.release()
             processor.process(self.event)
 
     def preempt(self, processor: ControllerEventProcessor) -> None:
         """Have it refused unless it is spent."""
-        if self._take():
+        if self._spent.acquire(blocking=False):
             processor.preempt(self.event)
 
     def await_processing(self, timeout_ms: float | None = None) -> bool:
@@ -147,12 +148,10 @@ class QueuedEvent:
         Returns:
             False after ``timeout_ms`` without it.
         """
-        return self._started.wait(None if timeout_ms is None else timeout_ms / 1000)
-
-    def _take(self) -> bool:
-        with self._lock:
-            spent, self._spent = self._spent, True
-        return not spent
+        has_begun = self._begun.acquire(timeout=-1 if timeout_ms is None else max(0.0, timeout_ms / 1000))
+        if has_begun:
+            self._begun.release()  # whoever else waits
+        return has_begun
 
     def __repr__(self) -> str:
         return f"QueuedEvent({bounded(self.event)}, {self.enqueue_time_ms})"
