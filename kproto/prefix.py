@@ -27,7 +27,7 @@ class Prefix:
         """Where the rest begins, which does not depend on the broker."""
         return self.controller_epoch_at + 4 if self.broker_epoch_at is None else self.broker_epoch_at + 8
 
-    def cut(self, body: bytes) -> tuple[bytes, int | None, memoryview]:
+    def cut(self, body: bytes | memoryview) -> tuple[bytes, int | None, memoryview]:
         """Cut a body where brokers differ.
 
         Returns:
@@ -36,8 +36,8 @@ class Prefix:
         """
         at, rest = self.broker_epoch_at, memoryview(body)[self.size :]
         if at is None:
-            return body[: self.size], None, rest
-        return body[:at], int.from_bytes(body[at : at + 8], signed=True), rest
+            return bytes(body[: self.size]), None, rest
+        return bytes(body[:at]), int.from_bytes(body[at : at + 8], signed=True), rest
 
 
 _SINCE: Final[dict[int, tuple[int, int]]] = {

@@ -68,11 +68,12 @@ class SharedBodies:
             DecodeError: The bytes are no such message.
         """
         prefix = prefix_of(api_key, version)
-        at = prefix.broker_epoch_at if prefix else None
-        if at is None or len(body) < _SHARED_FROM:
+        if prefix is None or len(body) < _SHARED_FROM:
             return codec.decode_request(api_key, version, body)
-        epoch = int.from_bytes(body[at : at + 8], "big", signed=True)
-        head, tail = bytes(body[:at]), bytes(body[at + 8 :])  # views compare item by item, a hundred times slower
+        head, epoch, rest = prefix.cut(body)
+        if epoch is None:
+            return codec.decode_request(api_key, version, body)
+        tail = bytes(rest)  # views compare item by item, a hundred times slower
         key = (api_key, version, len(body))
         with self._lock:
             known = self._known.get(key)
