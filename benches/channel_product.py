@@ -27,8 +27,8 @@ from channel.controller.context import ControllerContext
 from channel.controller.events import ControllerEvent, ControllerEventManager
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import ControlRequest, SingleRequest
-from channel.controller.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.metrics import Metrics
+from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from kproto._codec import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,

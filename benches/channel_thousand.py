@@ -21,7 +21,7 @@ from channel.config import ChannelConfig
 from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.context import ControllerContext
 from channel.controller.manager import ControllerChannelManager
-from channel.controller.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:

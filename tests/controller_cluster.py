@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from channel.config import ChannelConfig
 from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.context import ControllerContext
-from channel.controller.types import (
+from channel.types import (
     Broker,
     EndPoint,
     LeaderAndIsr,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from channel.controller.types import Broker, EndPoint
+from channel.types import Broker, EndPoint
 
 WAIT_S = 20
 """How long a test waits for what must happen."""

@@ -8,29 +8,21 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from channel.types import LEADER_DURING_DELETE, NO_NODE, Node
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID, TopicPartition
 
-from .snapshot import DELETED_LEADER, EMPTY, AliveBroker, MetadataSnapshot, SnapshotMemo
+from .snapshot import EMPTY, AliveBroker, MetadataSnapshot, SnapshotMemo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ClusterView", "MetadataCache", "Node", "PartitionMetadata", "PartitionView", "TopicMetadata"]
+__all__ = ["ClusterView", "MetadataCache", "PartitionMetadata", "PartitionView", "TopicMetadata"]
 
 _log = logging.getLogger(__name__)
 _state_changes = logging.getLogger("channel.state_change")
-
-
-class Node(NamedTuple):
-    """A broker as clients see it on one listener; an unknown one has an empty host and port -1."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +207,7 @@ class MetadataCache:
             )
             for name, known in snapshot.partitions.items()
             for index, row in known.items()
-            if row.leader != DELETED_LEADER
+            if row.leader != LEADER_DURING_DELETE
         }
         return ClusterView(tuple(nodes.values()), _controller(snapshot, nodes), partitions)
 
@@ -246,7 +238,7 @@ def _node(snapshot: MetadataSnapshot, broker_id: int, listener: str) -> Node:
     broker = snapshot.alive_brokers.get(broker_id)
     endpoint = broker.endpoints.get(listener) if broker else None
     if broker is None or endpoint is None:
-        return Node(-1, "", -1)
+        return NO_NODE
     return Node(broker_id, endpoint.host, endpoint.port, broker.rack)
 
 

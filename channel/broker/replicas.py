@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from channel.types import EPOCH_DURING_DELETE, NO_EPOCH, UpdateType
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID, TopicPartition
 
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Fetcher", "HostedReplica", "Refused", "ReplicaState", "StopPartition"]
 
 _state_changes = logging.getLogger("channel.state_change")
-
-FULL: Final = 2
-NO_EPOCH: Final = -1
-TOPIC_IS_BEING_DELETED: Final = -2
 
 
 class Refused(Exception):
@@ -114,7 +111,7 @@ class ReplicaState:
             self._fence(request, correlation_id, "LeaderAndIsr")
             self.controller_epoch = request.controller_epoch
             ids = request.topic_ids
-            if self.migration_enabled and request.is_kraft_controller and request.type == FULL:
+            if self.migration_enabled and request.is_kraft_controller and request.type == UpdateType.FULL:
                 self._remove_strays(request, ids)
             codes: dict[TopicPartition, int] = {}
             leaders: dict[TopicPartition, Any] = {}
@@ -257,7 +254,7 @@ class ReplicaState:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if (
             replica is not None
-            and wanted.leader_epoch not in (TOPIC_IS_BEING_DELETED, NO_EPOCH)
+            and wanted.leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH)
             and wanted.leader_epoch < replica.leader_epoch
         ):
             return ErrorCode.FENCED_LEADER_EPOCH

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from channel.types import LEADER_DURING_DELETE, UpdateType
 from kproto.json_form import uuid_to_json
 from kproto.types import ZERO_UUID, TopicPartition
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "DELETED_LEADER",
     "EMPTY",
     "AliveBroker",
     "CachedController",
@@ -30,12 +30,6 @@ __all__ = [
     "apply_update",
     "deletions_of_full_update",
 ]
-
-DELETED_LEADER: Final = -2
-"""The leader that marks a partition as being deleted."""
-
-FULL: Final = 2
-"""The request type of a KRaft controller's full update."""
 
 
 class Endpoint(NamedTuple):
@@ -158,7 +152,7 @@ def apply_update(snapshot: MetadataSnapshot, request: Any, *, version: int, migr
     """
     notes: list[tuple[bool, str]] = []
     deletions: list[tuple[str, list[int]]] = []
-    if request.is_kraft_controller and request.type == FULL:
+    if request.is_kraft_controller and request.type == UpdateType.FULL:
         if version < 8:
             notes.append((True, f"Received a full UpdateMetadata of version {version}; this should not be possible"))
         elif not migration_enabled:
@@ -177,7 +171,7 @@ def apply_update(snapshot: MetadataSnapshot, request: Any, *, version: int, migr
     for state in request.topic_states:
         work.identify(state.topic_name, state.topic_id)
     for row in rows:
-        if row.leader == DELETED_LEADER:
+        if row.leader == LEADER_DURING_DELETE:
             work.remove(row.topic_name, row.partition_index)
         else:
             work.put(row.topic_name, row.partition_index, row)

@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from channel.errors import IllegalState
 from channel.logs import bounded, get_logger
+from channel.types import (
+    LeaderIsrAndControllerEpoch,
+    PartitionMetadata,
+    ReplicaAssignment,
+    UpdateType,
+)
 from kproto._codec import LeaderAndIsrPartitionState
 from kproto.api import control_versions
 from kproto.types import TopicPartition
@@ -27,12 +33,6 @@ from .events import (
 from .metadata_columns import MetadataColumns
 from .requests import ControlRequest, SharedRequest, SingleRequest
 from .state_change_log import StateChangeLog
-from .types import (
-    LeaderIsrAndControllerEpoch,
-    PartitionMetadata,
-    ReplicaAssignment,
-    UpdateType,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from channel.types import EPOCH_DURING_DELETE, NO_EPOCH, Broker, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from kproto.types import TopicPartition
-
-from .types import EPOCH_DURING_DELETE, NO_EPOCH, Broker, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

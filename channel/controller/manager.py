@@ -14,9 +14,10 @@ from channel.metrics import Metrics
 from channel.network._outbox import Outbox
 from channel.network.client import NetworkClient
 from channel.network.direct import DirectConversation
-from channel.network.metadata import ManualMetadataUpdater, Node
+from channel.network.metadata import ManualMetadataUpdater
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
+from channel.types import Node
 from kproto.api import api_name
 from kproto.errors import KprotoError
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from channel.network.recorder import Recorder
+    from channel.types import Broker
 
     from .requests import ControlRequest
-    from .types import Broker
 
 __all__ = ["ClientFactory", "ControllerChannelManager", "DroppedHook"]
 

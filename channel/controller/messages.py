@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from channel.errors import BrokerNotAvailable
+from channel.types import LeaderRecoveryState, SecurityProtocol
 from kproto._codec import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -22,14 +23,14 @@ from kproto._codec import (
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
 from .requests import SharedBody
-from .types import LeaderRecoveryState, SecurityProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from channel.types import Broker, LeaderIsrAndControllerEpoch, ReplicaAssignment, UpdateType
+
     from .context import ControllerContext
     from .metadata_columns import MetadataColumns
-    from .types import Broker, LeaderIsrAndControllerEpoch, ReplicaAssignment, UpdateType
 
 __all__ = [
     "BrokerAddresses",

@@ -16,10 +16,9 @@ from kproto.types import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from channel.types import LeaderIsrAndControllerEpoch
     from kproto._codec import UpdateMetadataRequest
     from kproto.types import Uuid
-
-    from .types import LeaderIsrAndControllerEpoch
 
 __all__ = ["MetadataColumns"]
 

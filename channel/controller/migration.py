@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.logs import get_logger
+from channel.types import PartitionMetadata, UpdateType
 from kproto.error_codes import error_name
 
 from .batch import ControllerBrokerRequestBatch
-from .types import PartitionMetadata, UpdateType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from channel.types import LeaderIsrAndControllerEpoch
     from kproto.types import TopicPartition
 
     from .context import ControllerContext
-    from .types import LeaderIsrAndControllerEpoch
 
 __all__ = ["ImageChange", "MigrationPropagator", "MigrationRequestBatch"]
 

@@ -10,13 +10,12 @@ import struct
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
+from channel.types import SecurityProtocol
 from kproto import _codec
 from kproto.api import ApiKey, api_name, check_version
 from kproto.codec import decode_request, encode
 from kproto.errors import UnsupportedVersion
 from kproto.prefix import prefix_of
-
-from .types import SecurityProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from channel.network._outbox import Outbox
     from channel.network.client import NetworkClient
     from channel.network.direct import DirectConversation
-    from channel.network.metadata import Node
+    from channel.types import Node
 
     from .state_change_log import StateChangeLog
 

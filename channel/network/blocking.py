@@ -9,8 +9,9 @@ from channel.errors import ClientClosed, Disconnected, RequestTimeout
 from channel.logs import bounded
 
 if TYPE_CHECKING:
+    from channel.types import Node
+
     from .client import NetworkClient
-    from .metadata import Node
     from .request import ClientRequest, ClientResponse
 
 __all__ = ["await_ready", "is_ready", "is_unavailable", "maybe_raise_authentication_error", "send_and_receive"]

@@ -9,8 +9,9 @@ from channel.clock import FOREVER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from channel.types import Node
+
     from .connection_states import ClusterConnectionStates
-    from .metadata import Node
 
 __all__ = ["LeastLoaded", "least_loaded"]
 

@@ -1,8 +1,8 @@
-"""Which nodes there are, and who keeps that up to date."""
+"""The nodes of a network client, and the updater that keeps their list."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from channel.clock import FOREVER
 
@@ -10,33 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from channel.errors import AuthenticationFailed
+    from channel.types import Node
     from kproto.errors import UnsupportedVersion
 
     from .request import ClientRequest
 
-__all__ = ["ManualMetadataUpdater", "MetadataUpdater", "Node"]
-
-
-class Node(NamedTuple):
-    """A broker and one endpoint of it."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-    @property
-    def key(self) -> str:
-        """Its id as a text: what a client calls its connection."""
-        return str(self.id)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it stands for "no node"."""
-        return not self.host or self.port < 0
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port} (id: {self.id} rack: {self.rack})"
+__all__ = ["ManualMetadataUpdater", "MetadataUpdater"]
 
 
 class MetadataUpdater(Protocol):

@@ -13,11 +13,12 @@ from .least_loaded import LeastLoaded, least_loaded
 if TYPE_CHECKING:
     from channel.clock import Clock
     from channel.errors import AuthenticationFailed
+    from channel.types import Node
 
     from .backoff import Randomness
     from .connection_states import ClusterConnectionStates
     from .in_flight import InFlightRequests
-    from .metadata import MetadataUpdater, Node
+    from .metadata import MetadataUpdater
     from .selector import Selector
 
 __all__ = ["NodeConnections"]

@@ -19,15 +19,15 @@ from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.context import ControllerContext
 from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
 from channel.controller.manager import ControllerChannelManager
-from channel.controller.types import (
+from channel.errors import RequestTimeout
+from channel.metrics import Metrics
+from channel.types import (
     Broker,
     EndPoint,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
 )
-from channel.errors import RequestTimeout
-from channel.metrics import Metrics
 from kproto.cli.journal import PATIENCE_S, Journal
 from kproto.types import TopicPartition
 

@@ -72,9 +72,10 @@ def _ask(address: tuple[str, int], request: Any, version: int, client_id: str, t
     from channel.errors import Disconnected, RequestTimeout
     from channel.network.blocking import await_ready, send_and_receive
     from channel.network.client import NetworkClient
-    from channel.network.metadata import ManualMetadataUpdater, Node
+    from channel.network.metadata import ManualMetadataUpdater
     from channel.network.request import MessageRequest
     from channel.network.selector import Selector
+    from channel.types import Node
 
     node = Node(0, *address)
     client = NetworkClient(

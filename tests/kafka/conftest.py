@@ -17,7 +17,7 @@ import pytest
 from channel.broker.cluster import EmbeddedCluster
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
-from channel.controller.types import Broker, EndPoint
+from channel.types import Broker, EndPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ import logging
 import pytest
 from control_messages import broker, metadata_state, topic_id, update_metadata
 
-from channel.broker.metadata_cache import MetadataCache, Node
+from channel.broker.metadata_cache import MetadataCache
 from channel.broker.snapshot import (
     EMPTY,
     CachedController,
@@ -16,6 +16,7 @@ from channel.broker.snapshot import (
     apply_update,
     deletions_of_full_update,
 )
+from channel.types import Node
 from kproto.json_form import uuid_to_json
 from kproto.types import ZERO_UUID, TopicPartition
 

@@ -10,7 +10,9 @@ import pytest
 from controller_cluster import ASSIGNMENT, BAR0, BAR1, FOO0, FOO1, Cluster
 
 from channel.controller.events import LeaderAndIsrResponseReceived, TopicDeletionStopReplicaResponseReceived
-from channel.controller.types import (
+from channel.errors import BrokerNotAvailable, IllegalState
+from channel.logs import STATE_CHANGE, TRACE
+from channel.types import (
     Broker,
     EndPoint,
     LeaderAndIsr,
@@ -21,8 +23,6 @@ from channel.controller.types import (
     SecurityProtocol,
     UpdateType,
 )
-from channel.errors import BrokerNotAvailable, IllegalState
-from channel.logs import STATE_CHANGE, TRACE
 from kproto._codec import (
     LeaderAndIsrResponse,
     StopReplicaPartitionError,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channel.controller.context import ControllerContext
-from channel.controller.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from kproto.types import TopicPartition
 
 FOO = [TopicPartition("foo", p) for p in range(3)]

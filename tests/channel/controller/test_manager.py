@@ -16,9 +16,9 @@ from scripted_broker import ScriptedBroker, Seen, answer, until
 from channel.config import ChannelConfig
 from channel.controller.manager import GROUP, ControllerChannelManager
 from channel.controller.requests import SingleRequest
-from channel.controller.types import Broker, EndPoint
 from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
+from channel.types import Broker, EndPoint
 from kproto._codec import (
     LeaderAndIsrRequest,
     StopReplicaRequest,

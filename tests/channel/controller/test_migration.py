@@ -9,7 +9,7 @@ import pytest
 from controller_cluster import BAR0, FOO0, FOO1, Cluster
 
 from channel.controller.migration import ImageChange, MigrationPropagator, MigrationRequestBatch
-from channel.controller.types import PartitionMetadata, UpdateType
+from channel.types import PartitionMetadata, UpdateType
 from kproto._codec import LeaderAndIsrResponse, UpdateMetadataResponse
 from kproto.api import ApiKey
 from kproto.codec import decode_request

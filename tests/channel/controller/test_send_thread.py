@@ -12,16 +12,16 @@ from scripted_broker import until
 from channel.controller import manager as manager_module
 from channel.controller.manager import GROUP, ControllerChannelManager
 from channel.controller.requests import SingleRequest
-from channel.controller.types import Broker, EndPoint
 from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
 from channel.network._outbox import Outbox
 from channel.network.request import BodyRequest, ClientRequest, ClientResponse
+from channel.types import Broker, EndPoint
 from kproto._codec import UpdateMetadataRequest, UpdateMetadataResponse
 from kproto.api import ApiKey
 
 if TYPE_CHECKING:
-    from channel.network.metadata import Node
+    from channel.types import Node
 
 BROKER = Broker(1, (EndPoint("127.0.0.1", 1),))
 

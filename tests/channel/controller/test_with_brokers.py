@@ -24,8 +24,8 @@ from channel.controller.events import (
 )
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
-from channel.controller.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.metrics import Metrics
+from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from kproto._codec import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

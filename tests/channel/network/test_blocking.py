@@ -6,8 +6,8 @@ import pytest
 
 from channel.errors import AuthenticationFailed, ClientClosed, Disconnected, NoUsableVersion, RequestTimeout
 from channel.network import blocking
-from channel.network.metadata import Node
 from channel.network.request import BodyRequest, ClientRequest, ClientResponse
+from channel.types import Node
 
 NODE = Node(7, "localhost", 9092)
 

@@ -14,9 +14,10 @@ from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, ClientClosed, CorrelationIdMismatch, IllegalState, NoUsableVersion
 from channel.network.channel import ChannelState
 from channel.network.client import NetworkClient
-from channel.network.metadata import ManualMetadataUpdater, Node
+from channel.network.metadata import ManualMetadataUpdater
 from channel.network.request import BodyRequest, MessageRequest
 from channel.network.wire import FIRST_SASL_CORRELATION_ID, CorrelationIds
+from channel.types import Node
 from kproto.api import ApiKey
 from kproto.codec import message_class
 from kproto.errors import Malformed, Truncated, UnsupportedVersion

@@ -14,11 +14,12 @@ from network_peers import frame, until
 from channel.errors import ClientClosed, CorrelationIdMismatch, Disconnected, InvalidReceive, RequestTimeout
 from channel.network.blocking import await_ready, is_ready, send_and_receive
 from channel.network.client import NetworkClient
-from channel.network.metadata import ManualMetadataUpdater, Node
+from channel.network.metadata import ManualMetadataUpdater
 from channel.network.recorder import PcapngRecorder
 from channel.network.request import BodyRequest
 from channel.network.selector import Selector
 from channel.network.server import SocketServer
+from channel.types import Node
 from kproto.capture import exchanges
 from kproto.errors import DecodeError
 

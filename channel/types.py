@@ -1,4 +1,4 @@
-"""What a controller knows of brokers and partitions, as values."""
+"""Brokers, nodes, partitions and their epochs: the values that both ends of the control plane share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ __all__ = [
     "EPOCH_DURING_DELETE",
     "INITIAL_LEADER_EPOCH",
     "LEADER_DURING_DELETE",
+    "NO_BROKER_EPOCH",
     "NO_EPOCH",
     "NO_LEADER",
+    "NO_NODE",
     "Broker",
     "EndPoint",
     "LeaderAndIsr",
     "LeaderIsrAndControllerEpoch",
     "LeaderRecoveryState",
+    "Node",
     "PartitionMetadata",
     "ReplicaAssignment",
     "SecurityProtocol",
@@ -23,19 +26,22 @@ __all__ = [
 ]
 
 NO_LEADER: Final = -1
-"""A partition without a leader."""
+"""The leader of a partition that has none."""
 
 LEADER_DURING_DELETE: Final = -2
-"""Told to brokers as the leader of a partition whose topic is being deleted."""
+"""The leader that UpdateMetadata names for a partition whose topic is being deleted."""
 
 NO_EPOCH: Final = -1
-"""The leader epoch of a partition that nobody has led."""
+"""The leader epoch of a partition that never had a leader."""
 
 EPOCH_DURING_DELETE: Final = -2
-"""The leader epoch in a StopReplica request for a topic that is queued for deletion; no broker holds it for stale."""
+"""The leader epoch in a StopReplica request for a topic that is queued for deletion; brokers never fence it."""
 
 INITIAL_LEADER_EPOCH: Final = 0
 """The leader epoch of a new partition, and of a partition being deleted in UpdateMetadata."""
+
+NO_BROKER_EPOCH: Final = -1
+"""The broker epoch of a request whose version has none, or whose sender does not know it; brokers never fence it."""
 
 
 class SecurityProtocol(IntEnum):
@@ -55,7 +61,7 @@ class LeaderRecoveryState(IntEnum):
 
 
 class UpdateType(IntEnum):
-    """What an UpdateMetadata or LeaderAndIsr request of a KRaft controller holds, with the wire's number."""
+    """Whether a KRaft controller's request holds the whole image or a change of it, with the wire's number."""
 
     UNKNOWN = 0
     INCREMENTAL = 1
@@ -77,13 +83,45 @@ class EndPoint(NamedTuple):
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
+class Node(NamedTuple):
+    """A broker's address on one listener, as a client connects to it.
+
+    Attributes:
+        id: The broker's id.
+        host, port: Where it listens.
+        rack: The broker's rack, None if it has none.
+    """
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its id as text: what a network client calls its connection."""
+        return str(self.id)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it stands for "no node"."""
+        return not self.host or self.port < 0
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (id: {self.id} rack: {self.rack})"
+
+
+NO_NODE: Final = Node(-1, "", -1)
+"""Stands for "no node" where clients are told of a broker that has no such listener."""
+
+
 class Broker(NamedTuple):
     """A broker as it has registered.
 
     Attributes:
         id: The broker's id.
         endpoints: One for each listener.
-        rack: Where it stands, None if it did not say.
+        rack: Its rack, None if it has none.
     """
 
     id: int
@@ -103,11 +141,11 @@ class Broker(NamedTuple):
 
 
 class LeaderAndIsr(NamedTuple):
-    """Who leads a partition and who follows closely enough.
+    """A partition's leader and in-sync replicas.
 
     Attributes:
         leader: Broker id, -1 for none.
-        isr: Ids of the replicas in sync, the leader among them.
+        isr: Broker ids of the in-sync replicas, the leader's among them.
         leader_epoch: Counts the leader's elections.
         partition_epoch: Counts the changes of this record (the version of its znode).
         recovery_state: RECOVERING after an unclean election until the leader says otherwise.
@@ -127,13 +165,13 @@ class LeaderIsrAndControllerEpoch(NamedTuple):
     controller_epoch: int
 
     def during_delete(self) -> LeaderIsrAndControllerEpoch:
-        """What brokers are told of a partition whose topic is being deleted: no leader, no epochs, the same ISR."""
+        """The state that UpdateMetadata names for a partition being deleted: leader -2, epochs 0, the same ISR."""
         state = LeaderAndIsr(LEADER_DURING_DELETE, self.leader_and_isr.isr, INITIAL_LEADER_EPOCH, 0)
         return LeaderIsrAndControllerEpoch(state, self.controller_epoch)
 
 
 class PartitionMetadata(NamedTuple):
-    """What UpdateMetadata tells of one partition."""
+    """One partition's entry in UpdateMetadata."""
 
     leadership: LeaderIsrAndControllerEpoch
     replicas: tuple[int, ...]
@@ -141,12 +179,12 @@ class PartitionMetadata(NamedTuple):
 
 
 class ReplicaAssignment(NamedTuple):
-    """Where a partition's replicas are.
+    """A partition's replicas, as broker ids.
 
     Attributes:
-        replicas: All of them, the preferred leader first; with those being added and removed.
-        adding: Those that a reassignment adds.
-        removing: Those that it will remove.
+        replicas: All replicas, the preferred leader first; those being added and removed are among them.
+        adding: Replicas that a reassignment adds.
+        removing: Replicas that a reassignment will remove.
     """
 
     replicas: tuple[int, ...]
@@ -169,7 +207,7 @@ class ReplicaAssignment(NamedTuple):
         return tuple(r for r in self.replicas if r not in self.removing)
 
     def reassign_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
-        """The assignment on the way from here to ``target``: the target first, then what will be removed.
+        """The assignment during a reassignment to ``target``: the target first, then the replicas to remove.
 
         >>> ReplicaAssignment((1, 2, 3)).reassign_to((3, 4))
         ReplicaAssignment(replicas=(3, 4, 1, 2), adding=(4,), removing=(1, 2))
