@@ -5,19 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections import Counter, defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from kproto.api import CONTROL_APIS, api_name
 from kproto.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from kproto.cli.journal import Journal
-
-__all__ = ["command", "differences"]
+__all__ = ["command"]
 
 
 @click.command(
@@ -45,6 +39,7 @@ def command(seed: int, brokers: int, out: Path) -> None:
     """
     from channel.network.recorder import PcapngRecorder
     from kproto.cli import analyze
+    from kproto.cli.comparison import differences
     from kproto.cli.rehearsal import Rehearsal
 
     logging.basicConfig(level=logging.ERROR)  # the scenario's mishaps are on purpose
@@ -73,85 +68,3 @@ def command(seed: int, brokers: int, out: Path) -> None:
 
 def _tell(step: str) -> None:
     print(step, file=sys.stderr, flush=True)
-
-
-def differences(tables: Path, journal: Journal) -> list[str]:
-    """What the tables say otherwise than the journal, a line each; empty if they agree.
-
-    Compared are, for each answered request: broker, API, version, controller, epochs, error codes and every field of
-    every partition.
-    """
-    said = Counter(_of_journal(told) for told in journal.entries if told.answered)
-    recorded = Counter(_of_tables(tables))
-    lines = [f"only the journal has {_show(key)}" for key in said - recorded]
-    return lines + [f"only the tables have {_show(key)}" for key in recorded - said]
-
-
-def _show(key: tuple[Any, ...]) -> str:
-    broker, api, version, controller, epoch, _, error, _, states = key
-    what = f"{api_name(api)} v{version} of controller {controller} epoch {epoch} to broker {broker}"
-    return f"{what}, answered {error}, {len(states)} partitions"
-
-
-def _of_journal(told: Any) -> tuple[Any, ...]:
-    rows = sorted(_state_of_message(told.api_key, row) for row in told.message.partition_states)
-    return (
-        told.broker_id,
-        int(told.api_key),
-        told.version,
-        told.controller_id,
-        told.controller_epoch,
-        told.broker_epoch,
-        told.error_code,
-        told.partition_codes,
-        tuple(rows),
-    )
-
-
-def _state_of_message(api_key: int, row: Any) -> tuple[Any, ...]:
-    leader_and_isr, stop_replica, _ = CONTROL_APIS
-    place = (row.topic_name, row.partition_index)
-    if api_key == stop_replica:
-        return (*place, row.leader_epoch, row.delete_partition)
-    lists = (tuple(row.isr), tuple(row.replicas))
-    if api_key == leader_and_isr:
-        return (*place, row.leader, row.leader_epoch, row.partition_epoch, *lists, row.is_new)
-    return (*place, row.leader, row.leader_epoch, row.zk_version, *lists, tuple(row.offline_replicas))
-
-
-def _of_tables(tables: Path) -> list[tuple[Any, ...]]:
-    import pyarrow.parquet as pq
-
-    states: dict[bytes, list[tuple[Any, ...]]] = defaultdict(list)
-    for row in pq.read_table(tables / "partition_states").to_pylist():
-        states[row["body_id"]].append(_state_of_row(row))
-    codes: dict[bytes, list[int]] = defaultdict(list)
-    for row in pq.read_table(tables / "partition_errors").to_pylist():
-        codes[row["frame_id"]].append(row["error_code"])
-    return [
-        (
-            row["target_broker"],
-            row["api_key"],
-            row["api_version"],
-            row["controller_id"],
-            row["controller_epoch"],
-            row["broker_epoch"],
-            row["error_code"],
-            tuple(sorted(codes[row["response_frame_id"]])),
-            tuple(sorted(states[row["body_id"]])),
-        )
-        for row in pq.read_table(tables / "requests").to_pylist()
-        if row["response_frame_id"] is not None
-    ]
-
-
-def _state_of_row(row: dict[str, Any]) -> tuple[Any, ...]:
-    leader_and_isr, stop_replica, _ = CONTROL_APIS
-    place = (row["topic"], row["partition"])
-    if row["api_key"] == stop_replica:
-        return (*place, row["leader_epoch"], row["delete_partition"])
-    epochs = (row["leader"], row["leader_epoch"], row["partition_epoch"])
-    lists = (tuple(row["isr"]), tuple(row["replicas"]))
-    if row["api_key"] == leader_and_isr:
-        return (*place, *epochs, *lists, row["is_new"])
-    return (*place, *epochs, *lists, tuple(row["offline"]))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from channel.errors import RequestTimeout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from channel.controller.requests import ControlRequest
 
 __all__ = ["PATIENCE_S", "Journal", "Told"]
@@ -24,7 +26,7 @@ class Told:
     Attributes:
         answered: Whether an answer came; if not, the request was dropped with its broker.
         error_code: The answer's top-level code.
-        partition_codes: Codes other than 0 of single partitions, as they were answered.
+        partition_errors: The partitions whose code is not 0, as rows of the table ``partition_errors``.
     """
 
     broker_id: int
@@ -36,7 +38,7 @@ class Told:
     message: Any
     answered: bool = False
     error_code: int | None = None
-    partition_codes: tuple[int, ...] = ()
+    partition_errors: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(slots=True)
@@ -67,9 +69,7 @@ class Journal:
         """Its answer came."""
         told.answered = True
         told.error_code = response.error_code
-        codes = [e.error_code for t in getattr(response, "topics", ()) for e in t.partition_errors]
-        codes += [e.error_code for e in getattr(response, "partition_errors", ())]
-        told.partition_codes = tuple(sorted(code for code in codes if code))
+        told.partition_errors = tuple(_partition_errors(told.message, response))
         self._close(1)
 
     def dropped(self, count: int) -> None:
@@ -95,3 +95,13 @@ class Journal:
         with self._changed:
             if not self._changed.wait_for(lambda: self._open <= most_waiting, PATIENCE_S):
                 raise RequestTimeout(f"{self._open} requests were not answered within {PATIENCE_S:.0f} s")
+
+
+def _partition_errors(request: Any, response: Any) -> Iterator[dict[str, Any]]:
+    """Give the partitions that a response reports with an error; LeaderAndIsr names topics by their ids from v5 on."""
+    names = {topic_id: name for name, topic_id in getattr(request, "topic_ids", {}).items()}
+    found = [(e.topic_name, None, e) for e in getattr(response, "partition_errors", ())]
+    found += [(names[t.topic_id], t.topic_id, e) for t in getattr(response, "topics", ()) for e in t.partition_errors]
+    for topic, topic_id, e in found:
+        if e.error_code:
+            yield {"topic": topic, "topic_id": topic_id, "partition": e.partition_index, "error_code": e.error_code}

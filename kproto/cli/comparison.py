@@ -1,0 +1,142 @@
+"""The comparison of a recording's tables with the controller's own journal, request by request and field by field."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kproto.api import CONTROL_APIS, api_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from kproto.cli.journal import Journal, Told
+
+__all__ = ["differences"]
+
+_Row: TypeAlias = dict[str, Any]
+_Exchange: TypeAlias = tuple[tuple[Any, ...], tuple[tuple[Any, ...], ...], tuple[tuple[Any, ...], ...]]
+"""Values of the request's columns, then of each partition state, then of each partition error."""
+
+_REQUEST: Final = (
+    "target_broker", "api_key", "api_version", "client_id", "controller_id", "controller_epoch", "broker_epoch",
+    "is_kraft", "type", "n_topics", "n_partitions", "error_code",
+)  # fmt: skip
+_STATE: Final = (
+    "topic", "partition", "topic_id", "controller_epoch", "leader", "leader_epoch", "partition_epoch", "isr",
+    "replicas", "offline", "adding", "removing", "is_new", "leader_recovery_state", "delete_partition",
+)  # fmt: skip
+_ERROR: Final = ("topic", "partition", "topic_id", "error_code")
+
+
+def differences(tables: Path, journal: Journal) -> list[str]:
+    """Compare the tables of a recording with the journal; gives one line a difference, none if they agree.
+
+    Compared are, for each answered request, all that the tables say of it: broker, API, version, client id,
+    controller, epochs, KRaft flag, request type, error code, every field of every partition and every partition error.
+    """
+    written = Counter(_from_journal(told) for told in journal.entries if told.answered)
+    recorded = Counter(_from_tables(tables))
+    lines = [f"only the journal has {_show(exchange)}" for exchange in written - recorded]
+    return lines + [f"only the tables have {_show(exchange)}" for exchange in recorded - written]
+
+
+def _show(exchange: _Exchange) -> str:
+    request = dict(zip(_REQUEST, exchange[0], strict=True))
+    return (
+        f"{api_name(request['api_key'])} v{request['api_version']} of controller {request['controller_id']} epoch "
+        f"{request['controller_epoch']} to broker {request['target_broker']}, answered {request['error_code']}, "
+        f"{len(exchange[1])} partitions: {exchange}"
+    )
+
+
+def _exchange(request: _Row, states: Iterable[_Row], errors: Iterable[_Row]) -> _Exchange:
+    return (_values(request, _REQUEST), _sorted(states, _STATE), _sorted(errors, _ERROR))
+
+
+def _sorted(rows: Iterable[_Row], columns: tuple[str, ...]) -> tuple[tuple[Any, ...], ...]:
+    ordered = sorted(rows, key=lambda row: (row["topic"], row["partition"]))
+    return tuple(_values(row, columns) for row in ordered)
+
+
+def _values(row: _Row, columns: tuple[str, ...]) -> tuple[Any, ...]:
+    values = (row.get(column) for column in columns)
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
+
+
+# ---- the journal's side ----------------------------------------------------------------------------------------------
+
+
+def _from_journal(told: Told) -> _Exchange:
+    message = told.message
+    states = list(_message_states(told.api_key, message))
+    request = {
+        "target_broker": told.broker_id,
+        "api_key": told.api_key,
+        "api_version": told.version,
+        "client_id": str(told.controller_id),
+        "controller_id": told.controller_id,
+        "controller_epoch": told.controller_epoch,
+        "broker_epoch": told.broker_epoch,
+        "is_kraft": message.is_kraft_controller,
+        "type": getattr(message, "type", 0),  # StopReplica has no type
+        "n_topics": len({state["topic"] for state in states}),
+        "n_partitions": len(states),
+        "error_code": told.error_code,
+    }
+    return _exchange(request, states, told.partition_errors)
+
+
+def _message_states(api_key: int, message: Any) -> Iterator[_Row]:
+    leader_and_isr, stop_replica, _ = CONTROL_APIS
+    for topic in message.topic_states:
+        for state in topic.partition_states:
+            row = {"topic": topic.topic_name, "partition": state.partition_index, "leader_epoch": state.leader_epoch}
+            if api_key == stop_replica:
+                yield row | {"delete_partition": state.delete_partition}
+                continue
+            row |= {
+                "topic_id": topic.topic_id,
+                "controller_epoch": state.controller_epoch,
+                "leader": state.leader,
+                "isr": state.isr,
+                "replicas": state.replicas,
+            }
+            if api_key == leader_and_isr:
+                yield row | {
+                    "partition_epoch": state.partition_epoch,
+                    "adding": state.adding_replicas,
+                    "removing": state.removing_replicas,
+                    "is_new": state.is_new,
+                    "leader_recovery_state": state.leader_recovery_state,
+                }
+            else:
+                yield row | {"partition_epoch": state.zk_version, "offline": state.offline_replicas}
+
+
+# ---- the tables' side ------------------------------------------------------------------------------------------------
+
+
+def _from_tables(tables: Path) -> list[_Exchange]:
+    states = _grouped(tables / "partition_states", "body_id")
+    errors = _grouped(tables / "partition_errors", "frame_id")
+    return [
+        _exchange(row, states[row["body_id"]], errors[row["response_frame_id"]])
+        for row in _rows(tables / "requests")
+        if row["response_frame_id"] is not None
+    ]
+
+
+def _grouped(table: Path, column: str) -> dict[bytes, list[_Row]]:
+    groups: dict[bytes, list[_Row]] = defaultdict(list)
+    for row in _rows(table):
+        groups[row[column]].append(row)
+    return groups
+
+
+def _rows(table: Path) -> list[_Row]:
+    import pyarrow.parquet as pq
+
+    rows: list[_Row] = pq.read_table(table).to_pylist()
+    return rows
