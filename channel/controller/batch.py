@@ -248,7 +248,8 @@ class ControllerBrokerRequestBatch:
         """Queue all that was added: LeaderAndIsr, then UpdateMetadata, then StopReplica. Dead brokers get nothing.
 
         Raises:
-            IllegalState: It failed, for the reason in ``__cause__``; what was not sent is still in the batch.
+            IllegalState: A request could not be made or queued, for the reason in ``__cause__``. Requests that were
+                queued before it are no longer in the batch: sending again sends the others alone.
         """
         context = self._opened()
         try:
@@ -256,9 +257,13 @@ class ControllerBrokerRequestBatch:
             self._send_update_metadata(context, controller_epoch)
             self._send_stop_replica(context, controller_epoch)
         except Exception as e:
-            for what, brokers in self._left():
-                self._log.error("%s requests not sent to brokers %s", what, bounded(brokers))
-            raise IllegalState(f"the batch of controller epoch {controller_epoch} was not sent whole: {e}") from e
+            left = [f"{api} requests for brokers {bounded(brokers)}" for api, brokers in self._left()]
+            for each in left:
+                self._log.error("not sent: %s", each)
+            raise IllegalState(
+                f"the batch of controller epoch {controller_epoch} was not sent whole: {e}; still in it, and in it "
+                f"alone, are {' and '.join(left)}: remove the cause and send again, or clear() the batch"
+            ) from e
         self._update_type = UpdateType.UNKNOWN
 
     def _send_leader_and_isr(self, context: ControllerContext, epoch: int) -> None:
@@ -266,8 +271,9 @@ class ControllerBrokerRequestBatch:
         informs, answered = self._state_log.informs, self.handle_leader_and_isr_response
         last: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         first: SingleRequest | None = None
-        for broker_id, states in self._leader_and_isr.items():
+        for broker_id, states in list(self._leader_and_isr.items()):
             if broker_id not in live:
+                del self._leader_and_isr[broker_id]
                 continue
             if informs:
                 self._state_log.leader_and_isr(epoch, broker_id, ((tp.topic, state) for tp, state in states.items()))
@@ -289,7 +295,7 @@ class ControllerBrokerRequestBatch:
                 request = first = SingleRequest(message, version)
                 last = states
             self._sender.send_request(broker_id, request, partial(answered, broker_id=broker_id))
-        self._leader_and_isr.clear()
+            del self._leader_and_isr[broker_id]
 
     def _send_update_metadata(self, context: ControllerContext, epoch: int) -> None:
         live = context.live_broker_id_and_epochs
@@ -312,7 +318,8 @@ class ControllerBrokerRequestBatch:
             )
             answered, send = self.handle_update_metadata_response, self._sender.send_request
             for broker_id in targets:
-                send(broker_id, SharedRequest(shared, live[broker_id]), partial(answered, broker_id=broker_id))
+                send(broker_id, SharedRequest(shared, epoch, live[broker_id]), partial(answered, broker_id=broker_id))
+                self._update_metadata_brokers.discard(broker_id)
         self._update_metadata_brokers.clear()
         self._all_added_at = -1
         self._update_metadata = MetadataColumns()
@@ -320,8 +327,9 @@ class ControllerBrokerRequestBatch:
     def _send_stop_replica(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.stop_replica, context.live_broker_id_and_epochs
         informs, traces = self._state_log.informs, self._state_log.traces
-        for broker_id, states in self._stop_replica.items():
+        for broker_id, states in list(self._stop_replica.items()):
             if broker_id not in live:
+                del self._stop_replica[broker_id]
                 continue
             if traces:
                 for tp, state in states.items():
@@ -346,7 +354,9 @@ class ControllerBrokerRequestBatch:
                 if to_delete is not None:
                     callback = self._stop_replica_callback(context, broker_id, to_delete)
                 self._sender.send_request(broker_id, SingleRequest(message, version), callback)
-        self._stop_replica.clear()
+                if to_delete is not None:  # before version 3 a second request follows, with the others
+                    self._stop_replica[broker_id] = {tp: s for tp, s in states.items() if not s.delete}
+            del self._stop_replica[broker_id]
 
     def _stop_replica_callback(
         self, context: ControllerContext, broker_id: int, to_delete: set[TopicPartition]

@@ -229,20 +229,25 @@ class ControllerEventManager:
         return queued
 
     def clear_and_put(self, event: ControllerEvent) -> QueuedEvent:
-        """Preempt all that waits, on this thread, and put ``event`` in its place."""
+        """Put ``event`` in place of all queued events, and preempt these on this thread.
+
+        ``preempt`` runs without the queue's lock: it may put events, which come after ``event``.
+        """
+        queued = QueuedEvent(event, self._clock.milliseconds())
+        cleared: list[QueuedEvent] = []
         with self._put_lock:
             while True:
                 try:
-                    waiting = self._queue.get_nowait()
+                    cleared.append(self._queue.get_nowait())
                 except Empty:
                     break
-                try:
-                    waiting.preempt(self._processor)
-                except Exception:  # noqa: BLE001  (the others must be preempted too, and the event must come)
-                    self._log.exception("error while preempting %s", bounded(waiting.event))
-            queued = QueuedEvent(event, self._clock.milliseconds())
             self._queue.put(queued)
-            return queued
+        for each in cleared:
+            try:
+                each.preempt(self._processor)
+            except Exception:  # noqa: BLE001  (the others must be preempted too)
+                self._log.exception("error while preempting %s", bounded(each.event))
+        return queued
 
     def process_next(self) -> None:
         """Wait for the next event and process it; what the thread repeats."""

@@ -20,9 +20,11 @@ from kproto._codec import (
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
+from kproto.api import ApiKey
+from kproto.fanout import SharedBody
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
-from .requests import SharedBody
+from .requests import with_version_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -175,9 +177,10 @@ def update_metadata_request(
     topic_ids: Mapping[str, Uuid],
     live_brokers: list[UpdateMetadataBroker],
 ) -> SharedBody:
-    """An UpdateMetadata request for any broker.
+    """An UpdateMetadata request for any broker, encoded.
 
     Raises:
+        ListenerNotExpressible: The version has no field for a broker's endpoints.
         EncodeError: As ``kproto.codec.encode``; ``OutOfRange`` for a number of a partition that is no int32.
     """
     fields: dict[str, Any] = {
@@ -188,8 +191,8 @@ def update_metadata_request(
     if version >= 8:
         fields["type"] = int(update_type)
         fields["is_kraft_controller"] = is_kraft_controller
-    around = UpdateMetadataRequest(**fields)
-    return SharedBody(around, version, partitions.encode(around, version, topic_ids))
+    around = with_version_addresses(UpdateMetadataRequest(**fields), version)
+    return SharedBody(ApiKey.UPDATE_METADATA, version, partitions.encode(around, version, topic_ids))
 
 
 def stop_replica_requests(
@@ -272,13 +275,14 @@ def _address(broker: Broker, listener: str) -> tuple[str, int]:
 
 
 def _live_broker(broker: Broker, version: int) -> UpdateMetadataBroker:
-    if version == 0:
-        host, port = _address(broker, SecurityProtocol.PLAINTEXT.name)
-        return UpdateMetadataBroker(id=broker.id, v0_host=host, v0_port=port)
+    plaintext = SecurityProtocol.PLAINTEXT.name  # the only listener that version 0 has a field for
     endpoints = [
         UpdateMetadataEndpoint(
             port=e.port, host=e.host, listener=e.listener_name, security_protocol=int(e.security_protocol)
         )
         for e in broker.endpoints
+        if version > 0 or e.listener_name == plaintext
     ]
+    if version == 0 and not endpoints:
+        raise BrokerNotAvailable(f"{broker} has no listener {plaintext}")
     return UpdateMetadataBroker(id=broker.id, endpoints=endpoints, rack=broker.rack)

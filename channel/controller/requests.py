@@ -1,38 +1,44 @@
-"""What waits in a broker's queue: a control request, encoded at most once.
+"""The control requests in a broker's queue: each has one version and is encoded at most once.
 
-Requests with the same content differ between brokers in the broker epoch alone. ``SharedBody`` holds what is the same
-once, as bytes, however many queues it waits in.
+``SingleRequest`` is a message for one broker. ``SharedRequest`` is one broker's request of several with the same
+content: these differ in the broker epoch alone and share one encoded body (``kproto.fanout.SharedBody``), however many
+queues it is in.
 """
 
 from __future__ import annotations
 
-import struct
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.types import SecurityProtocol
 from kproto import _codec
-from kproto.api import ApiKey, api_name, check_version
+from kproto.api import CONTROL_APIS, ApiKey, api_name, check_version
 from kproto.codec import decode_request, encode
 from kproto.errors import UnsupportedVersion
-from kproto.prefix import prefix_of
+from kproto.fanout import SharedBody
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from channel.network.transport import Bytes
-    from kproto._codec import UpdateMetadataRequest
     from kproto.codec import Message
 
-__all__ = ["ControlRequest", "ListenerNotExpressible", "SharedBody", "SharedRequest", "SingleRequest"]
+__all__ = ["ControlRequest", "ListenerNotExpressible", "SharedRequest", "SingleRequest", "with_version_addresses"]
 
 _KNOWN: Final[set[tuple[int, int]]] = set()
-_LISTENERS_BY_PROTOCOL: Final = ((ApiKey.UPDATE_METADATA, 1), (ApiKey.UPDATE_METADATA, 2))  # and not by its name
-_broker_epoch_bytes: Final = struct.Struct(">q").pack
+_PROTOCOL_NAMES: Final = {int(protocol): protocol.name for protocol in SecurityProtocol}
+_LISTENERS_SINCE: Final = 3  # UpdateMetadata; 1 and 2 know security protocols instead, 0 one PLAINTEXT address
 
 
 class ListenerNotExpressible(UnsupportedVersion):
-    """UpdateMetadata 1 and 2 name a listener by its security protocol, so it must be called like it."""
+    """A version of UpdateMetadata below 3 that has no field for a broker's listeners.
+
+    Version 0 carries one PLAINTEXT address of each broker; 1 and 2 name a listener by its security protocol.
+
+    Attributes:
+        broker_id: The broker.
+        listener: Its listener, or all of its listeners, as text.
+    """
 
     def __init__(self, version: int, broker_id: int, listener: str) -> None:
         super().__init__(ApiKey.UPDATE_METADATA, version, f"listener {listener} of broker {broker_id}")
@@ -40,21 +46,68 @@ class ListenerNotExpressible(UnsupportedVersion):
         self.listener = listener
 
     def __str__(self) -> str:
+        if self.version == 0:
+            return (
+                f"UpdateMetadata 0 carries one PLAINTEXT address of each broker, broker {self.broker_id} has "
+                f"{self.listener}; give it one PLAINTEXT endpoint, or raise inter.broker.protocol.version to 0.9.0"
+            )
         return (
             f"UpdateMetadata {self.version} cannot name listener {self.listener} of broker {self.broker_id}; "
             "call it as its security protocol, or raise inter.broker.protocol.version to 0.10.2"
         )
 
 
+def with_version_addresses(message: Any, version: int) -> Any:
+    """Give an UpdateMetadata request the addresses that its version has fields for.
+
+    The rule of every control request, whether a batch made it or a caller: version 0 takes the host and port of a
+    broker's only endpoint, versions 1 and 2 need listeners that are called as their security protocol.
+
+    Returns:
+        The message itself; for version 0 a copy with the addresses in its own fields.
+
+    Raises:
+        ListenerNotExpressible: The version has no field for a broker's endpoints.
+    """
+    if message.api_key != ApiKey.UPDATE_METADATA or version >= _LISTENERS_SINCE:
+        return message
+    if version == 0:
+        message = copy(message)
+        message.live_brokers = [_with_v0_address(broker) for broker in message.live_brokers]
+        return message
+    for broker in message.live_brokers:
+        for endpoint in broker.endpoints:
+            if endpoint.listener and endpoint.listener != _protocol_name(endpoint):
+                raise ListenerNotExpressible(version, broker.id, endpoint.listener)
+    return message
+
+
+def _with_v0_address(broker: Any) -> Any:
+    endpoints = broker.endpoints
+    if not endpoints and broker.v0_host:
+        return broker  # as a message of version 0 is read
+    if len(endpoints) != 1 or endpoints[0].security_protocol != SecurityProtocol.PLAINTEXT:
+        names = ", ".join(f"{e.listener or _protocol_name(e)}://{e.host}:{e.port}" for e in endpoints)
+        raise ListenerNotExpressible(0, broker.id, names or "no endpoint")
+    broker = copy(broker)
+    broker.v0_host, broker.v0_port = endpoints[0].host, endpoints[0].port
+    return broker
+
+
+def _protocol_name(endpoint: Any) -> str:
+    number = endpoint.security_protocol
+    return _PROTOCOL_NAMES.get(number, f"security protocol {number}")
+
+
 class ControlRequest:
     """One request for one broker; its version is fixed, as a controller never negotiates.
 
-    It is what a network client calls a request builder.
+    A network client takes it as the builder of a request's body.
 
     Attributes:
-        api_key: Whose request.
-        oldest_version, latest_version: The one version it is written in.
-        controller_epoch, broker_epoch: What it says of them, for the log; -1 for no broker epoch.
+        api_key: The API of the request.
+        oldest_version, latest_version: The one version that it is written in.
+        controller_epoch, broker_epoch: As they stand in the request, for the log; -1 for no broker epoch.
     """
 
     __slots__ = ("api_key", "broker_epoch", "controller_epoch", "latest_version", "oldest_version")
@@ -89,15 +142,25 @@ class SingleRequest(ControlRequest):
     """A message that goes to one broker.
 
     Args:
-        message: Any control request of either codec.
+        message: A LeaderAndIsr, StopReplica or UpdateMetadata request of either codec.
         version: The version to write it in.
+
+    Raises:
+        TypeError: No message of the three control requests.
+        UnsupportedVersion: The API has no such version.
+        ListenerNotExpressible: An UpdateMetadata whose version has no field for a broker's endpoints.
     """
 
     __slots__ = ("_body", "_message", "_shared")
 
     def __init__(self, message: Message, version: int) -> None:
         m: Any = message
-        api_key = m.api_key
+        api_key = getattr(m, "api_key", None)
+        if api_key not in CONTROL_APIS or m.kind != "request":
+            raise TypeError(
+                f"{type(m).__name__} is no control request; give a LeaderAndIsrRequest, StopReplicaRequest or "
+                "UpdateMetadataRequest"
+            )
         if (api_key, version) not in _KNOWN:
             check_version(api_key, version)
             _KNOWN.add((int(api_key), version))
@@ -105,23 +168,23 @@ class SingleRequest(ControlRequest):
         self.oldest_version = self.latest_version = version
         self.controller_epoch = m.controller_epoch
         self.broker_epoch = m.broker_epoch
-        self._message: Any = m
+        self._message: Any = with_version_addresses(m, version)
         self._body: tuple[bytes] | None = None
         self._shared: SharedBody | None = None
 
     def for_broker(self, broker_epoch: int) -> ControlRequest:
-        """The same request for another broker; with this one's body if it is built."""
+        """The same request for another broker; it shares the body of this one if that is built."""
         if self._shared is None:
             if self._body is None:
                 message = copy(self._message)
                 message.broker_epoch = broker_epoch
                 return SingleRequest(message, self.latest_version)
-            self._shared = SharedBody(self, self.latest_version, self._body)
-        return SharedRequest(self._shared, broker_epoch)
+            self._shared = SharedBody(self.api_key, self.latest_version, self._body)
+        return SharedRequest(self._shared, self.controller_epoch, broker_epoch)
 
     @property
     def message(self) -> Any:
-        """The message itself until it is built."""
+        """The message itself until it is built; then what its bytes hold."""
         message, body = self._message, self._body
         return message if body is None else decode_request(self.api_key, self.latest_version, body[0])
 
@@ -136,73 +199,29 @@ class SingleRequest(ControlRequest):
         return self._body
 
 
-class SharedBody:
-    """What requests for several brokers share: all but the broker epoch.
-
-    Args:
-        around: Whose body it is: tells the api key, the controller epoch and the live brokers.
-        version: The version it is written in.
-        body: The encoded message, in pieces that follow each other.
-
-    Attributes:
-        api_key, version, controller_epoch: Of the request.
-        start: The body's bytes before the broker epoch.
-        has_epoch: Whether the version has a broker epoch.
-        rest: The pieces behind it.
-        doubtful: The message, if the version might not be able to say it; None if it is.
-    """
-
-    __slots__ = ("api_key", "controller_epoch", "doubtful", "has_epoch", "rest", "start", "version")
-
-    def __init__(self, around: Any, version: int, body: Sequence[bytes]) -> None:
-        self.api_key = int(around.api_key)
-        self.version = version
-        self.controller_epoch = around.controller_epoch
-        prefix = prefix_of(self.api_key, version)
-        assert prefix is not None
-        self.start, epoch, rest = prefix.cut(body[0])
-        self.has_epoch = epoch is not None
-        self.rest: tuple[Bytes, ...] = (rest, *body[1:])
-        self.doubtful = around if (self.api_key, version) in _LISTENERS_BY_PROTOCOL else None
-
-
 class SharedRequest(ControlRequest):
-    """One broker's request of several that are alike.
+    """One broker's request of several that share a body.
 
     Args:
-        shared: What it shares with those for others.
-        broker_epoch: The broker's.
+        shared: The body that the requests share.
+        controller_epoch: The controller epoch in it.
+        broker_epoch: This broker's epoch.
     """
 
-    __slots__ = ("_doubtful", "_pieces")
+    __slots__ = ("_pieces",)
 
-    def __init__(self, shared: SharedBody, broker_epoch: int) -> None:
+    def __init__(self, shared: SharedBody, controller_epoch: int, broker_epoch: int) -> None:
         self.api_key = shared.api_key
         self.oldest_version = self.latest_version = shared.version
-        self.controller_epoch = shared.controller_epoch
+        self.controller_epoch = controller_epoch
         self.broker_epoch = broker_epoch
-        start = shared.start + _broker_epoch_bytes(broker_epoch) if shared.has_epoch else shared.start
-        self._pieces = (start, *shared.rest)
-        self._doubtful = shared.doubtful
+        self._pieces = shared.pieces(broker_epoch)
 
     @property
     def message(self) -> Any:
-        """What the version can express of it."""
+        """The message as its bytes hold it."""
         return decode_request(self.api_key, self.latest_version, b"".join(self._pieces))
 
     def build(self, version: int) -> Sequence[Bytes]:
-        """The broker's own start, and the rest that all share.
-
-        Raises:
-            ListenerNotExpressible: A listener of UpdateMetadata 1 or 2 has another name than its security protocol.
-        """
-        if self._doubtful is not None:
-            _check_listeners(self._doubtful, version)
+        """The broker's own start, and the pieces that all brokers share."""
         return self._pieces
-
-
-def _check_listeners(message: UpdateMetadataRequest, version: int) -> None:
-    for broker in message.live_brokers:
-        for endpoint in broker.endpoints:
-            if endpoint.listener != SecurityProtocol(endpoint.security_protocol).name:
-                raise ListenerNotExpressible(version, broker.id, endpoint.listener)

@@ -10,6 +10,7 @@ import pytest
 from controller_cluster import ASSIGNMENT, BAR0, BAR1, FOO0, FOO1, Cluster
 
 from channel.controller.events import LeaderAndIsrResponseReceived, TopicDeletionStopReplicaResponseReceived
+from channel.controller.migration import MigrationRequestBatch
 from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import STATE_CHANGE, TRACE
 from channel.types import (
@@ -104,6 +105,17 @@ class TestLeaderAndIsr:
         add_leader_and_isr(batch, cluster, [2], FOO0, is_new=False)
         batch.send_requests_to_brokers(1)
         assert only(only(cluster.collector.requests(2, LISR)).message.partition_states).is_new
+
+    @pytest.mark.parametrize("told", [(False, False), (False, True), (True, False), (False, False, True, False)])
+    def test_a_partition_is_new_if_it_was_told_as_new_once(self, cluster: Cluster, told: tuple[bool, ...]) -> None:
+        batch = cluster.batch()
+        batch.new_batch()
+        for epoch, is_new in enumerate(told):
+            cluster.lead(FOO0, 1, leader_epoch=epoch)
+            add_leader_and_isr(batch, cluster, [2], FOO0, is_new)
+        batch.send_requests_to_brokers(1)
+        state = only(only(cluster.collector.requests(2, LISR)).message.partition_states)
+        assert (state.is_new, state.leader_epoch) == (any(told), len(told) - 1)
 
     def test_what_is_new_for_one_broker_need_not_be_for_another(self, cluster: Cluster) -> None:
         cluster.lead(FOO0, 1)
@@ -520,13 +532,14 @@ class TestUpdateMetadata:
         batch = cluster.batch(ibp)
         batch.new_batch()
         batch.add_update_metadata_request_for_brokers([1])
+        if not expressible:
+            with pytest.raises(IllegalState, match="REPLICATION"):
+                batch.send_requests_to_brokers(1)
+            assert cluster.collector.sent == {}
+            return
         batch.send_requests_to_brokers(1)
         request = only(cluster.collector.requests(1, UMR))
-        if expressible:
-            assert [e.listener for e in only(read_back(request).live_brokers).endpoints] == ["PLAINTEXT", "REPLICATION"]
-        else:
-            with pytest.raises(ValueError, match="REPLICATION"):
-                request.build(request.latest_version)
+        assert [e.listener for e in only(read_back(request).live_brokers).endpoints] == ["PLAINTEXT", "REPLICATION"]
 
     def test_answers_become_events(self, cluster: Cluster) -> None:
         batch = cluster.batch()
@@ -720,9 +733,78 @@ class TestBatch:
         with pytest.raises(IllegalState) as caught:
             batch.send_requests_to_brokers(1)
         assert isinstance(caught.value.__cause__, OSError)
-        assert "StopReplica requests not sent to brokers [2]" in caplog.text
+        assert "not sent: StopReplica requests for brokers [2]" in caplog.text
         with pytest.raises(IllegalState):
             batch.new_batch()
+
+    @pytest.mark.parametrize("queued", range(7))
+    @pytest.mark.parametrize("ibp", ["3.9", "2.4"])
+    def test_after_a_failure_half_way_only_the_rest_is_sent_again(
+        self, cluster: Cluster, ibp: str, queued: int
+    ) -> None:
+        cluster.remove(3)
+        cluster.lead(FOO0, 1)
+        keep = cluster.collector.send_request
+        passed: list[int] = []
+
+        def fail_after_some(broker_id: int, request: Any, callback: Any = None) -> None:
+            if len(passed) == queued:
+                raise OSError("no room")
+            passed.append(broker_id)
+            keep(broker_id, request, callback)
+
+        batch = cluster.batch(ibp)
+
+        def collect() -> None:
+            batch.new_batch()
+            add_leader_and_isr(batch, cluster, [3, 1, 2], FOO0)
+            batch.add_stop_replica_request_for_brokers([3, 1, 2], BAR0, True)
+            batch.add_stop_replica_request_for_brokers([1, 2], BAR1, False)
+
+        def sent() -> list[tuple[int, int, bytes]]:
+            return [
+                (broker_id, r.api_key, b"".join(r.build(r.latest_version)))
+                for broker_id, requests in sorted(cluster.collector.sent.items())
+                for r, _ in requests
+            ]
+
+        collect()
+        batch.send_requests_to_brokers(1)
+        at_once = sent()
+        assert len(at_once) == (6 if ibp == "3.9" else 8)
+        cluster.collector.sent.clear()
+
+        collect()
+        cluster.collector.send_request = fail_after_some  # type: ignore[method-assign]
+        if queued < len(at_once):
+            with pytest.raises(IllegalState, match="no room; still in it, and in it alone, are"):
+                batch.send_requests_to_brokers(1)
+            with pytest.raises(IllegalState, match="still holds"):
+                batch.new_batch()
+            cluster.collector.send_request = keep  # type: ignore[method-assign]
+        batch.send_requests_to_brokers(1)
+        assert sent() == at_once
+        batch.new_batch()
+
+    @pytest.mark.parametrize("kraft", [False, True])
+    @pytest.mark.parametrize("ibp", ["3.4-IV0", "3.2-IV0", "2.8-IV1", "2.4-IV1"])
+    def test_the_kraft_flag_and_the_type_are_in_each_version_that_has_them(
+        self, cluster: Cluster, ibp: str, kraft: bool
+    ) -> None:
+        cluster.lead(FOO0, 1)
+        batch = cluster.batch(ibp, MigrationRequestBatch if kraft else None)
+        batch.new_batch()
+        batch.set_update_type(UpdateType.INCREMENTAL)
+        add_leader_and_isr(batch, cluster, [2], FOO0)
+        batch.add_stop_replica_request_for_brokers([2], BAR0, True)
+        batch.send_requests_to_brokers(1)
+        read = {api: read_back(only(cluster.collector.requests(2, api))) for api in (LISR, UMR, SR)}
+        versions = control_versions(ibp)
+        assert read[LISR].type == (UpdateType.INCREMENTAL if versions.leader_and_isr >= 5 else UpdateType.UNKNOWN)
+        assert read[UMR].type == (UpdateType.INCREMENTAL if versions.update_metadata >= 8 else UpdateType.UNKNOWN)
+        assert read[LISR].is_kraft_controller == (kraft and versions.leader_and_isr >= 7)
+        assert read[UMR].is_kraft_controller == (kraft and versions.update_metadata >= 8)
+        assert read[SR].is_kraft_controller == (kraft and versions.stop_replica >= 4)
 
     def test_the_type_of_a_kraft_update_ends_with_the_batch(self, cluster: Cluster) -> None:
         batch = cluster.batch()

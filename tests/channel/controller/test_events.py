@@ -136,6 +136,32 @@ def test_clear_and_put_preempts_what_waits_on_the_callers_thread(make) -> None:
     assert recorder.processed == [first, expire]
 
 
+def test_preempting_may_put_an_event_and_wait_for_a_thread_that_puts_one(make) -> None:
+    latch = threading.Event()
+    recorder = Recorder(lambda event: latch.wait() if event is first else None)
+    manager = make(recorder)
+    first, mine, others, expire = TopicChange(), TopicChange(), TopicChange(), Expire()
+
+    def preempt(event: ControllerEvent) -> None:
+        manager.put(mine)
+        other = threading.Thread(target=manager.put, args=(others,))
+        other.start()
+        other.join(10)
+        assert not other.is_alive(), "put is blocked while an event is preempted"
+
+    recorder.preempt = preempt  # type: ignore[method-assign]
+    manager.put(first)
+    until(lambda: manager.is_empty)
+    manager.put(TopicChange())
+    clearing = threading.Thread(target=manager.clear_and_put, args=(expire,), daemon=True)
+    clearing.start()
+    clearing.join(10)
+    assert not clearing.is_alive(), "clear_and_put waits for itself"
+    latch.set()
+    until(lambda: len(recorder.processed) == 4)
+    assert recorder.processed == [first, expire, mine, others]
+
+
 def test_an_event_that_cannot_be_preempted_does_not_keep_the_thread_alive(
     make, caplog: pytest.LogCaptureFixture
 ) -> None:
