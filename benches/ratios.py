@@ -23,13 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from measure import CACHE, Body, best_ns, bodies, machine, reader, show
 
-from kproto import _codec
+from kproto.codec import get_codec
+from kproto.columns import encode_columns
 from kproto.fanout import Fanout
+from kproto.messages import UpdateMetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HERE = Path(__file__).parent
+extension: Any = get_codec("cython")
 Figures = dict[tuple[str, str, str], float]
 """(who, op, body) -> ns for one call."""
 
@@ -68,17 +71,17 @@ def goals() -> Iterator[Goal]:
 def works(body: Body) -> dict[str, Callable[[], Any]]:
     """What is done with a body, by its name in the table."""
     api, version, data = body.api_key, body.version, body.data
-    message = _codec.decode_request(api, version, data)
-    columns = _codec.decode_columns(api, version, data)
+    message = extension.decode_request(api, version, data)
+    columns = extension.decode_columns(api, version, data)
     shared = Fanout(message, version, client_id="1001")
     look = reader(api)
-    assert _codec.encode(message, version) == _codec.encode_columns(columns.message, version, columns) == data
+    assert extension.encode(message, version) == extension.encode_columns(columns.message, version, columns) == data
     return {
-        "decode": lambda: _codec.decode_request(api, version, data),
-        "decode+read": lambda: look(_codec.decode_request(api, version, data)),
-        "encode": lambda: _codec.encode(message, version),
-        "columns": lambda: _codec.decode_columns(api, version, data),
-        "encode-columns": lambda: _codec.encode_columns(columns.message, version, columns),
+        "decode": lambda: extension.decode_request(api, version, data),
+        "decode+read": lambda: look(extension.decode_request(api, version, data)),
+        "encode": lambda: extension.encode(message, version),
+        "columns": lambda: extension.decode_columns(api, version, data),
+        "encode-columns": lambda: extension.encode_columns(columns.message, version, columns),
         "one more broker": lambda: shared.buffers(7, 123456789),
     }
 
@@ -128,16 +131,17 @@ PEERS: dict[str, tuple[tuple[str, ...], Callable[[float, Path], Figures]]] = {
 
 KEPT = """
 import ctypes, json, sys
-from kproto import _codec
+from kproto.codec import get_codec
 def now():
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/statm") as f:
         return int(f.read().split()[1]) * 4096
-n, door = int(sys.argv[1]), getattr(_codec, sys.argv[2])
+extension = get_codec("cython")
+n, door = int(sys.argv[1]), getattr(extension, sys.argv[2])
 ids = [[1, 2, 3]] * n
 topics, partitions = ["topic-%d" % (i // 100) for i in range(n)], [i % 100 for i in range(n)]
 rows = {"topic": topics, "partition": partitions, "isr": ids, "replicas": ids}
-body = _codec.encode_columns(_codec.UpdateMetadataRequest(), 8, rows)
+body = extension.encode_columns(extension.UpdateMetadataRequest(), 8, rows)
 del topics, partitions
 del rows, ids
 before = now()
@@ -162,10 +166,10 @@ def growth() -> Iterator[tuple[int, float, float]]:
             "isr": ids,
             "replicas": ids,
         }
-        body = _codec.encode_columns(_codec.UpdateMetadataRequest(), 8, rows)
-        message = _codec.decode_request(6, 8, body)
-        decode = best_ns(partial(_codec.decode_request, 6, 8, body), 0.2) / n
-        yield n, decode, best_ns(partial(_codec.encode, message, 8), 0.2) / n
+        body = encode_columns(UpdateMetadataRequest(), 8, rows)
+        message = extension.decode_request(6, 8, body)
+        decode = best_ns(partial(extension.decode_request, 6, 8, body), 0.2) / n
+        yield n, decode, best_ns(partial(extension.encode, message, 8), 0.2) / n
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from measure import Body, bodies, reader
 
-from kproto import _codec, reference
+from kproto import reference
+from kproto.codec import get_codec
 from kproto.fanout import Fanout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 BODIES = {body.name: body for body in bodies()}
-CODECS: dict[str, Any] = {"cython": _codec, "construct": reference}
+extension: Any = get_codec("cython")
+CODECS: dict[str, Any] = {"cython": extension, "construct": reference}
 SMALL = [name for name, body in BODIES.items() if body.partitions == 1]
 CASES = [("cython", name) for name in BODIES] + [("construct", name) for name in [*SMALL, "updatemetadata-8-500x20"]]
 BOTH = pytest.mark.parametrize(("codec", "name"), CASES)
@@ -60,27 +62,27 @@ def test_encode(benchmark: Any, codec: str, name: str) -> None:
 @EACH
 def test_decode_to_columns(benchmark: Any, name: str) -> None:
     body = BODIES[name]
-    run(benchmark, "cython", body, lambda: _codec.decode_columns(body.api_key, body.version, body.data))
+    run(benchmark, "cython", body, lambda: extension.decode_columns(body.api_key, body.version, body.data))
 
 
 @EACH
 def test_encode_from_columns(benchmark: Any, name: str) -> None:
     body = BODIES[name]
-    columns = _codec.decode_columns(body.api_key, body.version, body.data)
-    assert _codec.encode_columns(columns.message, body.version, columns) == body.data
-    run(benchmark, "cython", body, lambda: _codec.encode_columns(columns.message, body.version, columns))
+    columns = extension.decode_columns(body.api_key, body.version, body.data)
+    assert extension.encode_columns(columns.message, body.version, columns) == body.data
+    run(benchmark, "cython", body, lambda: extension.encode_columns(columns.message, body.version, columns))
 
 
 @EACH
 def test_objects_from_columns(benchmark: Any, name: str) -> None:
     body = BODIES[name]
-    columns = _codec.decode_columns(body.api_key, body.version, body.data)
-    cls = _codec.message_class(body.api_key, "request")
+    columns = extension.decode_columns(body.api_key, body.version, body.data)
+    cls = extension.message_class(body.api_key, "request")
     run(benchmark, "cython", body, lambda: cls.from_columns(columns, body.version, columns.message))
 
 
 @EACH
 def test_one_more_broker(benchmark: Any, name: str) -> None:
     body = BODIES[name]
-    shared = Fanout(_codec.decode_request(body.api_key, body.version, body.data), body.version, client_id="1001")
+    shared = Fanout(extension.decode_request(body.api_key, body.version, body.data), body.version, client_id="1001")
     run(benchmark, "cython", body, lambda: shared.buffers(7, 123456789))

@@ -27,7 +27,8 @@ from .errors import (
 from .types import TopicPartition
 
 if TYPE_CHECKING:
-    from ._codec import (
+    from .codec import decode_request, decode_response, encode
+    from .messages import (
         LeaderAndIsrRequest,
         LeaderAndIsrResponse,
         StopReplicaRequest,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         UpdateMetadataRequest,
         UpdateMetadataResponse,
     )
-    from .codec import decode_request, decode_response, encode
 
 __version__ = "0.1.0"
 
@@ -74,9 +74,9 @@ def __getattr__(name: str) -> Any:
 
         return getattr(codec, name)
     if name in __all__:
-        from .codec import get_codec
+        from . import messages
 
-        return getattr(get_codec("cython"), name)
+        return getattr(messages, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -259,7 +259,11 @@ def check_version(api_key: int, version: int) -> ApiInfo:
     Raises:
         UnsupportedApi: No such API in 3.9.1.
         UnsupportedVersion: The API has no such version.
+        TypeError: One of the two is not an integer.
     """
+    for name, value in (("api_key", api_key), ("version", version)):
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
     info = _INFO.get(api_key)
     if info is None:
         raise UnsupportedApi(api_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import kproto
-from kproto import _codec as c
+from kproto import messages as c
 from kproto.types import ZERO_UUID
 
 PLAINTEXT, SSL = 0, 1

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import common  # type: ignore[import-not-found]  # the runner's own module
 
-from kproto._codec import decode_request, encode
+from kproto.codec import decode_request, encode
 
 APIS = {"LeaderAndIsr": 4, "StopReplica": 5, "UpdateMetadata": 6}
 

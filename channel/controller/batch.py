@@ -19,8 +19,8 @@ from channel.types import (
     ReplicaAssignment,
     UpdateType,
 )
-from kproto._codec import LeaderAndIsrPartitionState
 from kproto.api import control_versions
+from kproto.messages import LeaderAndIsrPartitionState
 from kproto.types import TopicPartition
 
 from . import messages

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from channel.errors import BrokerNotAvailable
 from channel.types import LeaderRecoveryState, SecurityProtocol
-from kproto._codec import (
+from kproto.api import ApiKey
+from kproto.fanout import SharedBody
+from kproto.messages import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -20,8 +22,6 @@ from kproto._codec import (
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
-from kproto.api import ApiKey
-from kproto.fanout import SharedBody
 from kproto.types import ZERO_UUID, TopicPartition, Uuid
 
 from .requests import with_version_addresses

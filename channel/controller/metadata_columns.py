@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kproto._codec import Columns, encode_batches
 from kproto.api import ApiKey
+from kproto.columns import Columns, encode_batches
 from kproto.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from channel.types import LeaderIsrAndControllerEpoch
-    from kproto._codec import UpdateMetadataRequest
+    from kproto.messages import UpdateMetadataRequest
     from kproto.types import Uuid
 
 __all__ = ["MetadataColumns"]

@@ -11,7 +11,6 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.types import SecurityProtocol
-from kproto import _codec
 from kproto.api import CONTROL_APIS, ApiKey, api_name, check_version
 from kproto.codec import decode_request, encode
 from kproto.errors import UnsupportedVersion
@@ -191,10 +190,7 @@ class SingleRequest(ControlRequest):
     def build(self, version: int) -> Sequence[Bytes]:
         """The whole body in one piece; the message is let go."""
         if self._body is None:
-            message = self._message
-            self._body = (
-                _codec.encode(message, version) if isinstance(message, _codec.Message) else encode(message, version),
-            )
+            self._body = (encode(self._message, version),)
             self._message = None
         return self._body
 

@@ -186,7 +186,10 @@ def message_class(api_key: int, kind: Literal["request", "response"]) -> type[An
 
     Raises:
         UnsupportedApi: Kafka 3.9.1 or kproto does not have it.
+        ValueError: ``kind`` is something else.
     """
+    if kind not in ("request", "response"):
+        raise ValueError(f"kind is 'request' or 'response', not {kind!r}")
     try:
         return _MESSAGES[api_key, kind]
     except KeyError:

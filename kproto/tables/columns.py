@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
-from kproto.codec import get_codec
+from kproto.columns import ColumnsBuilder
 from kproto.tables.batches import slices
 from kproto.tables.schemas import DECODED
 
@@ -35,9 +35,9 @@ class BodyColumns:
     """
 
     def __init__(self, api_key: int, direction: str) -> None:
-        kind = "request" if direction == "req" else "response"
+        kind: Literal["request", "response"] = "request" if direction == "req" else "response"
         self._api_key = api_key
-        self._builder = cast("Any", get_codec("cython")).ColumnsBuilder(api_key, kind)
+        self._builder = ColumnsBuilder(api_key, kind)
         self._heads: list[tuple[bytes, dict[str, Any]]] = []
         self.part = "state" if direction == "req" else "error"
         self.size = 0

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from control_messages import leader_and_isr, leader_state, metadata_state, update_metadata
 
 import kproto
-from kproto import _codec as c
+from kproto import messages as c
 from kproto.api import ApiKey
 from kproto.capture import Endpoint
 from kproto.cli import main

@@ -18,21 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import LATEST, VERSIONS, json_forms, mutations
 
-from kproto._codec import (
-    Columns,
-    ColumnsBuilder,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-    decode_columns,
-    decode_request,
-    decode_response,
-    encode,
-    encode_batches,
-    encode_columns,
-    message_class,
-)
+from kproto.codec import decode_request, decode_response, encode, message_class
+from kproto.columns import Columns, ColumnsBuilder, decode_columns, encode_batches, encode_columns
 from kproto.errors import DecodeError, FieldNotInVersion, KprotoError, OutOfRange, Truncated, UnsupportedVersion
+from kproto.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

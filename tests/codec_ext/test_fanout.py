@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import VERSIONS, json_forms
 
-from kproto._codec import RequestHeader, UpdateMetadataRequest, UpdateMetadataResponse, encode, message_class
 from kproto.api import request_header_version
+from kproto.codec import encode, message_class
 from kproto.errors import FieldNotInVersion
 from kproto.fanout import Fanout
 from kproto.framing import frame
 from kproto.headers import encode_request_header
+from kproto.messages import RequestHeader, UpdateMetadataRequest, UpdateMetadataResponse
 
 CASES = [(api, version) for api, version, kind in VERSIONS if kind == "request"]
 INT32 = st.integers(-(2**31), 2**31 - 1)

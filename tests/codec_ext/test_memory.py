@@ -12,20 +12,11 @@ from typing import Any
 import pytest
 from wire import array, i16, i32, i64, string, tags, varint
 
-from kproto._codec import (
-    ColumnsBuilder,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-    decode_columns,
-    decode_request,
-    decode_request_header,
-    decode_response,
-    encode,
-    encode_batches,
-    encode_columns,
-)
+from kproto.codec import decode_request, decode_response, encode
+from kproto.columns import ColumnsBuilder, decode_columns, encode_batches, encode_columns
 from kproto.errors import DecodeError, EncodeError
+from kproto.headers import decode_request_header
+from kproto.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 
 CLASSES: dict[int, Any] = {4: LeaderAndIsrRequest, 5: StopReplicaRequest, 6: UpdateMetadataRequest}
 
@@ -116,7 +107,8 @@ def test_reference_counts_of_what_is_shared_stay() -> None:
 
 PEAK = """
 import json, sys
-from kproto import _codec
+from kproto.codec import get_codec
+_codec = get_codec("cython")
 kind, n = sys.argv[1], int(sys.argv[2])
 rows = {"topic": ["t%d" % (i // 100) for i in range(n)], "partition": [i % 100 for i in range(n)],
         "isr": [[1, 2, 3]] * n, "replicas": [[1, 2, 3]] * n}

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pytest
 from conftest import DATA, read_jsonl
 
-from kproto import _codec
-from kproto._codec import (
+from kproto.codec import decode_request, decode_response, encode
+from kproto.columns import decode_columns
+from kproto.errors import EncodeError, OutOfRange, UnsupportedVersion
+from kproto.messages import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     RequestHeader,
@@ -26,10 +28,7 @@ from kproto._codec import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
-    decode_request,
-    encode,
 )
-from kproto.errors import EncodeError, OutOfRange, UnsupportedVersion
 
 ROW = {
     "topic": ["a", "a", "b"],
@@ -42,7 +41,7 @@ ROW = {
 
 def golden(group: str, api: int) -> list[Any]:
     """Every golden message of an API, read."""
-    read = {"request": _codec.decode_request, "response": _codec.decode_response}
+    read = {"request": decode_request, "response": decode_response}
     cases = read_jsonl(DATA / "vectors" / "valid" / f"{group}.jsonl.gz")
     return [read[c["kind"]](api, c["version"], bytes.fromhex(c["hex"])) for c in cases]
 
@@ -168,7 +167,7 @@ def test_list_elements_of_another_type_are_refused_when_encoding() -> None:
 def test_any_buffer_is_read(wrap: Any) -> None:
     body = encode(UpdateMetadataRequest.from_columns(ROW, 8), 8)
     assert decode_request(6, 8, wrap(body)) == decode_request(6, 8, body)
-    assert len(_codec.decode_columns(6, 8, wrap(body))) == 3
+    assert len(decode_columns(6, 8, wrap(body))) == 3
 
 
 def test_versions_out_of_range_and_wrong_arguments() -> None:

@@ -20,8 +20,8 @@ from control_messages import (
     update_metadata,
 )
 
-from kproto import _codec as c
 from kproto import codec
+from kproto import messages as c
 from kproto.codec import get_codec
 from kproto.framing import frame
 from kproto.reference.metadata import MetadataRequest, MetadataRequestTopic

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
-from kproto.reference.api_versions import ApiVersion, ApiVersionsResponse
+from kproto.messages import ApiVersion, ApiVersionsResponse
 
 if TYPE_CHECKING:
     from channel.broker.embedded import EmbeddedBroker

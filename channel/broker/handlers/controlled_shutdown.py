@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kproto.error_codes import ErrorCode
-from kproto.reference.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
+from kproto.messages import ControlledShutdownResponse, RemainingPartition
 
 from .checks import must_be_zookeeper_mode
 

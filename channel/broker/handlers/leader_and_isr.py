@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from channel.broker.replicas import Refused
-from kproto.api import ApiKey
-from kproto.codec import get_codec
+from kproto.messages import LeaderAndIsrPartitionError, LeaderAndIsrResponse, LeaderAndIsrTopicError
 from kproto.types import ZERO_UUID
 
 from .checks import refusal
@@ -40,11 +39,9 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
 
 
 def _response(version: int, codes: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> Any:
-    codec: Any = get_codec("cython")
-    response = codec.message_class(ApiKey.LEADER_AND_ISR, "response")
-    error = codec.LeaderAndIsrPartitionError
+    error = LeaderAndIsrPartitionError
     if version < 5:
-        return response(
+        return LeaderAndIsrResponse(
             partition_errors=[
                 error(topic_name=tp.topic, partition_index=tp.partition, error_code=code) for tp, code in codes.items()
             ]
@@ -54,9 +51,8 @@ def _response(version: int, codes: Mapping[TopicPartition, int], topic_ids: Mapp
         by_id.setdefault(topic_ids.get(tp.topic, ZERO_UUID), []).append(
             error(partition_index=tp.partition, error_code=code)
         )
-    return response(
+    return LeaderAndIsrResponse(
         topics=[
-            codec.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors)
-            for topic_id, errors in by_id.items()
+            LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors) for topic_id, errors in by_id.items()
         ]
     )

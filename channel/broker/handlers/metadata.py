@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from channel.broker.metadata_cache import TopicMetadata
 from kproto.error_codes import ErrorCode
-from kproto.reference.metadata import (
+from kproto.messages import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from channel.broker.replicas import Refused
-from kproto.api import ApiKey
-from kproto.codec import get_codec
 from kproto.error_codes import ErrorCode
+from kproto.messages import StopReplicaPartitionError, StopReplicaResponse
 from kproto.types import TopicPartition
 
 from .checks import refusal
@@ -23,25 +22,27 @@ _COORDINATOR_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
     """Answers 0 with a code for each partition; 77 and 11 stand on the top level alone, 31 on every partition too."""
-    codec: Any = get_codec("cython")
-    response = codec.message_class(ApiKey.STOP_REPLICA, "response")
     code = refusal(broker, context, request)
     if code is not None:
-        return response(error_code=code) if code == ErrorCode.STALE_BROKER_EPOCH else request.error_response(code)
+        return (
+            StopReplicaResponse(error_code=code)
+            if code == ErrorCode.STALE_BROKER_EPOCH
+            else request.error_response(code)
+        )
     partitions = request.partition_states
     try:
         codes = broker.replicas.stop_replicas(context.correlation_id, request, partitions)
     except Refused as e:
-        return response(error_code=e.code)
+        return StopReplicaResponse(error_code=e.code)
     resigned = broker.hooks.resigned
     if resigned is not None:
         for p in partitions:
             stopped = codes[TopicPartition(p.topic_name, p.partition_index)] == ErrorCode.NONE
             if stopped and p.topic_name in _COORDINATOR_TOPICS and p.delete_partition:
                 resigned(p.topic_name, p.partition_index, p.leader_epoch if p.leader_epoch >= 0 else None)
-    return response(
+    return StopReplicaResponse(
         partition_errors=[
-            codec.StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
+            StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
             for tp, code in codes.items()
         ]
     )

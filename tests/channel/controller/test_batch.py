@@ -24,14 +24,14 @@ from channel.types import (
     SecurityProtocol,
     UpdateType,
 )
-from kproto._codec import (
+from kproto.api import ApiKey, control_versions, ibp_versions
+from kproto.codec import decode_request
+from kproto.messages import (
     LeaderAndIsrResponse,
     StopReplicaPartitionError,
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from kproto.api import ApiKey, control_versions, ibp_versions
-from kproto.codec import decode_request
 from kproto.types import ZERO_UUID, TopicPartition
 
 LISR, SR, UMR = ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA

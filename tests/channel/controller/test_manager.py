@@ -19,14 +19,14 @@ from channel.controller.requests import SingleRequest
 from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
 from channel.types import Broker, EndPoint
-from kproto._codec import (
+from kproto.codec import decode_request
+from kproto.messages import (
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
-from kproto.codec import decode_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

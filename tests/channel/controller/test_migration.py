@@ -10,9 +10,9 @@ from controller_cluster import BAR0, FOO0, FOO1, Cluster
 
 from channel.controller.migration import ImageChange, MigrationPropagator, MigrationRequestBatch
 from channel.types import PartitionMetadata, UpdateType
-from kproto._codec import LeaderAndIsrResponse, UpdateMetadataResponse
 from kproto.api import ApiKey
 from kproto.codec import decode_request
+from kproto.messages import LeaderAndIsrResponse, UpdateMetadataResponse
 from kproto.types import TopicPartition
 
 LISR, SR, UMR = ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA

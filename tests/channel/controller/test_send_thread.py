@@ -17,8 +17,8 @@ from channel.metrics import Metrics
 from channel.network._outbox import Outbox
 from channel.network.request import BodyRequest, ClientRequest, ClientResponse
 from channel.types import Broker, EndPoint
-from kproto._codec import UpdateMetadataRequest, UpdateMetadataResponse
 from kproto.api import ApiKey
+from kproto.messages import UpdateMetadataRequest, UpdateMetadataResponse
 
 if TYPE_CHECKING:
     from channel.types import Node

@@ -26,7 +26,7 @@ from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.metrics import Metrics
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
-from kproto._codec import (
+from kproto.messages import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from network_peers import frame
 
 from channel.network.recorder import PcapngRecorder
-from kproto._codec import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
 from kproto.capture import GAP, WHOLE, CaptureSummary, frames
 from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG
 from kproto.codec import encode
 from kproto.errors import CaptureError
+from kproto.messages import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
 
 CLIENT, SERVER = ("127.0.0.1", 40000), ("127.0.0.1", 9092)
 CLIENT6, SERVER6 = ("::1", 40001), ("fd00::2", 9092)

@@ -1,0 +1,215 @@
+"""Every message, struct and header class by its public name.
+
+The classes of LeaderAndIsr, StopReplica and UpdateMetadata and of the headers are the C-accelerated codec's; those of
+the other APIs are the reference's. A class is loaded when its name is first used: a program that handles control
+requests never imports Construct, and without the extension its classes raise the ``ImportError`` that says what to do.
+
+>>> from kproto.messages import UpdateMetadataRequest
+>>> UpdateMetadataRequest(controller_id=1, controller_epoch=5)
+UpdateMetadataRequest(controller_id=1, controller_epoch=5)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from .codec import get_codec
+
+if TYPE_CHECKING:
+    from ._codec import (
+        LeaderAndIsrLiveLeader,
+        LeaderAndIsrPartitionError,
+        LeaderAndIsrPartitionState,
+        LeaderAndIsrRequest,
+        LeaderAndIsrResponse,
+        LeaderAndIsrTopicError,
+        LeaderAndIsrTopicState,
+        RequestHeader,
+        ResponseHeader,
+        StopReplicaPartitionError,
+        StopReplicaPartitionState,
+        StopReplicaPartitionV0,
+        StopReplicaRequest,
+        StopReplicaResponse,
+        StopReplicaState,
+        StopReplicaTopicState,
+        StopReplicaTopicV1,
+        UpdateMetadataBroker,
+        UpdateMetadataEndpoint,
+        UpdateMetadataPartitionState,
+        UpdateMetadataRequest,
+        UpdateMetadataResponse,
+        UpdateMetadataTopicState,
+    )
+    from .reference.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+    from .reference.alter_partition import (
+        AlterPartitionRequest,
+        AlterPartitionRequestPartition,
+        AlterPartitionRequestTopic,
+        AlterPartitionResponse,
+        AlterPartitionResponsePartition,
+        AlterPartitionResponseTopic,
+        BrokerState,
+    )
+    from .reference.api_versions import (
+        ApiVersion,
+        ApiVersionsRequest,
+        ApiVersionsResponse,
+        FinalizedFeatureKey,
+        SupportedFeatureKey,
+    )
+    from .reference.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+    from .reference.broker_registration import (
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+        Feature,
+        Listener,
+    )
+    from .reference.controlled_shutdown import (
+        ControlledShutdownRequest,
+        ControlledShutdownResponse,
+        RemainingPartition,
+    )
+    from .reference.create_partitions import (
+        CreatePartitionsAssignment,
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreatePartitionsTopic,
+        CreatePartitionsTopicResult,
+    )
+    from .reference.create_topics import (
+        CreatableReplicaAssignment,
+        CreatableTopic,
+        CreatableTopicConfig,
+        CreatableTopicConfigs,
+        CreatableTopicResult,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+    )
+    from .reference.delete_topics import (
+        DeletableTopicResult,
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        DeleteTopicState,
+    )
+    from .reference.envelope import EnvelopeRequest, EnvelopeResponse
+    from .reference.metadata import (
+        MetadataRequest,
+        MetadataRequestTopic,
+        MetadataResponse,
+        MetadataResponseBroker,
+        MetadataResponsePartition,
+        MetadataResponseTopic,
+    )
+    from .reference.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+    from .reference.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+__all__ = [
+    "AllocateProducerIdsRequest",
+    "AllocateProducerIdsResponse",
+    "AlterPartitionRequest",
+    "AlterPartitionRequestPartition",
+    "AlterPartitionRequestTopic",
+    "AlterPartitionResponse",
+    "AlterPartitionResponsePartition",
+    "AlterPartitionResponseTopic",
+    "ApiVersion",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "BrokerHeartbeatRequest",
+    "BrokerHeartbeatResponse",
+    "BrokerRegistrationRequest",
+    "BrokerRegistrationResponse",
+    "BrokerState",
+    "ControlledShutdownRequest",
+    "ControlledShutdownResponse",
+    "CreatableReplicaAssignment",
+    "CreatableTopic",
+    "CreatableTopicConfig",
+    "CreatableTopicConfigs",
+    "CreatableTopicResult",
+    "CreatePartitionsAssignment",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreatePartitionsTopic",
+    "CreatePartitionsTopicResult",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DeletableTopicResult",
+    "DeleteTopicState",
+    "DeleteTopicsRequest",
+    "DeleteTopicsResponse",
+    "EnvelopeRequest",
+    "EnvelopeResponse",
+    "Feature",
+    "FinalizedFeatureKey",
+    "LeaderAndIsrLiveLeader",
+    "LeaderAndIsrPartitionError",
+    "LeaderAndIsrPartitionState",
+    "LeaderAndIsrRequest",
+    "LeaderAndIsrResponse",
+    "LeaderAndIsrTopicError",
+    "LeaderAndIsrTopicState",
+    "Listener",
+    "MetadataRequest",
+    "MetadataRequestTopic",
+    "MetadataResponse",
+    "MetadataResponseBroker",
+    "MetadataResponsePartition",
+    "MetadataResponseTopic",
+    "RemainingPartition",
+    "RequestHeader",
+    "ResponseHeader",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
+    "StopReplicaPartitionError",
+    "StopReplicaPartitionState",
+    "StopReplicaPartitionV0",
+    "StopReplicaRequest",
+    "StopReplicaResponse",
+    "StopReplicaState",
+    "StopReplicaTopicState",
+    "StopReplicaTopicV1",
+    "SupportedFeatureKey",
+    "UpdateMetadataBroker",
+    "UpdateMetadataEndpoint",
+    "UpdateMetadataPartitionState",
+    "UpdateMetadataRequest",
+    "UpdateMetadataResponse",
+    "UpdateMetadataTopicState",
+]
+
+_REFERENCE: Final = {
+    "allocate_producer_ids": ("AllocateProducerIds",),
+    "alter_partition": ("AlterPartition", "BrokerState"),
+    "api_versions": ("ApiVersion", "FinalizedFeatureKey", "SupportedFeatureKey"),
+    "broker_heartbeat": ("BrokerHeartbeat",),
+    "broker_registration": ("BrokerRegistration", "Feature", "Listener"),
+    "controlled_shutdown": ("ControlledShutdown", "RemainingPartition"),
+    "create_partitions": ("CreatePartitions",),
+    "create_topics": ("Creatable", "CreateTopics"),
+    "delete_topics": ("DeletableTopic", "DeleteTopic"),
+    "envelope": ("Envelope",),
+    "metadata": ("Metadata",),
+    "sasl_authenticate": ("SaslAuthenticate",),
+    "sasl_handshake": ("SaslHandshake",),
+}
+"""The reference's modules, and what the names of their classes begin with."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module: Any = None
+    for api, prefixes in _REFERENCE.items():
+        if name.startswith(prefixes):
+            module = importlib.import_module(f"kproto.reference.{api}")
+    value = globals()[name] = getattr(module or get_codec("cython"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
