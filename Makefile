@@ -15,9 +15,10 @@ test:    ## every test that needs no Maven
 	@tools/setup test java
 	.venv/bin/pytest -m "not java and not kafka"
 
-oracle:  ## both codecs against Kafka's own classes
+QUESTIONS = 20000
+oracle:  ## both codecs against Kafka's own classes: make oracle QUESTIONS=200000 asks more
 	@tools/setup test java maven
-	.venv/bin/pytest -m java
+	KPROTO_ORACLE_QUESTIONS=$(QUESTIONS) .venv/bin/pytest -m java
 
 real:    ## our controller's half against a real Kafka 3.9.1 with ZooKeeper
 	@tools/setup test java maven
@@ -50,8 +51,8 @@ mutations: ## twenty conformance rows broken one after the other, to see their t
 	.venv/bin/python tests/conformance/coverage.py
 	.venv/bin/python tests/mutations/prove.py
 
-bench:   ## codecs and channel beside the peers that this machine has
-	@tools/setup dev java maven
+bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's
+	@tools/setup bench java maven
 	.venv/bin/python benches/ratios.py
 	.venv/bin/python benches/channel_ratios.py
 	.venv/bin/pytest benches -o addopts="" --benchmark-only --benchmark-sort=name
@@ -61,4 +62,4 @@ dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	tools/check-dist
 
 clean:
-	rm -rf .venv build dist out *.egg-info kproto/*.so kproto/*.c channel/network/*.so channel/network/*.c
+	rm -rf .venv build dist out *.egg-info kproto/*.so kproto/_codec.c channel/network/*.so channel/network/_outbox.c

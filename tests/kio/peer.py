@@ -1,4 +1,4 @@
-"""kio's end of the comparison: runs in an environment that has kio and nothing of kproto.
+"""kio's end of the comparison, in a process that imports nothing of kproto.
 
 One JSON object a line in, one out. ``decode`` reads a frame's payload and says what it found in Kafka's JSON form,
 ``encode`` makes the payload from that form; both by walking kio's own dataclasses.
@@ -101,6 +101,7 @@ def answer(question):
     return {"header": to_form(head), "body": nulls(to_form(message)), "left": len(data) - at - size}
 
 
+assert not {name for name in sys.modules if name.partition(".")[0] in ("kproto", "channel")}
 for line in sys.stdin:
     try:
         told = answer(json.loads(line))

@@ -1,4 +1,4 @@
-"""Another implementation agrees: kio 0.6.2, the last release that has these APIs, in an environment of its own.
+"""Another implementation agrees: kio 0.6.2, the last release that has these APIs, in a process of its own.
 
 The frames that kio makes are read here, those made here are read by kio, and both write the same bytes. Kept out of
 the comparison: unknown tagged fields, which kio does not keep, and error codes without a name, which it refuses.
@@ -7,13 +7,11 @@ the comparison: unknown tagged fields, which kio does not keep, and error codes 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from answers import json_equal, short
 from conftest import DATA, read_jsonl
 
@@ -21,29 +19,14 @@ from kproto.api import ApiKey, request_header_version, response_header_version
 from kproto.codec import Codec, codec_for, get_codec
 from kproto.framing import FrameSplitter, frame
 
-KIO = "kio==0.6.2"
 KNOWN_ERRORS = range(-1, 114)
 FILES = ("leaderandisr", "stopreplica", "updatemetadata", "others")
 
 
-@pytest.fixture(scope="module")
-def kio() -> Path:
-    """A Python with kio and without kproto, made once and kept in the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "kproto-tests" / f"{KIO.replace('==', '-')}-py{sys.version_info[0]}.{sys.version_info[1]}"
-    python = home / "bin" / "python"
-    if not (home / "ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True, timeout=120)
-        subprocess.run([python, "-m", "pip", "install", "-q", KIO], check=True, timeout=240)
-        (home / "ready").touch()
-    return python
-
-
-def ask(kio: Path, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def ask(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     lines = "".join(json.dumps(question) + "\n" for question in questions)
-    done = subprocess.run(
-        [kio, Path(__file__).with_name("peer.py")], input=lines, capture_output=True, text=True, timeout=240, check=True
-    )
+    peer = [sys.executable, str(Path(__file__).with_name("peer.py"))]
+    done = subprocess.run(peer, input=lines, stdout=subprocess.PIPE, text=True, timeout=240, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -87,13 +70,13 @@ def header_version(line: dict[str, Any]) -> int:
     return of(line["api"], line["version"])
 
 
-def test_kio_reads_our_frames(codec: Codec, kio: Path) -> None:
+def test_kio_reads_our_frames(codec: Codec) -> None:
     asked = messages()
     assert len(asked) > 1000
     assert {(line["api"], line["version"]) for line in asked} >= {
         (int(key), version) for key in map(ApiKey, (3, 4, 5, 6, 7, 18)) for version in range(key.info.max_version + 1)
     }
-    answers = ask(kio, [{"op": "decode", **line, "hex": payload(codec, line).hex()} for line in asked])
+    answers = ask([{"op": "decode", **line, "hex": payload(codec, line).hex()} for line in asked])
     wrong = [
         f"{line['id']}: {short(answer)} is not {short(line['header'])} {short(line['json'])}"
         for line, answer in zip(asked, answers, strict=True)
@@ -104,9 +87,9 @@ def test_kio_reads_our_frames(codec: Codec, kio: Path) -> None:
     assert not wrong, "\n".join(wrong[:10])
 
 
-def test_we_read_kios_frames(codec: Codec, kio: Path) -> None:
+def test_we_read_kios_frames(codec: Codec) -> None:
     asked = messages()
-    answers = ask(kio, [{"op": "encode", **line, "body": line["json"]} for line in asked])
+    answers = ask([{"op": "encode", **line, "body": line["json"]} for line in asked])
     refused = [f"{line['id']}: {a['error']}" for line, a in zip(asked, answers, strict=True) if "error" in a]
     assert not refused, "\n".join(refused[:10])
     stream = b"".join(frame(bytes.fromhex(answer["hex"])) for answer in answers)
