@@ -168,6 +168,7 @@ cdef class Block:
     cdef Block parent
     cdef str topic_name
     cdef bytes tags
+    cdef bint read_only  # its rows are those of a message's flat ``partition_states``
 
 
 # ---- LeaderAndIsr ----------------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ cdef class LeaderAndIsrResponse(Message):
 
 # ---- StopReplica -----------------------------------------------------------------------------------------------------
 
-cdef class StopReplicaPartitionV0(Struct):
+cdef class StopReplicaPartitionV0(Tagged):
     cdef public str topic_name
     cdef public int32_t partition_index
 

@@ -58,6 +58,7 @@ class Struct:
     """A part of a message. Fields may be set; what does not fit raises ``OutOfRange`` or ``TypeError`` at once."""
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __delattr__(self, name: str, /) -> None: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
@@ -199,8 +200,12 @@ class LeaderAndIsrRequest(Message):
     @live_leaders.setter
     def live_leaders(self, value: Iterable[LeaderAndIsrLiveLeader], /) -> None: ...
     @property
-    def partition_states(self) -> list[LeaderAndIsrPartitionState]:
-        """All partition states as one list whose rows carry their topic's name, whatever the version."""
+    def partition_states(self) -> tuple[LeaderAndIsrPartitionState, ...]:
+        """All partition states, each with its topic's name, whatever the version.
+
+        A read-only view: to set a field of its rows is an ``AttributeError``. Change the row in ``topic_states`` (or
+        ``ungrouped_partition_states``), or a ``copy.copy`` of it.
+        """
 
     @property
     def topic_ids(self) -> dict[str, Uuid]:
@@ -294,12 +299,18 @@ class StopReplicaState(NamedTuple):
     delete_partition: bool
 
 @final
-class StopReplicaPartitionV0(Struct):
+class StopReplicaPartitionV0(Tagged):
     """A partition to stop, version 0."""
 
     topic_name: str
     partition_index: int
-    def __init__(self, *, topic_name: str = "", partition_index: int = 0) -> None: ...
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partition_index: int = 0,
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
 
 @final
 class StopReplicaTopicV1(Tagged):
@@ -389,8 +400,8 @@ class StopReplicaRequest(Message):
     @topic_states.setter
     def topic_states(self, value: Iterable[StopReplicaTopicState], /) -> None: ...
     @property
-    def partition_states(self) -> list[StopReplicaState]:
-        """All partitions as one list; of one named twice in version 3 or later the last holds."""
+    def partition_states(self) -> tuple[StopReplicaState, ...]:
+        """All partitions, whatever the version, read-only; of one named twice in version 3 or later the last holds."""
 
     def error_response(self, error_code: int) -> StopReplicaResponse:
         """The answer that reports an error for the request and each of its partitions, in the request's order."""
@@ -588,8 +599,12 @@ class UpdateMetadataRequest(Message):
     @live_brokers.setter
     def live_brokers(self, value: Iterable[UpdateMetadataBroker], /) -> None: ...
     @property
-    def partition_states(self) -> list[UpdateMetadataPartitionState]:
-        """All partition states as one list whose rows carry their topic's name, whatever the version."""
+    def partition_states(self) -> tuple[UpdateMetadataPartitionState, ...]:
+        """All partition states, each with its topic's name, whatever the version.
+
+        A read-only view: to set a field of its rows is an ``AttributeError``. Change the row in ``topic_states`` (or
+        ``ungrouped_partition_states``), or a ``copy.copy`` of it.
+        """
 
     @property
     def topic_ids(self) -> dict[str, Uuid]:

@@ -267,7 +267,10 @@ cdef int derived_header_version(object data) except -1:
         version = kp_i16(p + 2)
     finally:
         PyBuffer_Release(&view)
-    return request_header_version(key, version)
+    try:
+        return request_header_version(key, version)
+    except UnsupportedApi as e:
+        raise Malformed(str(e), 0, "request_api_key") from None
 
 
 def decode_request_header(data, header_version=None, *, bint strict=False):

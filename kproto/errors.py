@@ -14,7 +14,9 @@
     +-- ConfigurationError          a setting or option that makes no sense; says what would
 
 Hostile or damaged input is a ``DecodeError`` and nothing else. Wrong use by the caller is ``ValueError``,
-``TypeError`` or one of the others.
+``TypeError`` or one of the others. Like Python's own ``UnicodeDecodeError`` and ``JSONDecodeError``, every error of
+this module is a ``ValueError`` too: bytes, a message, a key, a file or a setting was given that is not what it should
+be.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class KprotoError(Exception):
     """The root of kproto's errors."""
 
 
-class DecodeError(KprotoError):
+class DecodeError(KprotoError, ValueError):
     """Bytes that are not the message they were said to be.
 
     Attributes:
@@ -140,10 +142,11 @@ class UnsupportedVersion(KprotoError, ValueError):
         if self.detail:
             return self.detail
         known = f"; it has {self.lowest} to {self.highest}" if self.highest >= self.lowest else ""
-        return f"{self.name or 'api'} ({self.api_key}) has no version {self.version}{known}"
+        key = f" ({self.api_key})" if self.api_key >= 0 else ""  # a header has a version and no key
+        return f"{self.name or 'api'}{key} has no version {self.version}{known}"
 
 
-class CaptureError(KprotoError):
+class CaptureError(KprotoError, ValueError):
     """A file that cannot be read as a capture, or holds nothing that can be; the text says what to try."""
 
 

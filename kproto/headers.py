@@ -48,8 +48,7 @@ def decode_request_header(
         strict: Refuse what the protocol forbids though Kafka lets it pass.
 
     Raises:
-        DecodeError: No such header.
-        UnsupportedApi: The key is not one of 3.9.1's and ``header_version`` was not given.
+        DecodeError: No such header; or, where ``header_version`` is None, its API key is not one of Kafka 3.9.1's.
     """
     return get_codec("cython").decode_request_header(data, header_version, strict=strict)
 

@@ -114,6 +114,11 @@ cdef class Struct:
     _fields = ()
 
     def __setattr__(self, name, value):
+        if is_read_only(self):
+            raise AttributeError(
+                f"{name}: partition_states is a read-only view; change the row in the message, or a copy.copy of this one")
+        if name == "version" and isinstance(self, Message):
+            value = checked_version(self.api_key, value)
         if name in _BOOLS:
             value = boolean(value, name)
         elif value is None and name not in _NULLABLE:
@@ -128,6 +133,9 @@ cdef class Struct:
             raise OutOfRange(f"{value} does not fit", name) from None
         except TypeError as e:
             raise (e if str(e).startswith(name) else TypeError(f"{name}: {e}")) from None
+
+    def __delattr__(self, name):
+        raise AttributeError(f"{name}: a field cannot be deleted")
 
     def __eq__(self, other):
         if type(self) is not type(other):
@@ -148,6 +156,16 @@ cdef class Struct:
 
     def __reduce__(self):
         return _rebuild, (type(self), {name: getattr(self, name) for name in self._fields})
+
+
+cdef bint is_read_only(Struct row) noexcept:
+    """Whether this is a row of a message's flat ``partition_states``."""
+    cdef Block owner = None
+    if type(row) is UpdateMetadataPartitionState:
+        owner = (<UpdateMetadataPartitionState>row).owner
+    elif type(row) is LeaderAndIsrPartitionState:
+        owner = (<LeaderAndIsrPartitionState>row).owner
+    return owner is not None and owner.read_only
 
 
 cdef class Tagged(Struct):

@@ -54,7 +54,7 @@ static KP_COLD kp_ptr kp_fault_group(kp_reader *r, kp_ptr p, const char *layout)
         const char *s = colon + 1;
         while (*s >= '0' && *s <= '9') size = size * 10 + (*s++ - '0');
         if (r->end - p < size || *s == 0) {
-            kp_fault(r, KP_SHORT, p, r->end - p, "");
+            kp_fault(r, KP_SHORT, p, size, "");
             r->field = layout;
             r->field_length = (int)(colon - layout);
             return NULL;

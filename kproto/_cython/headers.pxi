@@ -62,7 +62,7 @@ cdef int checked_header_version(object version, int highest) except -1:
     cdef int64_t v = small(version, "version")
     if 0 <= v <= highest:
         return <int>v
-    raise UnsupportedVersion(-1, version, "RequestHeader" if highest == 2 else "ResponseHeader", 0, highest)
+    raise UnsupportedVersion(-1, version, "request header" if highest == 2 else "response header", 0, highest)
 
 
 cdef RequestHeader read_request_header(kp_reader *r, int version):

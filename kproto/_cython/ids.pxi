@@ -42,6 +42,21 @@ cdef Block labelled(Block ids, str topic_name, bytes tags):
     return b
 
 
+cdef Block view_owner(Block owner, str topic_name, Block last):
+    """What a row of a flat view owns: another row's ids and tags, a topic name; ``last`` if it has the same."""
+    cdef Block ids = owner.parent if owner is not None and owner.data == NULL else owner
+    cdef bytes tags = row_tags(owner)
+    cdef Block b
+    if last is not None and tags is None and last.tags is None and last.parent is ids and last.topic_name is topic_name:
+        return last
+    b = Block.__new__(Block)
+    b.parent = ids
+    b.topic_name = topic_name
+    b.tags = tags
+    b.read_only = True
+    return b
+
+
 cdef inline str row_topic(Block owner):
     return "" if owner is None or owner.topic_name is None else owner.topic_name
 

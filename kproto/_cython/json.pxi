@@ -24,7 +24,7 @@ cdef object json_field(object j, str key):
     try:
         return json_object(j)[key]
     except KeyError:
-        raise EncodeError("missing", snake_case(key)) from None
+        raise EncodeError(f"{key!r} is missing", snake_case(key)) from None
 
 
 cdef int64_t json_whole(object j, str key, int64_t low, int64_t high) except? -1:

@@ -90,8 +90,8 @@ cdef int lisr_exchange(LeaderAndIsrPartitionState row, int which, object value) 
     return 0
 
 
-cdef LeaderAndIsrPartitionState lisr_row_named(LeaderAndIsrPartitionState row, str topic_name):
-    """The same row with a topic name of its own."""
+cdef LeaderAndIsrPartitionState lisr_view(LeaderAndIsrPartitionState row, Block owner):
+    """A row of the flat view: the same values under another owner."""
     cdef LeaderAndIsrPartitionState v = LeaderAndIsrPartitionState.__new__(LeaderAndIsrPartitionState)
     v.partition_index = row.partition_index
     v.controller_epoch = row.controller_epoch
@@ -102,7 +102,7 @@ cdef LeaderAndIsrPartitionState lisr_row_named(LeaderAndIsrPartitionState row, s
     v.leader_recovery_state = row.leader_recovery_state
     memcpy(v.n, row.n, sizeof(row.n))
     v.ids = row.ids
-    v.owner = labelled(row.owner, topic_name, row_tags(row.owner))
+    v.owner = owner
     return v
 
 
@@ -216,12 +216,19 @@ cdef class LeaderAndIsrRequest(Message):
 
     @property
     def partition_states(self):
-        """All partition states as one list whose rows carry their topic's name, whatever the version."""
-        cdef list out = list(self.ungrouped_partition_states)
+        """All partition states, each with its topic's name, whatever the version: a read-only view."""
+        cdef list out = []
+        cdef LeaderAndIsrPartitionState row
         cdef LeaderAndIsrTopicState topic
+        cdef Block owner = None
+        for row in self.ungrouped_partition_states:
+            owner = view_owner(row.owner, row_topic(row.owner), owner)
+            out.append(lisr_view(row, owner))
         for topic in self.topic_states:
-            out.extend([lisr_row_named(row, topic.topic_name) for row in topic.partition_states])
-        return out
+            for row in topic.partition_states:
+                owner = view_owner(row.owner, topic.topic_name, owner)
+                out.append(lisr_view(row, owner))
+        return tuple(out)
 
     @property
     def topic_ids(self):

@@ -75,7 +75,7 @@ cdef object fault_error(kp_reader *r, object api_key, object version):
     cdef int64_t left = r.end - r.at
     kind = Malformed
     if code == KP_SHORT:
-        kind, reason = Truncated, f"the bytes end inside or before it, {left} left"
+        kind, reason = Truncated, f"the input ends early: {r.value} byte{'' if r.value == 1 else 's'} needed, {left} left"
     elif code == KP_SHORT_STRING:
         kind, reason = Truncated, f"a string of {r.value} bytes, but only {left} are left"
     elif code == KP_SHORT_ARRAY:

@@ -15,14 +15,15 @@ class StopReplicaState(NamedTuple):
 
 
 @cython.final
-cdef class StopReplicaPartitionV0(Struct):
+cdef class StopReplicaPartitionV0(Tagged):
     """A partition to stop, version 0."""
 
-    _fields = ("topic_name", "partition_index")
+    _fields = ("topic_name", "partition_index", "unknown_tagged_fields")
 
-    def __init__(self, *, topic_name="", partition_index=0):
+    def __init__(self, *, topic_name="", partition_index=0, unknown_tagged_fields=()):
         self.topic_name = as_text(topic_name, "topic_name")
         self.partition_index = int32(partition_index, "partition_index")
+        self.tags = tags_kept(unknown_tagged_fields)
 
 
 @cython.final
@@ -138,7 +139,7 @@ cdef class StopReplicaRequest(Message):
 
     @property
     def partition_states(self):
-        """All partitions as ``StopReplicaState``; of one named twice in version 3 or later the last holds."""
+        """All partitions, whatever the version: a read-only view. Of one named twice in version 3 or later the last holds."""
         cdef StopReplicaTopicState topic
         cdef StopReplicaPartitionState row
         cdef bint delete = self.delete_partitions
@@ -152,7 +153,7 @@ cdef class StopReplicaRequest(Message):
                 last[topic.topic_name, row.partition_index] = StopReplicaState(
                     topic.topic_name, row.partition_index, row.leader_epoch, row.delete_partition)
         out.extend(last.values())
-        return out
+        return tuple(out)
 
     def error_response(self, error_code):
         """The answer that reports an error for the request and each of its partitions, in the request's order."""

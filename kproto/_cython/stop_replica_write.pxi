@@ -25,6 +25,7 @@ cdef int64_t sr_ungrouped_size(list partitions) except -1:
             if type(x) is not StopReplicaPartitionV0:
                 wrong(x, "StopReplicaPartitionV0", "ungrouped_partitions", i)
             total += 4 + text_size((<StopReplicaPartitionV0>x).topic_name, False, "topic_name")
+            total += tags_size((<StopReplicaPartitionV0>x).tags, False, 0)
     except EncodeError as error:
         within(error, f"ungrouped_partitions[{i}]")
         raise

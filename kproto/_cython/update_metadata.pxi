@@ -74,8 +74,8 @@ cdef class UpdateMetadataPartitionState(Struct):
         self.ids = self.owner.data
 
 
-cdef UpdateMetadataPartitionState umr_row_named(UpdateMetadataPartitionState row, str topic_name):
-    """The same row with a topic name of its own."""
+cdef UpdateMetadataPartitionState umr_view(UpdateMetadataPartitionState row, Block owner):
+    """A row of the flat view: the same values under another owner."""
     cdef UpdateMetadataPartitionState v = UpdateMetadataPartitionState.__new__(UpdateMetadataPartitionState)
     v.partition_index = row.partition_index
     v.controller_epoch = row.controller_epoch
@@ -84,7 +84,7 @@ cdef UpdateMetadataPartitionState umr_row_named(UpdateMetadataPartitionState row
     v.zk_version = row.zk_version
     memcpy(v.n, row.n, sizeof(row.n))
     v.ids = row.ids
-    v.owner = labelled(row.owner, topic_name, row_tags(row.owner))
+    v.owner = owner
     return v
 
 
@@ -225,12 +225,19 @@ cdef class UpdateMetadataRequest(Message):
 
     @property
     def partition_states(self):
-        """All partition states as one list whose rows carry their topic's name, whatever the version."""
-        cdef list out = list(self.ungrouped_partition_states)
+        """All partition states, each with its topic's name, whatever the version: a read-only view."""
+        cdef list out = []
+        cdef UpdateMetadataPartitionState row
         cdef UpdateMetadataTopicState topic
+        cdef Block owner = None
+        for row in self.ungrouped_partition_states:
+            owner = view_owner(row.owner, row_topic(row.owner), owner)
+            out.append(umr_view(row, owner))
         for topic in self.topic_states:
-            out.extend([umr_row_named(row, topic.topic_name) for row in topic.partition_states])
-        return out
+            for row in topic.partition_states:
+                owner = view_owner(row.owner, topic.topic_name, owner)
+                out.append(umr_view(row, owner))
+        return tuple(out)
 
     @property
     def topic_ids(self):

@@ -247,7 +247,7 @@ cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) 
             if r.strict and size != 1:
                 return kp_fault(r, KP_STRICT_TAG_SIZE, at, <int32_t>size, "type")
             if p >= r.end:
-                return kp_fault(r, KP_SHORT, p, 0, "type")
+                return kp_fault(r, KP_SHORT, p, 1, "type")
             m.type = <int8_t>p[0]
             p += 1
             if begin != NULL:

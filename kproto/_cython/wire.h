@@ -90,7 +90,7 @@ static KP_COLD kp_ptr kp_varint_slow(kp_reader *r, kp_ptr p, uint32_t *out, cons
     kp_ptr start = p;
     uint32_t v = 0;
     for (int shift = 0; shift < 35; shift += 7) {
-        if (p >= r->end) return kp_fault(r, KP_SHORT, start, r->end - start, field);
+        if (p >= r->end) return kp_fault(r, KP_SHORT, start, r->end - start + 1, field);
         uint8_t b = kp_once(p++);
         v |= (uint32_t)(b & 0x7f) << shift;
         if (b < 0x80) {
@@ -132,7 +132,7 @@ static KP_COLD int64_t kp_count_slow(kp_reader *r, kp_ptr *pp, int flexible, int
         if (p == NULL) return -1;
         n = (int32_t)(v - 1u);
     } else {
-        if (r->end - p < 4) { kp_fault(r, KP_SHORT, p, r->end - p, field); return -1; }
+        if (r->end - p < 4) { kp_fault(r, KP_SHORT, p, 4, field); return -1; }
         n = kp_i32(p);
         p += 4;
     }
@@ -227,7 +227,7 @@ static KP_COLD kp_ptr kp_string_slow(kp_reader *r, kp_ptr p, int flexible, int n
         if (p == NULL) return NULL;
         length = (int32_t)(v - 1u);
     } else {
-        if (r->end - p < 2) return kp_fault(r, KP_SHORT, p, r->end - p, field);
+        if (r->end - p < 2) return kp_fault(r, KP_SHORT, p, 2, field);
         length = kp_i16(p);
         p += 2;
     }

@@ -190,11 +190,10 @@ def message_class(api_key: int, kind: Literal["request", "response"]) -> type[An
     """
     if kind not in ("request", "response"):
         raise ValueError(f"kind is 'request' or 'response', not {kind!r}")
-    try:
-        return _MESSAGES[api_key, kind]
-    except KeyError:
-        name = check_version(api_key, 0).name
-        raise UnsupportedApi(api_key, f"kproto does not read or write the bodies of {name} ({api_key})") from None
+    name = check_version(api_key, 0).name
+    if (api_key, kind) not in _MESSAGES:
+        raise UnsupportedApi(api_key, f"kproto does not read or write the bodies of {name} ({api_key})")
+    return _MESSAGES[api_key, kind]
 
 
 def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:

@@ -220,7 +220,9 @@ class _Wrapped(Adapter):  # type: ignore[misc]
         self.cls.fields.check_absent(values, self.version, where)
         if not self.flexible:
             if values.unknown_tagged_fields:
-                raise FieldNotInVersion(f"version {self.version} has no tagged fields", where)
+                raise FieldNotInVersion(
+                    f"version {self.version} has no tagged fields", f"{where}.unknown_tagged_fields".lstrip(".")
+                )
             return values
         values = values.copy()
         values[TAGGED_SECTION] = values

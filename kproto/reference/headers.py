@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kproto.api import request_header_version
-from kproto.errors import Truncated, UnsupportedVersion
+from kproto.errors import Malformed, UnsupportedApi, UnsupportedVersion
 
 from .datatypes import Int16, Int32, Nullable, PlainString
 from .fields import Fields, Since
@@ -44,6 +44,8 @@ class _Header(Struct):
     @classmethod
     def _check(cls, version: int) -> bool:
         """Whether a version is flexible, if it exists."""
+        if not hasattr(version, "__index__"):
+            raise TypeError(f"version: expected an int, got {type(version).__name__}")
         if not 0 <= version <= cls.flexible_from:
             raise UnsupportedVersion(-1, version, cls.kind.replace("_", " "), 0, cls.flexible_from)
         return version == cls.flexible_from
@@ -120,8 +122,7 @@ def decode_request_header(data: Buffer, header_version: int | None = None, *, st
         strict: Refuse what the protocol forbids though Kafka lets it pass.
 
     Raises:
-        DecodeError: No such header.
-        UnsupportedApi: The key is not one of 3.9.1's and ``header_version`` was not given.
+        DecodeError: No such header; or, where ``header_version`` is None, its API key is not one of Kafka 3.9.1's.
     """
     return RequestHeader.decode(_or_derived(header_version, data), data, strict=strict)[0]
 
@@ -138,9 +139,12 @@ def _or_derived(header_version: int | None, data: Buffer) -> int:
         return header_version
     start = memoryview(data).cast("B")[:4].tobytes()
     if len(start) < 4:
-        raise Truncated(f"4 bytes wanted for API key and version, {len(start)} left", 0)
+        return 0  # too short for any version: reading it says so
     api_key, version = (int.from_bytes(start[at : at + 2], "big", signed=True) for at in (0, 2))
-    return request_header_version(api_key, version)
+    try:
+        return request_header_version(api_key, version)
+    except UnsupportedApi as e:
+        raise Malformed(str(e), 0, "request_api_key") from None
 
 
 def encode_request_header(header: RequestHeader, header_version: int | None = None) -> bytes:

@@ -93,14 +93,14 @@ class StopReplicaRequest(Request):
     )
 
     @property
-    def partition_states(self) -> list[StopReplicaState]:
-        """All partitions whatever the version; a partition that version 3 and above names twice counts once.
+    def partition_states(self) -> tuple[StopReplicaState, ...]:
+        """All partitions whatever the version, read-only; a partition that version 3 and above names twice counts once.
 
         Below version 3 the leader epoch is -1 and the flag is the request's. The last mention of a partition wins and
         keeps the place of the first.
         """
         merged = {(row.topic_name, row.partition_index): row for row in self._grouped()}
-        return [*self._flat(), *merged.values()]
+        return (*self._flat(), *merged.values())
 
     def _flat(self) -> list[StopReplicaState]:
         return [

@@ -32,12 +32,14 @@ class Struct:
     Attributes:
         fields: The struct's fields over all versions.
         container: The values, in a Construct container.
+        frozen: Whether this is a row of a flat view, in which a change would be lost.
     """
 
-    __slots__ = ("container",)
+    __slots__ = ("container", "frozen")
     __hash__ = None  # type: ignore[assignment]
     fields: ClassVar[Fields]
     container: Container
+    frozen: bool
 
     def __init__(self, **values: Any) -> None:
         fields = self.fields.all
@@ -48,12 +50,14 @@ class Struct:
         if values:
             raise TypeError(f"{type(self).__name__} has no field {next(iter(values))!r}")
         object.__setattr__(self, "container", container)
+        object.__setattr__(self, "frozen", False)
 
     @classmethod
     def wrap(cls, container: Container, version: int) -> Self:
         """An object around a container that holds a value for every field, as read in a version."""
         self = cls.__new__(cls)
         object.__setattr__(self, "container", container)
+        object.__setattr__(self, "frozen", False)
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -62,6 +66,11 @@ class Struct:
         raise AttributeError(f"{type(self).__name__} has no field {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if self.frozen:
+            raise AttributeError(
+                f"{name}: partition_states is a read-only view; "
+                "change the row in the message, or a copy.copy of this one"
+            )
         field = self.fields.all.get(name)
         if field is not None:
             self.container[name] = field.type.keep(value)
@@ -69,6 +78,9 @@ class Struct:
             self.container[name] = _raw_tags(value)
         else:
             raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name}: a field cannot be deleted")
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.fields.all, "unknown_tagged_fields"]
@@ -96,6 +108,12 @@ class Struct:
         """A copy with some fields changed; what the fields hold is shared."""
         return type(self)(**{**self.container, **values})
 
+    def view(self, **values: Any) -> Self:
+        """A read-only copy, as ``replace`` makes it."""
+        made = self.replace(**values)
+        object.__setattr__(made, "frozen", True)
+        return made
+
 
 class Message(Struct):
     """The body of a request or response.
@@ -111,9 +129,10 @@ class Message(Struct):
     kind: ClassVar[Kind]
     version: int
 
-    def __init__(self, *, version: int | None = None, **values: Any) -> None:
+    def __init__(self, **values: Any) -> None:
+        version = values.pop("version", check_version(self.api_key, 0).max_version)
         super().__init__(**values)
-        self.version = check_version(self.api_key, 0).max_version if version is None else version
+        self.version = version
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "version":

@@ -126,6 +126,5 @@ def trace(
     except DecodeError as e:
         error = e
     except StreamError as e:
-        reason = f"{wire.wanted} bytes wanted, {len(wire.data) - wire.short_at} left"
-        error = wire.truncated(reason, wire.short_at, e.path)
+        error = wire.ended_early(e.path)
     return wire.fields, message, wire.at, error

@@ -117,16 +117,16 @@ class UpdateMetadataRequest(Request):
     )
 
     @property
-    def partition_states(self) -> list[UpdateMetadataPartitionState]:
-        """All partition states in wire order, each with its topic's name, whatever the version."""
-        return [
-            *self.ungrouped_partition_states,
+    def partition_states(self) -> tuple[UpdateMetadataPartitionState, ...]:
+        """All partition states in wire order, each with its topic's name, whatever the version: a read-only view."""
+        return (
+            *(state.view() for state in self.ungrouped_partition_states),
             *(
-                state.replace(topic_name=topic.topic_name)
+                state.view(topic_name=topic.topic_name)
                 for topic in self.topic_states
                 for state in topic.partition_states
             ),
-        ]
+        )
 
     @property
     def topic_ids(self) -> dict[str, UuidBytes]:

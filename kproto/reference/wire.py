@@ -69,6 +69,13 @@ class Wire:
         """The error for bytes that contradict the protocol."""
         return Malformed(reason, at, field_path(path), self.api_key, self.version)
 
+    def ended_early(self, path: str) -> Truncated:
+        """The error for the read that found too few bytes."""
+        left, plural = len(self.data) - self.short_at, "" if self.wanted == 1 else "s"
+        return self.truncated(
+            f"the input ends early: {self.wanted} byte{plural} needed, {left} left", self.short_at, path
+        )
+
     def truncated(self, reason: str, at: int, path: str) -> Truncated:
         """The error for bytes that end too early."""
         return Truncated(reason, at, field_path(path), self.api_key, self.version)
@@ -94,8 +101,7 @@ def parse(
     try:
         value = construct.parse_stream(wire)
     except StreamError as e:
-        reason = f"{wire.wanted} bytes wanted, {len(wire.data) - wire.short_at} left"
-        raise wire.truncated(reason, wire.short_at, e.path) from None
+        raise wire.ended_early(e.path) from None
     if strict and alone and wire.left:
         raise wire.malformed(f"{wire.left} bytes after the message", wire.at, "")
     return value, wire.at

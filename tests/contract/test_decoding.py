@@ -357,10 +357,6 @@ class TestHeaders:
     def test_the_default_client_id_is_empty_and_not_null(self, codec: Codec) -> None:
         assert codec.RequestHeader().client_id == ""
 
-    def test_an_unknown_api_has_no_header_version(self, codec: Codec) -> None:
-        with pytest.raises((UnsupportedApi, DecodeError)):
-            codec.decode_request_header(i16(337) + i16(0) + i32(5) + i16(-1))
-
     def test_a_too_new_version_still_has_a_header(self, codec: Codec) -> None:
         """So that the request can be refused with an answer that carries its correlation id."""
         header = codec.decode_request_header(i16(6) + i16(99) + i32(5) + i16(-1) + tags())

@@ -24,9 +24,6 @@ from kproto.json_form import snake_case
 
 EACH = pytest.mark.parametrize(("api", "version", "kind"), VERSIONS)
 
-NEVER_FLEXIBLE = {"StopReplicaPartitionV0"}
-"""Structs that no flexible version has: they need no place for tagged fields."""
-
 NOT_DEFAULT = {
     "bool": True,
     "int8": 1,
@@ -131,10 +128,9 @@ class TestFieldsThatAVersionLacks:
 
     @pytest.mark.parametrize(("api", "version", "kind"), [v for v in VERSIONS if v[1] < FLEXIBLE_FROM[v[0]]])
     def test_unknown_tags_need_a_flexible_version(self, codec: Codec, api: int, version: int, kind: str) -> None:
-        for at, struct in places(MESSAGES[api, kind], version):
-            if struct.name not in NEVER_FLEXIBLE:
-                with pytest.raises(FieldNotInVersion):
-                    written(codec, api, version, kind, at, {"unknown_tagged_fields": ((1, b"x"),)})
+        for at, _ in places(MESSAGES[api, kind], version):
+            with pytest.raises(FieldNotInVersion):
+                written(codec, api, version, kind, at, {"unknown_tagged_fields": ((1, b"x"),)})
 
 
 class TestDefaults:
@@ -161,8 +157,7 @@ class TestDefaults:
                     assert list(value) == []
                 else:
                     assert (type(value), value) == (type(field.default_value), field.default_value), field.name
-            if struct.name not in NEVER_FLEXIBLE:
-                assert tuple(fresh.unknown_tagged_fields) == ()
+            assert tuple(fresh.unknown_tagged_fields) == ()
 
     def test_the_odd_ones(self, codec: Codec) -> None:
         assert codec.StopReplicaPartitionState().leader_epoch == -1

@@ -147,7 +147,12 @@ UNWRITABLE: dict[str, tuple[Any, int, type[EncodeError], str]] = {
         EncodeError,
         "topic_states[0].unknown_tagged_fields",
     ),
-    "no-room-for-tags": (StopReplicaRequest(unknown_tagged_fields=[(5, b"")]), 1, FieldNotInVersion, ""),
+    "no-room-for-tags": (
+        StopReplicaRequest(unknown_tagged_fields=[(5, b"")]),
+        1,
+        FieldNotInVersion,
+        "unknown_tagged_fields",
+    ),
 }
 
 

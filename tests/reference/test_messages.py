@@ -135,9 +135,9 @@ class TestNormalised:
 
     def test_stop_replica_rows(self) -> None:
         v0 = StopReplicaRequest(delete_partitions=True, ungrouped_partitions=[StopReplicaPartitionV0(topic_name="t")])
-        assert v0.partition_states == [("t", 0, -1, True)]
+        assert v0.partition_states == (("t", 0, -1, True),)
         v1 = StopReplicaRequest(topics=[StopReplicaTopicV1(name="t", partition_indexes=[3, 3])])
-        assert v1.partition_states == [("t", 3, -1, False)] * 2
+        assert v1.partition_states == (("t", 3, -1, False),) * 2
         first = StopReplicaPartitionState(partition_index=1, leader_epoch=5)
         second = StopReplicaPartitionState(partition_index=1, leader_epoch=6, delete_partition=True)
         between = StopReplicaPartitionState(partition_index=2)
@@ -146,7 +146,10 @@ class TestNormalised:
             StopReplicaTopicState(topic_name="t", partition_states=[second]),
         ]
         v3 = StopReplicaRequest(topic_states=topics)
-        assert v3.partition_states == [("t", 1, 6, True), ("t", 2, -1, False)]
+        assert v3.partition_states == (
+            ("t", 1, 6, True),
+            ("t", 2, -1, False),
+        )
         named = [(error.topic_name, error.partition_index) for error in v3.error_response(11).partition_errors]
         assert named == [("t", 1), ("t", 2), ("t", 1)]  # the answer names what was asked, as often as it was asked
 
