@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-__all__ = ["STATE_CHANGE", "TRACE", "Logger", "PrefixLogger", "bounded", "get_logger"]
+__all__ = ["STATE_CHANGE", "TRACE", "Logger", "PrefixLogger", "bounded", "get_logger", "state_change_log"]
 
 STATE_CHANGE: Final = logging.getLogger("state.change.logger")
 """Kafka's state-change log, under its own name. Ask ``isEnabledFor`` once before building lines for partitions."""
@@ -42,6 +42,11 @@ def get_logger(module: str, prefix: str = "") -> Logger:
     """The logger of a module (its ``__name__``), with a prefix if one is given."""
     logger = logging.getLogger(module)
     return PrefixLogger(logger, prefix) if prefix else logger
+
+
+def state_change_log(broker_id: int) -> Logger:
+    """The state-change log of one broker; every line names the broker."""
+    return get_logger(STATE_CHANGE.name, f"[Broker id={broker_id}]")
 
 
 _short = reprlib.Repr()

@@ -74,13 +74,13 @@ class EndPoint(NamedTuple):
     Attributes:
         host, port: Where it listens.
         listener_name: The listener's name, upper case by custom.
-        security_protocol: How it is secured.
+        security_protocol: How it is secured; as a number where the wire named an unknown one.
     """
 
     host: str
     port: int
     listener_name: str = "PLAINTEXT"
-    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    security_protocol: SecurityProtocol | int = SecurityProtocol.PLAINTEXT
 
 
 class Node(NamedTuple):

@@ -1,11 +1,11 @@
-"""N embedded brokers in one process, on one network thread: started, killed, restarted, paused, made to misbehave."""
+"""Embedded brokers in one process, on one network thread: start, kill, restart, pause, and faults on demand."""
 
 from __future__ import annotations
 
 import itertools
 import resource
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
@@ -13,13 +13,14 @@ from channel.errors import BrokerNotAvailable, IllegalState
 from channel.network.server import SocketServer
 from kproto.errors import ConfigurationError
 
-from .embedded import EmbeddedBroker
+from .embedded import EmbeddedBroker, Features
 from .hooks import BrokerHooks
-from .service import BrokerService, SharedBodies
-from .snapshot import SnapshotMemo
+from .service import BrokerService
+from .shared_updates import SharedUpdates
+from .worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from channel.network.listener import Listener
     from channel.network.recorder import Recorder
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["ClusterMember", "EmbeddedCluster", "raise_file_limit"]
 
 _FILES_A_BROKER: Final = 6
-"""A listening socket; where a controller lives in this process its connection at both ends, and what its send thread
-waits with (epoll, eventfd); and one to spare."""
+"""A listening socket; the connection of a controller in this process, at both ends; epoll and eventfd of its send
+thread; and one to spare."""
 
 
 _LAST_PORT: Final = 65_535
 
 
 def raise_file_limit(brokers: int) -> None:
-    """Make room for the sockets of so many brokers, as far as this process may.
+    """Raise this process's limit of open files to the need of so many brokers.
 
     Raises:
         BrokerNotAvailable: The hard limit is too low; the text says what it must be.
@@ -55,9 +56,9 @@ class ClusterMember:
     """One broker of the cluster.
 
     Attributes:
-        broker: Its state; a new one after each restart.
-        listener: Where it listens; None while it is down.
-        host, port: Where it listens when it is up.
+        broker: Its state; a new object after each restart.
+        listener: Its listening socket; None while it is down.
+        host, port: The address of its listener, the same after a restart.
     """
 
     broker: EmbeddedBroker
@@ -72,7 +73,7 @@ class ClusterMember:
 
     @property
     def epoch(self) -> int:
-        """The epoch of its present registration."""
+        """The broker epoch of its present registration."""
         return self.broker.broker_epoch
 
     @property
@@ -82,23 +83,24 @@ class ClusterMember:
 
 
 class EmbeddedCluster:
-    """Brokers as a controller sees them, on loopback unless told otherwise; see ``EmbeddedBroker`` for what they do.
+    """Brokers as a controller sees them, on loopback by default; ``EmbeddedBroker`` describes each of them.
 
     >>> with EmbeddedCluster(3) as cluster:
     ...     [member.is_up for member in cluster]
     [True, True, True]
 
     Args:
-        brokers: How many (ids from 0), or their ids.
+        brokers: The number of brokers (ids from 0), or their ids.
         base_port: Broker N listens at this port + N; 0 lets the system choose.
-        host: Where they listen.
+        host: The address to listen at.
         first_epoch: The first registration's broker epoch; each registration takes the next number.
-        hooks: Made for each broker by its id; None for no hooks.
+        hooks: Gives each broker's hooks by its id; None for no hooks.
         config: Limits of the network, under Kafka's names.
-        clock: Where time comes from.
-        recorder: Sees every frame that passes.
-        listener_name: What the listeners are called.
+        clock: The clock of timers and idle limits.
+        recorder: Sees every frame, sent and received.
+        listener_name: The name of every listener.
         kraft: Whether brokers take part in a migration to KRaft; their KRaft epoch is their broker epoch.
+        features: The features that all brokers announce.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class EmbeddedCluster:
         recorder: Recorder | None = None,
         listener_name: str = "PLAINTEXT",
         kraft: bool = False,
+        features: Features | None = None,
     ) -> None:
         self._ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
         self._base_port = base_port
@@ -122,15 +125,16 @@ class EmbeddedCluster:
         self._hooks = hooks
         self._listener_name = listener_name
         self._kraft = kraft
-        self._memo = SnapshotMemo()
-        self._bodies = SharedBodies()
+        self._features = features
+        self._updates = SharedUpdates()
+        self._worker = Worker("embedded-cluster-worker-thread")
         self._server = SocketServer(
             "embedded-cluster", config=config or ChannelConfig(), clock=clock, recorder=recorder
         )
         self.members: dict[int, ClusterMember] = {}
 
     def start(self) -> Self:
-        """Open every broker's port and begin to serve.
+        """Open every broker's port and start to serve.
 
         Raises:
             ConfigurationError: A port is taken, or beyond the last one.
@@ -154,8 +158,9 @@ class EmbeddedCluster:
         return self
 
     def close(self) -> None:
-        """Close every socket and end the network thread. Harmless if closed."""
+        """Close every socket and end the threads. Harmless if closed."""
         self._server.close()
+        self._worker.close()
         for member in self.members.values():
             member.listener = None
 
@@ -165,7 +170,7 @@ class EmbeddedCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[ClusterMember]:
         return iter(self.members.values())
 
     def __getitem__(self, broker_id: int) -> ClusterMember:
@@ -174,10 +179,10 @@ class EmbeddedCluster:
         except KeyError:
             raise BrokerNotAvailable(f"no broker {broker_id} here; there are {self._ids}") from None
 
-    # ---- lives of a broker -------------------------------------------------------------------------------------------
+    # ---- single brokers ----------------------------------------------------------------------------------------------
 
     def kill(self, broker_id: int) -> None:
-        """End a broker as kill -9 does: its port closes, its connections break, answers on their way are lost."""
+        """End a broker as kill -9 does: its port closes, its connections break, unsent answers are lost."""
         member = self[broker_id]
         if member.listener is None:
             raise IllegalState(f"broker {broker_id} is down already")
@@ -187,7 +192,7 @@ class EmbeddedCluster:
     def restart(self, broker_id: int) -> int:
         """Bring a broker back on its port, killing it first if it is up.
 
-        Its logs are still there; what it led, followed and knew of the cluster is not.
+        It keeps its logs and forgets its leaderships, its fetchers and its metadata.
 
         Returns:
             The new broker epoch.
@@ -206,7 +211,7 @@ class EmbeddedCluster:
         self._listener(broker_id).pause()
 
     def resume(self, broker_id: int) -> None:
-        """Let it go on."""
+        """Let a paused broker go on."""
         self._listener(broker_id).resume()
 
     def _listener(self, broker_id: int) -> Listener:
@@ -222,9 +227,10 @@ class EmbeddedCluster:
             broker_epoch=epoch,
             kraft_epoch=epoch if self._kraft else None,
             hooks=self._hooks(broker_id) if self._hooks else None,
-            memo=self._memo,
+            features=self._features,
+            updates=self._updates,
         )
 
     def _listen(self, broker: EmbeddedBroker, port: int) -> Listener:
-        service = BrokerService(broker, self._server, self._bodies)
+        service = BrokerService(broker, self._server, self._worker, self._updates)
         return self._server.listen(service, self._host, port, name=self._listener_name)

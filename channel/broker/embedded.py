@@ -1,42 +1,60 @@
-"""One embedded broker without its sockets: who it is, what it hosts and knows, and which handler answers what.
+"""One embedded broker without its sockets: its registration, its replicas and its metadata.
 
-Cheap on purpose: a thousand of them in a process share decoded messages and metadata snapshots.
+A process can hold a thousand of them: they share decoded messages and metadata snapshots.
 """
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from kproto.api import CONTROL_APIS
-from kproto.error_codes import ErrorCode
-from kproto.errors import UnsupportedVersion
+from channel.types import NO_BROKER_EPOCH
 
-from .handlers import HANDLERS
-from .hooks import BrokerHooks, RequestContext
+from .hooks import BrokerHooks
 from .metadata_cache import MetadataCache
 from .replicas import ReplicaState
 
 if TYPE_CHECKING:
-    from .snapshot import SnapshotMemo
+    from collections.abc import Mapping
 
-__all__ = ["EmbeddedBroker"]
+    from kproto.types import TopicPartition
 
-_log = logging.getLogger(__name__)
+    from .shared_updates import SharedUpdates
+
+__all__ = ["EmbeddedBroker", "Features"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """The features that a broker announces in ApiVersions from version 3 on.
+
+    The defaults are those of a Kafka 3.9 broker with ZooKeeper: it has no feature of its own, and finds the cluster's
+    features, none, at epoch 0.
+
+    Attributes:
+        supported: The broker's features by name: lowest and highest level.
+        finalized: The cluster's features by name: lowest and highest level.
+        finalized_epoch: Counts the changes of ``finalized``; -1 while the broker does not know them.
+    """
+
+    supported: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    finalized: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    finalized_epoch: int = 0
 
 
 class EmbeddedBroker:
-    """A broker as a controller sees it; it stores no messages, and says so by serving no API that would need them.
+    """A broker as a controller sees it; it stores no records, and serves no API that would need them.
 
     Args:
         broker_id: Its id.
         broker_epoch: The epoch of its registration in ZooKeeper (the znode's czxid).
-        cluster_id: What Metadata answers name.
+        cluster_id: The cluster id in Metadata answers.
         kraft_epoch: The epoch of its registration with a KRaft controller, where a migration is enabled.
         zookeeper_mode: False for a KRaft broker, which should never receive the three control requests.
         rack: Its rack.
-        hooks: What it tells and asks.
-        memo: Shared by the brokers of a process.
+        features: The features that it announces.
+        hooks: Its owner's callables.
+        updates: Shared by the brokers of a process.
     """
 
     def __init__(
@@ -48,8 +66,9 @@ class EmbeddedBroker:
         kraft_epoch: int | None = None,
         zookeeper_mode: bool = True,
         rack: str | None = None,
+        features: Features | None = None,
         hooks: BrokerHooks | None = None,
-        memo: SnapshotMemo | None = None,
+        updates: SharedUpdates | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
@@ -57,10 +76,22 @@ class EmbeddedBroker:
         self.kraft_epoch = kraft_epoch
         self.zookeeper_mode = zookeeper_mode
         self.rack = rack
+        self.features = features or Features()
         self.hooks = hooks or BrokerHooks()
-        migration = kraft_epoch is not None
-        self.metadata = MetadataCache(broker_id, migration_enabled=migration, memo=memo)
-        self.replicas = ReplicaState(broker_id, self.metadata.has_alive_broker, migration_enabled=migration)
+        self.metadata = MetadataCache(broker_id, migration_enabled=self.migration_enabled, updates=updates)
+        self.replicas = ReplicaState(
+            broker_id,
+            self.metadata.has_alive_broker,
+            migration_enabled=self.migration_enabled,
+            create_log=self._create_log,
+            delete_log=self._delete_log,
+            complete_requests=self._complete_requests,
+        )
+
+    @property
+    def migration_enabled(self) -> bool:
+        """Whether it takes part in a migration to KRaft."""
+        return self.kraft_epoch is not None
 
     def is_stale(self, request_epoch: int, *, is_kraft: bool) -> bool:
         """Whether a request is meant for an earlier registration of this broker.
@@ -68,9 +99,9 @@ class EmbeddedBroker:
         -1 is never stale, and a larger epoch is accepted: the controller may learn of a registration first.
 
         Raises:
-            RuntimeError: A KRaft controller asks, and this broker is not registered with one.
+            RuntimeError: A KRaft controller's request, and this broker is not registered with one.
         """
-        if request_epoch == -1:
+        if request_epoch == NO_BROKER_EPOCH:
             return False
         if is_kraft:
             if self.kraft_epoch is None:
@@ -78,23 +109,16 @@ class EmbeddedBroker:
             return request_epoch < self.kraft_epoch
         return request_epoch < self.broker_epoch
 
-    def handle(self, context: RequestContext, request: Any) -> Any:
-        """The answer to a request; whatever goes wrong inside becomes an error answer, as in Kafka.
+    # The hooks may be replaced while the broker lives, so they are looked up at each call.
 
-        Raises:
-            UnsupportedVersion: No handler for this API, or not in this mode: the connection is to be closed.
-        """
-        handler = HANDLERS.get(context.api_key)
-        if handler is None:
-            raise UnsupportedVersion(
-                context.api_key, context.version, detail=f"no handler for api {context.api_key} in an embedded broker"
-            )
-        try:
-            return handler(self, context, request)
-        except UnsupportedVersion:
-            raise
-        except Exception:
-            _log.exception("broker %d: error while handling api %d", self.broker_id, context.api_key)
-            if context.api_key not in CONTROL_APIS:
-                raise  # only the control requests list what an error answer must name
-            return request.error_response(ErrorCode.UNKNOWN_SERVER_ERROR)
+    def _create_log(self, tp: TopicPartition) -> None:
+        if self.hooks.create_log is not None:
+            self.hooks.create_log(tp)
+
+    def _delete_log(self, tp: TopicPartition) -> None:
+        if self.hooks.delete_log is not None:
+            self.hooks.delete_log(tp)
+
+    def _complete_requests(self, tp: TopicPartition, code: int) -> None:
+        if self.hooks.complete_requests is not None:
+            self.hooks.complete_requests(tp, code)

@@ -1,20 +1,28 @@
-"""What an embedded broker tells and asks its owner: authorization, what Kafka's other parts would be told, faults."""
+"""The callables by which the owner of an embedded broker watches it, scripts its answers and makes it fail."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from kproto.types import TopicPartition
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kproto.types import TopicPartition
+
 __all__ = ["BrokerHooks", "Interception", "RequestContext"]
+
+_LONGEST_DELAY_S: Final = 86_400.0
 
 
 class RequestContext(NamedTuple):
-    """What is known of a request beside its body."""
+    """A request's header and connection.
+
+    Attributes:
+        api_key, version, correlation_id, client_id: As they stand in the header.
+        listener: The name of the listener that the request came in by.
+        peer: The sender's host and port.
+    """
 
     api_key: int
     version: int
@@ -24,41 +32,66 @@ class RequestContext(NamedTuple):
     peer: str = ""
 
 
-class Interception(NamedTuple):
-    """What an interceptor wants done with a request instead of (or before) answering it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interception:
+    """An interceptor's order for one request; without any fields the request is handled as usual.
 
     Attributes:
-        delay_s: Wait so long before the request is handled.
-        drop: Handle nothing and answer nothing; the connection stays open and muted.
+        delay_s: Seconds to wait before the request is handled.
+        drop: Handle nothing and answer nothing; the connection stays open and is read no more.
         disconnect: Close the connection: "before" the request is handled, or "after", its answer lost.
-        error: Do not handle it, answer with this error code.
-        answer: Do not handle it, answer with this message.
+        error: Do not handle the request, answer with this error code.
+        answer: Do not handle the request, answer with this message.
+
+    Raises:
+        ValueError: ``disconnect`` is another word, ``delay_s`` is negative, or two of the orders contradict each other.
     """
 
     delay_s: float = 0.0
     drop: bool = False
-    disconnect: str = ""
+    disconnect: Literal["", "before", "after"] = ""
     error: int | None = None
     answer: Any = None
 
+    def __post_init__(self) -> None:
+        if self.disconnect not in ("", "before", "after"):
+            raise ValueError(
+                f'disconnect is {self.disconnect!r}; it must be "before" or "after" the request is handled'
+            )
+        if not 0 <= self.delay_s <= _LONGEST_DELAY_S:
+            raise ValueError(f"delay_s is {self.delay_s}; it must be 0 to {_LONGEST_DELAY_S} seconds")
+        orders = {
+            "drop": self.drop,
+            "disconnect": bool(self.disconnect),
+            "error": self.error is not None,
+            "answer": self.answer is not None,
+        }
+        given = [name for name, is_given in orders.items() if is_given]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} contradict each other; give one of them")
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, kw_only=True)
 class BrokerHooks:
-    """Callables that an embedded broker calls; every one may be left out.
+    """Callables that an embedded broker calls; each may be left out.
 
-    They run on the broker's thread, so they must not block for long.
+    They run on the cluster's network thread, and for Metadata requests on the thread that serves these: they must not
+    block for long.
 
     Attributes:
-        authorize: Whether this request may act on the cluster; refusal is error 31.
-        intercept: Asked first, for faults and scripted answers; None lets the request through.
-        answered: Told every request with its answer (None: none was sent).
-        partitions_deleted: What UpdateMetadata deleted, as the group coordinator is told.
-        topics_changed: Topics of an UpdateMetadata, as waiting topic operations are told.
-        quotas_changed: An UpdateMetadata came, as the client-quota callback is told.
-        partitions_changed: Partitions of an UpdateMetadata, as waiting elections are told.
-        leadership: Partitions that this broker now leads and follows, as both coordinators are told.
+        authorize: Whether a request may act on the cluster; a refusal is error 31.
+        intercept: Called first, for faults and scripted answers; None lets the request through.
+        answered: Called with every request and its answer (None: none was sent).
+        partitions_deleted: Partitions that an UpdateMetadata deleted, as the group coordinator learns of them.
+        topics_changed: Topics of an UpdateMetadata, as delayed topic operations learn of them.
+        quotas_changed: Called after each UpdateMetadata, as the client-quota callback is.
+        partitions_changed: Partitions of an UpdateMetadata, as delayed elections learn of them.
+        leadership: Partitions that this broker now leads and follows, as both coordinators learn of them.
         resigned: A coordinator's partition was deleted: topic, partition, leader epoch or None.
-        controlled_shutdown: Answers (error code, partitions still led) where this broker plays the controller.
+        controlled_shutdown: Gives (error code, partitions still led) where this broker plays the controller.
+        create_log: Called before a partition's log is created; raise OSError to take the partition offline (error 56).
+        delete_log: Called when a partition's log was unlinked; raise OSError for a storage error (56).
+        complete_requests: Called with (partition, error code) when a deleted partition's waiting requests must end.
     """
 
     authorize: Callable[[RequestContext], bool] | None = None
@@ -71,3 +104,6 @@ class BrokerHooks:
     leadership: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None] | None = None
     resigned: Callable[[str, int, int | None], None] | None = None
     controlled_shutdown: Callable[[int, int], tuple[int, Sequence[TopicPartition]]] | None = None
+    create_log: Callable[[TopicPartition], None] | None = None
+    delete_log: Callable[[TopicPartition], None] | None = None
+    complete_requests: Callable[[TopicPartition, int], None] | None = None

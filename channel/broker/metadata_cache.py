@@ -1,4 +1,4 @@
-"""A ZooKeeper-mode broker's metadata cache: takes UpdateMetadata, answers what clients ask.
+"""A ZooKeeper-mode broker's metadata cache: takes UpdateMetadata, answers clients' Metadata requests.
 
 Readers take the current snapshot once and never see it change. behaviour: Kafka 3.9's ``ZkMetadataCache``.
 """
@@ -8,21 +8,23 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from channel.types import LEADER_DURING_DELETE, NO_NODE, Node
+from channel.logs import bounded, state_change_log
+from channel.types import LEADER_DURING_DELETE, NO_NODE, Broker, Node
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID, TopicPartition
 
-from .snapshot import EMPTY, AliveBroker, MetadataSnapshot, SnapshotMemo
+from .shared_updates import SharedUpdates
+from .snapshot import EMPTY, MetadataSnapshot, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["ClusterView", "MetadataCache", "PartitionMetadata", "PartitionView", "TopicMetadata"]
 
-_log = logging.getLogger(__name__)
-_state_changes = logging.getLogger("channel.state_change")
+_MOST_NOTES: Final = 10
+"""Lines of one update in the state-change log; a full update may remove any number of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """All that the cache knows, as one listener's clients see it."""
+    """The whole cluster as clients of one listener see it."""
 
     nodes: tuple[Node, ...]
     controller: Node | None
@@ -68,25 +70,28 @@ class ClusterView:
 
 
 class MetadataCache:
-    """What one broker has been told of the cluster.
+    """One broker's metadata of the cluster, as the controller's UpdateMetadata requests described it.
 
     Args:
-        broker_id: Whose cache it is.
+        broker_id: The broker.
         migration_enabled: Whether a KRaft controller's full update counts as full.
-        memo: Shared by the brokers of a process, so that equal caches are one object.
+        updates: Shared by the brokers of a process, so that equal snapshots are one object.
     """
 
-    def __init__(self, broker_id: int, *, migration_enabled: bool = False, memo: SnapshotMemo | None = None) -> None:
+    def __init__(
+        self, broker_id: int, *, migration_enabled: bool = False, updates: SharedUpdates | None = None
+    ) -> None:
         self.broker_id = broker_id
         self.migration_enabled = migration_enabled
-        self._memo = memo or SnapshotMemo()
+        self._updates = updates or SharedUpdates()
         self._write = threading.Lock()
-        self._snapshot = EMPTY
+        self._last = Update(EMPTY)
+        self._log = state_change_log(broker_id)
 
     @property
     def snapshot(self) -> MetadataSnapshot:
-        """The state now; it stays as it is, later updates replace it."""
-        return self._snapshot
+        """The present state; it never changes, later updates replace it."""
+        return self._last.snapshot
 
     def update_metadata(self, correlation_id: int, request: Any, *, version: int) -> tuple[TopicPartition, ...]:
         """Take an UpdateMetadata.
@@ -100,60 +105,56 @@ class MetadataCache:
             The partitions that it deleted, in order.
         """
         with self._write:
-            update = self._memo.apply(
-                self._snapshot, request, version=version, migration_enabled=self.migration_enabled
+            update = self._last = self._updates.apply(
+                self._last.snapshot, request, version=version, migration_enabled=self.migration_enabled
             )
-            self._snapshot = update.snapshot
-        for is_error, line in update.notes:
-            _state_changes.log(logging.ERROR if is_error else logging.INFO, "%s", line)
-        self._check_listeners(update.snapshot)
+        for is_error, line in update.notes[:_MOST_NOTES]:
+            self._log.log(logging.ERROR if is_error else logging.INFO, "%s", line)
+        if len(update.notes) > _MOST_NOTES:
+            self._log.info("and %d more lines like these", len(update.notes) - _MOST_NOTES)
+        if len(update.listeners) > 1 and self.broker_id in update.snapshot.alive_brokers:
+            groups = "; ".join(
+                f"{', '.join(sorted(names)) or 'none'}: brokers {bounded(ids)}"
+                for names, ids in update.listeners.items()
+            )
+            self._log.error("brokers have different listeners: %s", bounded(groups))
         if update.entries:
-            _state_changes.info(
-                "Add %d partitions and deleted %d partitions from metadata cache in response to UpdateMetadata request "
-                "sent by controller %d epoch %d with correlation id %d",
-                update.entries - len(update.deleted),
-                len(update.deleted),
+            self._log.info(
+                "UpdateMetadata of controller %d (epoch %d, correlation id %d): %d partitions cached, %d removed",
                 request.controller_id,
                 request.controller_epoch,
                 correlation_id,
+                update.entries - len(update.deleted),
+                len(update.deleted),
             )
         return update.deleted
 
-    def _check_listeners(self, snapshot: MetadataSnapshot) -> None:
-        mine = snapshot.alive_brokers.get(self.broker_id)
-        if mine is None:
-            return
-        names = mine.endpoints.keys()
-        if any(broker.endpoints.keys() != names for broker in snapshot.alive_brokers.values()):
-            listeners = {b.id: sorted(b.endpoints) for b in snapshot.alive_brokers.values()}
-            _log.error("Listeners are not identical across brokers: %s", listeners)
-
-    # ---- what is asked of it -----------------------------------------------------------------------------------------
+    # ---- questions of clients ----------------------------------------------------------------------------------------
 
     def contains(self, topic: str, partition: int | None = None) -> bool:
         """Whether the topic, or one partition of it, is known."""
-        known = self._snapshot.partitions.get(topic)
+        known = self._last.snapshot.partitions.get(topic)
         return known is not None and (partition is None or partition in known)
 
     def partition_info(self, topic: str, partition: int) -> Any | None:
         """The partition's state as it was last sent, or None."""
-        return self._snapshot.partition(topic, partition)
+        return self._last.snapshot.partition(topic, partition)
 
     def topics(self) -> tuple[str, ...]:
         """All topics that are known."""
-        return tuple(self._snapshot.partitions)
+        return tuple(self._last.snapshot.partitions)
 
     def has_alive_broker(self, broker_id: int) -> bool:
         """Whether the last update named this broker."""
-        return broker_id in self._snapshot.alive_brokers
+        return broker_id in self._last.snapshot.alive_brokers
 
-    def alive_brokers(self) -> tuple[AliveBroker, ...]:
+    def alive_brokers(self) -> tuple[Broker, ...]:
         """The brokers that the last update named; what is returned does not change with later updates."""
-        return tuple(self._snapshot.alive_brokers.values())
+        return tuple(self._last.snapshot.alive_brokers.values())
 
     def leader_endpoint(self, topic: str, partition: int, listener: str) -> Node | None:
         """The leader's node: None for an unknown partition, an empty node for a leader without that listener."""
-        snapshot = self._snapshot
+        snapshot = self._last.snapshot
         row = snapshot.partition(topic, partition)
         return None if row is None else _node(snapshot, row.leader, listener)
 
@@ -165,7 +166,7 @@ class MetadataCache:
         error_unavailable_endpoints: bool = False,
         error_unavailable_listeners: bool = False,
     ) -> list[TopicMetadata]:
-        """What a Metadata request is answered with; topics that are not known are left out.
+        """The topics of a Metadata answer; topics that are not known are left out.
 
         Args:
             topics: The topics asked for.
@@ -175,7 +176,7 @@ class MetadataCache:
             error_unavailable_listeners: As version 6 and later want it: LISTENER_NOT_FOUND (72) for a leader that is
                 alive without the listener; older clients get LEADER_NOT_AVAILABLE (5).
         """
-        snapshot = self._snapshot
+        snapshot = self._last.snapshot
         found = []
         for name in topics:
             known = snapshot.partitions.get(name)
@@ -191,8 +192,8 @@ class MetadataCache:
         return found
 
     def cluster(self, listener: str) -> ClusterView:
-        """All that is known, without partitions that are being deleted."""
-        snapshot = self._snapshot
+        """The whole cluster, without partitions that are being deleted."""
+        snapshot = self._last.snapshot
         nodes = _nodes(snapshot, listener)
 
         def node(broker_id: int) -> Node:
@@ -212,17 +213,17 @@ class MetadataCache:
         return ClusterView(tuple(nodes.values()), _controller(snapshot, nodes), partitions)
 
     def nodes(self, listener: str) -> tuple[tuple[Node, ...], Node | None]:
-        """The brokers that this listener's clients can reach, and which of them they take for the controller."""
-        snapshot = self._snapshot
+        """The brokers that this listener's clients can reach, and the one to show them as the controller."""
+        snapshot = self._last.snapshot
         nodes = _nodes(snapshot, listener)
         return tuple(nodes.values()), _controller(snapshot, nodes)
 
 
 def _nodes(snapshot: MetadataSnapshot, listener: str) -> dict[int, Node]:
     return {
-        b.id: Node(b.id, b.endpoints[listener].host, b.endpoints[listener].port, b.rack)
+        b.id: Node(b.id, endpoint.host, endpoint.port, b.rack)
         for b in snapshot.alive_brokers.values()
-        if listener in b.endpoints
+        if (endpoint := b.endpoint(listener)) is not None
     }
 
 
@@ -236,7 +237,7 @@ def _controller(snapshot: MetadataSnapshot, nodes: dict[int, Node]) -> Node | No
 
 def _node(snapshot: MetadataSnapshot, broker_id: int, listener: str) -> Node:
     broker = snapshot.alive_brokers.get(broker_id)
-    endpoint = broker.endpoints.get(listener) if broker else None
+    endpoint = broker.endpoint(listener) if broker else None
     if broker is None or endpoint is None:
         return NO_NODE
     return Node(broker_id, endpoint.host, endpoint.port, broker.rack)
@@ -259,7 +260,7 @@ def _partition_metadata(
 
     shown_replicas, shown_isr = reachable(replicas), reachable(isr)
     leader = snapshot.alive_brokers.get(row.leader)
-    if leader is None or listener not in leader.endpoints:
+    if leader is None or leader.endpoint(listener) is None:
         missing_listener = leader is not None and error_unavailable_listeners
         error = ErrorCode.LISTENER_NOT_FOUND if missing_listener else ErrorCode.LEADER_NOT_AVAILABLE
         return PartitionMetadata(

@@ -1,16 +1,16 @@
-"""A broker's replicas as the control plane sees them: who leads, which epochs, which topic ids. No log data.
+"""A broker's replicas as the control plane sees them: leaders, epochs and topic ids, without log data.
 
 ``ReplicaState`` takes LeaderAndIsr and StopReplica by the rules of Kafka 3.9's replica manager and answers with its
-error codes. Logs, fetchers and waiting requests exist only as facts: a set, a map and a count.
+error codes. A log is a topic id, a fetcher is a record: nothing is stored or fetched.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from channel.logs import bounded, state_change_log
 from channel.types import EPOCH_DURING_DELETE, NO_EPOCH, UpdateType
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID, TopicPartition
@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Fetcher", "HostedReplica", "Refused", "ReplicaState", "StopPartition"]
 
-_state_changes = logging.getLogger("channel.state_change")
-
 
 class Refused(Exception):
-    """The whole request is answered with this code, on the top level and on every partition."""
+    """A request that is refused as a whole.
 
-    def __init__(self, code: int, why: str) -> None:
-        super().__init__(f"{ErrorCode(code).name}: {why}")
+    Attributes:
+        code: The error code of the answer.
+    """
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"{ErrorCode(code).name}: {reason}")
         self.code = code
 
 
 @dataclass(slots=True)
 class Fetcher:
-    """What a follower fetches, and from whom."""
+    """A follower's fetch state: its leader, that leader's epoch, the topic id and the next offset."""
 
     leader: int
     leader_epoch: int
@@ -43,7 +45,7 @@ class Fetcher:
 
 @dataclass(slots=True)
 class HostedReplica:
-    """One partition that this broker hosts. Leader epoch -1: known, but never led or followed."""
+    """A partition that this broker hosts. Leader epoch -1: known, but never led or followed."""
 
     leader: int = -1
     leader_epoch: int = -1
@@ -53,11 +55,10 @@ class HostedReplica:
     isr: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()
     offline: bool = False
-    waiting: int = field(default=0, compare=False)
 
 
 class StopPartition(Protocol):
-    """What StopReplica says of one partition, whatever its version."""
+    """One partition of a StopReplica request, whatever the version."""
 
     topic_name: str
     partition_index: int
@@ -70,10 +71,11 @@ class ReplicaState:
 
     Args:
         broker_id: This broker.
-        is_alive: Whether a broker is known to be alive (the metadata cache's answer).
-        migration_enabled: Whether a KRaft controller's full LeaderAndIsr removes strays.
-        on_delete: Called for each log that goes; what it raises as OSError is a storage error.
-        on_completed: Called with (partition, code, how many) when waiting requests are completed.
+        is_alive: Whether the metadata cache knows a broker as alive.
+        migration_enabled: Whether a KRaft controller's full LeaderAndIsr removes stray logs.
+        create_log: Called before a log is created; an OSError takes the partition offline (error 56).
+        delete_log: Called after a log was unlinked; an OSError is answered as error 56.
+        complete_requests: Called with (partition, error code) where waiting fetch and produce requests must end.
     """
 
     def __init__(
@@ -82,8 +84,9 @@ class ReplicaState:
         is_alive: Callable[[int], bool],
         *,
         migration_enabled: bool = False,
-        on_delete: Callable[[TopicPartition], None] | None = None,
-        on_completed: Callable[[TopicPartition, int, int], None] | None = None,
+        create_log: Callable[[TopicPartition], None] = lambda tp: None,
+        delete_log: Callable[[TopicPartition], None] = lambda tp: None,
+        complete_requests: Callable[[TopicPartition, int], None] = lambda tp, code: None,
     ) -> None:
         self.broker_id = broker_id
         self.migration_enabled = migration_enabled
@@ -93,8 +96,10 @@ class ReplicaState:
         self.logs: dict[TopicPartition, bytes] = {}
         self.fetchers: dict[TopicPartition, Fetcher] = {}
         self._is_alive = is_alive
-        self._on_delete = on_delete
-        self._on_completed = on_completed
+        self._create_log = create_log
+        self._delete_log = delete_log
+        self._complete_requests = complete_requests
+        self._log = state_change_log(broker_id)
 
     # ---- LeaderAndIsr ------------------------------------------------------------------------------------------------
 
@@ -108,7 +113,7 @@ class ReplicaState:
             Refused: The request as a whole: a stale controller epoch (11), or an error that ends it.
         """
         with self.lock:
-            self._fence(request, correlation_id, "LeaderAndIsr")
+            self.fence("LeaderAndIsr", request, correlation_id)
             self.controller_epoch = request.controller_epoch
             ids = request.topic_ids
             if self.migration_enabled and request.is_kraft_controller and request.type == UpdateType.FULL:
@@ -125,26 +130,51 @@ class ReplicaState:
                     code = ErrorCode.NONE
                 codes[tp] = code
             for tp, state in leaders.items():
-                self._lead(tp, state, ids.get(tp.topic, ZERO_UUID))
+                codes[tp] = self._lead(tp, state, ids.get(tp.topic, ZERO_UUID))
+            leaderless: dict[TopicPartition, Any] = {}
             for tp, state in followers.items():
-                self._follow(tp, state, ids.get(tp.topic, ZERO_UUID))
+                if not self._is_alive(state.leader):
+                    leaderless[tp] = state
+                codes[tp] = self._follow(tp, state, ids.get(tp.topic, ZERO_UUID), tp not in leaderless)
+            if leaderless:
+                self._report_leaderless(leaderless, request, correlation_id)
             return codes
 
-    def _fence(self, request: Any, correlation_id: int, what: str) -> None:
+    def _report_leaderless(self, leaderless: Mapping[TopicPartition, Any], request: Any, correlation_id: int) -> None:
+        """One line for all partitions of a request: a request may name any number of them."""
+        tp, state = next(iter(leaderless.items()))
+        self._log.error(
+            "LeaderAndIsr of controller %d (epoch %d, correlation id %d): %d partitions have a leader that is not "
+            "among the live brokers and stay without a fetcher, %s with leader %d at leader epoch %d the first; an "
+            "UpdateMetadata request must name the leaders before",
+            request.controller_id,
+            request.controller_epoch,
+            correlation_id,
+            len(leaderless),
+            tp,
+            state.leader,
+            state.leader_epoch,
+        )
+
+    def fence(self, api: str, request: Any, correlation_id: int) -> None:
+        """Refuse a request of a controller that is not the newest; the caller holds the lock.
+
+        Raises:
+            Refused: The controller epoch is older than the latest one (error 11).
+        """
         if request.controller_epoch < self.controller_epoch:
-            _state_changes.warning(
-                "Ignoring %s request from controller %d with correlation id %d since its controller epoch %d is old. "
-                "Latest known controller epoch is %d",
-                what,
+            self._log.warning(
+                "refusing %s of controller %d (correlation id %d): controller epoch %d has ended, epoch %d is known",
+                api,
                 request.controller_id,
                 correlation_id,
                 request.controller_epoch,
                 self.controller_epoch,
             )
-            raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {request.controller_epoch} is old")
+            raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {request.controller_epoch} has ended")
 
     def _check(self, tp: TopicPartition, state: Any, topic_id: bytes, *, is_kraft: bool) -> int | None:
-        """The code for a partition that is refused or already done; None for one that is to change."""
+        """The code of a partition that is refused or unchanged; None for a partition that is to change."""
         replica = self.hosted.get(tp)
         if replica is None:
             replica = self.hosted[tp] = HostedReplica()  # even if refused below: Kafka creates it first
@@ -160,7 +190,7 @@ class ReplicaState:
         return self._repeat(tp, state.leader, topic_id, known_id)
 
     def _repeat(self, tp: TopicPartition, leader: int, topic_id: bytes, known_id: bytes) -> int:
-        """The leader epoch that is known already: only a topic id may come or go."""
+        """A request with the leader epoch that is known already: only the topic id may change."""
         if topic_id != ZERO_UUID and known_id == ZERO_UUID:
             if tp not in self.logs:
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} has no log here")
@@ -174,29 +204,30 @@ class ReplicaState:
             return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
-    def _lead(self, tp: TopicPartition, state: Any, topic_id: bytes) -> None:
+    def _lead(self, tp: TopicPartition, state: Any, topic_id: bytes) -> int:
         self.fetchers.pop(tp, None)
-        self._make_log(tp, topic_id)
-        self._take(tp, state, "leader")
+        if state.partition_epoch < self.hosted[tp].partition_epoch:
+            return ErrorCode.NONE
+        code = self._ensure_log(tp, topic_id)
+        if code == ErrorCode.NONE:
+            self._change(tp, state, "leader")
+        return code
 
-    def _follow(self, tp: TopicPartition, state: Any, topic_id: bytes) -> None:
-        self._make_log(tp, topic_id)
-        if not self._is_alive(state.leader):
-            _state_changes.error(
-                "Cannot follow leader %d of %s at epoch %d: it is not among the live brokers",
-                state.leader,
-                tp,
-                state.leader_epoch,
-            )
-            return  # the epoch is not taken over, so the same request is accepted once the leader is known
-        is_new_epoch = state.leader_epoch > self.hosted[tp].leader_epoch
-        if self._take(tp, state, "follower") and is_new_epoch:
-            self.fetchers[tp] = Fetcher(state.leader, state.leader_epoch, topic_id)
-
-    def _take(self, tp: TopicPartition, state: Any, role: Literal["leader", "follower"]) -> bool:
+    def _follow(self, tp: TopicPartition, state: Any, topic_id: bytes, leader_is_alive: bool) -> int:
         replica = self.hosted[tp]
-        if state.partition_epoch < replica.partition_epoch:
-            return False
+        if leader_is_alive and state.partition_epoch < replica.partition_epoch:
+            return ErrorCode.NONE
+        code = self._ensure_log(tp, topic_id)
+        if code != ErrorCode.NONE or not leader_is_alive:
+            return code  # without a leader the epoch is not taken over: the same request is accepted again later
+        is_new_epoch = state.leader_epoch > replica.leader_epoch
+        self._change(tp, state, "follower")
+        if is_new_epoch:
+            self.fetchers[tp] = Fetcher(state.leader, state.leader_epoch, topic_id)
+        return ErrorCode.NONE
+
+    def _change(self, tp: TopicPartition, state: Any, role: Literal["leader", "follower"]) -> None:
+        replica = self.hosted[tp]
         replica.leader = state.leader
         replica.leader_epoch = state.leader_epoch
         replica.partition_epoch = state.partition_epoch
@@ -204,13 +235,22 @@ class ReplicaState:
         replica.role = role
         replica.isr = tuple(state.isr)
         replica.replicas = tuple(state.replicas)
-        return True
 
-    def _make_log(self, tp: TopicPartition, topic_id: bytes) -> None:
+    def _ensure_log(self, tp: TopicPartition, topic_id: bytes) -> int:
         if not tp.topic or "/" in tp.topic:
             raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no log can be made for topic {tp.topic!r}")
-        if topic_id != ZERO_UUID or tp not in self.logs:
+        if tp not in self.logs:
+            try:
+                self._create_log(tp)
+            except OSError as e:
+                self._log.error("the log of %s cannot be created: %s", tp, e)
+                self.hosted[tp].offline = True
+                self.fetchers.pop(tp, None)
+                return ErrorCode.KAFKA_STORAGE_ERROR
             self.logs[tp] = topic_id
+        elif topic_id != ZERO_UUID:
+            self.logs[tp] = topic_id
+        return ErrorCode.NONE
 
     def _remove_strays(self, request: Any, ids: Mapping[str, bytes]) -> None:
         named = {TopicPartition(s.topic_name, s.partition_index) for s in request.partition_states}
@@ -220,8 +260,9 @@ class ReplicaState:
                 raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the log of {tp} has no topic id")
             if tp not in named or ids.get(tp.topic) != topic_id:
                 strays.append(tp)
+        if strays:
+            self._log.info("moving %d stray logs aside, of %s", len(strays), bounded(", ".join(map(str, strays[:20]))))
         for tp in strays:
-            _state_changes.info("Moving the stray log of %s aside", tp)
             self._forget(tp)
 
     # ---- StopReplica -------------------------------------------------------------------------------------------------
@@ -243,7 +284,7 @@ class ReplicaState:
             Refused: A stale controller epoch (11); Kafka then lists no partitions.
         """
         with self.lock:
-            self._fence(request, correlation_id, "StopReplica")
+            self.fence("StopReplica", request, correlation_id)
             self.controller_epoch = request.controller_epoch
             return {TopicPartition(p.topic_name, p.partition_index): self._stop(p) for p in partitions}
 
@@ -261,16 +302,16 @@ class ReplicaState:
         self.fetchers.pop(tp, None)
         if not wanted.delete_partition:
             return ErrorCode.NONE
-        if replica is not None and replica.waiting and self._on_completed:
-            self._on_completed(tp, ErrorCode.NOT_LEADER_OR_FOLLOWER, replica.waiting)
+        has_log = tp in self.logs
+        self._forget(tp)  # before the log is deleted: a failure must not leave it, or every repeat would fail too
+        if replica is not None:
+            self._complete_requests(tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
-            if self._on_delete and tp in self.logs:
-                self._on_delete(tp)
-        except OSError:
-            if replica is not None:
-                replica.offline = True
+            if has_log:
+                self._delete_log(tp)
+        except OSError as e:
+            self._log.error("the log of %s cannot be deleted: %s", tp, e)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        self._forget(tp)
         return ErrorCode.NONE
 
     def _forget(self, tp: TopicPartition) -> None:

@@ -1,109 +1,57 @@
-"""From a frame to an answer: header, body, handler, header, body. What a broker closes the connection for is here."""
+"""From a frame to an answer: header, body, handler, header, body; and when a broker closes the connection instead."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from channel.logs import get_logger
 from kproto import codec, headers
-from kproto.api import CONTROL_APIS, ApiKey, check_version, response_header_version
+from kproto.api import CONTROL_APIS, ApiKey, api_name, check_version, response_header_version
 from kproto.error_codes import ErrorCode
-from kproto.errors import DecodeError, KprotoError, UnsupportedApi, UnsupportedVersion
-from kproto.prefix import prefix_of
+from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedApi, UnsupportedVersion
 
-from .handlers import api_versions
+from .apis import LARGEST_BODY, SLOW
+from .handlers import api_versions, handle
 from .hooks import Interception, RequestContext
+from .shared_updates import SharedUpdates
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from channel.network.listener import ReceivedRequest
     from channel.network.server import SocketServer
 
     from .embedded import EmbeddedBroker
+    from .worker import Worker
 
-__all__ = ["BrokerService", "SharedBodies", "SharedRequest"]
+__all__ = ["BrokerService"]
 
 _log = get_logger(__name__)
-
-_SHARED_FROM: Final = 4096
-"""Smaller bodies are cheaper to decode than to remember."""
-
-
-class SharedRequest:
-    """A request decoded once for many brokers: everything is the first one's but the broker epoch."""
-
-    __slots__ = ("broker_epoch", "message")
-
-    def __init__(self, message: Any, broker_epoch: int) -> None:
-        self.message = message
-        self.broker_epoch = broker_epoch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.message, name)
-
-    def to_json(self, version: int) -> dict[str, Any]:
-        """Kafka's JSON form, with this broker's epoch."""
-        form: dict[str, Any] = self.message.to_json(version)
-        form["brokerEpoch"] = self.broker_epoch
-        return form
-
-
-class SharedBodies:
-    """Remembers the last few large control requests, so that brokers of one process decode each once.
-
-    Args:
-        size: How many are remembered.
-    """
-
-    def __init__(self, size: int = 4) -> None:
-        self._size = size
-        self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[int, int, int], tuple[bytes, bytes, Any]] = OrderedDict()
-
-    def decode(self, api_key: int, version: int, body: memoryview) -> Any:
-        """The message; one that was seen before with another broker epoch is not decoded again.
-
-        Raises:
-            DecodeError: The bytes are no such message.
-        """
-        prefix = prefix_of(api_key, version)
-        if prefix is None or len(body) < _SHARED_FROM:
-            return codec.decode_request(api_key, version, body)
-        head, epoch, rest = prefix.cut(body)
-        if epoch is None:
-            return codec.decode_request(api_key, version, body)
-        tail = bytes(rest)  # views compare item by item, a hundred times slower
-        key = (api_key, version, len(body))
-        with self._lock:
-            known = self._known.get(key)
-        if known is not None and known[0] == head and known[1] == tail:
-            return SharedRequest(known[2], epoch)
-        message = codec.decode_request(api_key, version, body)
-        with self._lock:
-            self._known[key] = (head, tail, message)
-            self._known.move_to_end(key)
-            while len(self._known) > self._size:
-                self._known.popitem(last=False)
-        return SharedRequest(message, epoch)
 
 
 class BrokerService:
     """Answers the frames of one broker's listener.
 
+    Control requests are served on the network thread. APIs whose codec is slow are served on the worker, so that a
+    large message holds up no other broker of the process.
+
     Args:
-        broker: Who answers.
-        server: Whose timers delay what is to be delayed.
-        bodies: Shared by the brokers of a process.
+        broker: The broker that answers.
+        server: Its timers delay requests.
+        worker: Serves the slow APIs.
+        updates: Shared by the brokers of a process.
     """
 
-    def __init__(self, broker: EmbeddedBroker, server: SocketServer, bodies: SharedBodies | None = None) -> None:
+    def __init__(
+        self, broker: EmbeddedBroker, server: SocketServer, worker: Worker, updates: SharedUpdates | None = None
+    ) -> None:
         self.broker = broker
         self._server = server
-        self._bodies = bodies or SharedBodies()
+        self._worker = worker
+        self._updates = updates or SharedUpdates()
 
     def __call__(self, received: ReceivedRequest) -> None:
-        """Take one frame; whatever cannot be read closes the connection without an answer, as a broker does."""
+        """Take one frame; an unreadable one closes the connection without an answer, as in Kafka."""
         payload = memoryview(received.payload)
         connection = received.connection
         try:
@@ -116,10 +64,37 @@ class BrokerService:
                 connection.listener.name,
                 f"{connection.remote[0]}:{connection.remote[1]}",
             )
-            request = self._decode(context, payload[at:])
+            body = payload[at:]
+            largest = LARGEST_BODY.get(context.api_key)  # type: ignore[call-overload]
+            if largest is not None and len(body) > largest:
+                raise FrameTooLarge(
+                    f"a {api_name(context.api_key)} request of {len(body)} bytes; an embedded broker reads {largest}"
+                )
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
-            _log.warning("broker %d closes %s: %s", self.broker.broker_id, connection, e)
-            received.close_connection()
+            self._refuse(received, e)
+            return
+        self._run(context, received, lambda: self._serve(received, context, body))
+
+    def _run(self, context: RequestContext, received: ReceivedRequest, work: Callable[[], None]) -> None:
+        """Do the work on the thread for this API; a failure closes the connection: its peer must not wait for ever."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception:  # noqa: BLE001
+                _log.exception("broker %d closes %s", self.broker.broker_id, received.connection)
+                received.close_connection()
+
+        if context.api_key in SLOW:
+            self._worker.submit(guarded)
+        else:
+            guarded()
+
+    def _serve(self, received: ReceivedRequest, context: RequestContext, body: memoryview) -> None:
+        try:
+            request = self._decode(context, body)
+        except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
+            self._refuse(received, e)
             return
         if request is None:
             self._answer(received, context._replace(version=0), None, api_versions.unsupported())
@@ -130,33 +105,38 @@ class BrokerService:
             self._handle(received, context, request)
         elif plan.delay_s > 0:
             self._server.call_later(
-                round(plan.delay_s * 1000), lambda: self._follow_late(received, context, request, plan)
+                round(plan.delay_s * 1000),
+                lambda: self._run(context, received, lambda: self._follow(received, context, request, plan)),
             )
         else:
             self._follow(received, context, request, plan)
 
     def _decode(self, context: RequestContext, body: memoryview) -> Any:
-        """The body; None for an ApiVersions of an unknown version: the one such request that gets an answer."""
+        """The request; None for an ApiVersions of an unknown version, the only such request that gets an answer."""
         try:
             check_version(context.api_key, context.version)
         except UnsupportedVersion:
             if context.api_key == ApiKey.API_VERSIONS:
                 return None
             raise
-        if context.api_key in CONTROL_APIS:
-            return self._bodies.decode(context.api_key, context.version, body)
+        if context.api_key == ApiKey.UPDATE_METADATA:
+            return self._updates.decode(context.version, body)
         return codec.decode_request(context.api_key, context.version, body)
 
+    def _refuse(self, received: ReceivedRequest, error: KprotoError) -> None:
+        _log.warning("broker %d closes %s: %s", self.broker.broker_id, received.connection, error)
+        received.close_connection()
+
     def _follow(self, received: ReceivedRequest, context: RequestContext, request: Any, plan: Interception) -> None:
-        """Do what the interceptor wants."""
+        """Carry out the interceptor's order."""
         if plan.drop:
-            self._tell(context, request, None)
+            self._report(context, request, None)
         elif plan.disconnect == "before":
-            self._tell(context, request, None)
+            self._report(context, request, None)
             received.close_connection()
         elif plan.disconnect == "after":
-            self.broker.handle(context, request)
-            self._tell(context, request, None)
+            handle(self.broker, context, request)
+            self._report(context, request, None)
             received.close_connection()
         elif plan.error is not None:
             self._answer(received, context, request, request.error_response(plan.error))
@@ -165,21 +145,11 @@ class BrokerService:
         else:
             self._handle(received, context, request)
 
-    def _follow_late(
-        self, received: ReceivedRequest, context: RequestContext, request: Any, plan: Interception
-    ) -> None:
-        try:
-            self._follow(received, context, request, plan)
-        except Exception:  # noqa: BLE001  (as if it had failed at once: the peer must not wait for ever)
-            _log.exception("broker %d closes %s", self.broker.broker_id, received.connection)
-            received.close_connection()
-
     def _handle(self, received: ReceivedRequest, context: RequestContext, request: Any) -> None:
         try:
-            answer = self.broker.handle(context, request)
+            answer = handle(self.broker, context, request)
         except UnsupportedVersion as e:
-            _log.warning("broker %d closes %s: %s", self.broker.broker_id, received.connection, e)
-            received.close_connection()
+            self._refuse(received, e)
             return
         self._answer(received, context, request, answer)
 
@@ -192,16 +162,16 @@ class BrokerService:
         except KprotoError:
             _log.exception("broker %d cannot write its answer", self.broker.broker_id)
             if context.api_key not in CONTROL_APIS:
-                received.close_connection()  # only the control requests say what an error answer must name
+                received.close_connection()  # only the control requests list the partitions that an error must name
                 return
             body = codec.encode(request.error_response(ErrorCode.UNKNOWN_SERVER_ERROR), context.version)
         received.respond([header, body])
-        self._tell(context, request, answer)
+        self._report(context, request, answer)
 
-    def _tell(self, context: RequestContext, request: Any, answer: Any) -> None:
+    def _report(self, context: RequestContext, request: Any, answer: Any) -> None:
         if self.broker.hooks.answered is None:
             return
         try:
             self.broker.hooks.answered(context, request, answer)
-        except Exception:  # noqa: BLE001  (who only watches must not cost the peer its answer)
+        except Exception:  # noqa: BLE001  (a hook that only watches must not cost the peer its answer)
             _log.exception("broker %d: the hook for answers failed", self.broker.broker_id)

@@ -1,18 +1,17 @@
-"""What a broker knows of the cluster: an immutable snapshot, and how an UpdateMetadata makes the next one.
+"""A broker's knowledge of the cluster: an immutable snapshot, and the function from one UpdateMetadata to the next one.
 
-Everything here is a pure function of (snapshot, request), so that a thousand brokers in one process which were told the
-same hold one snapshot between them (``SnapshotMemo``). Only the topics that a request names are copied.
+Everything here is a pure function of (snapshot, request), so brokers of one process that received the same requests can
+share one snapshot. Only the topics that a request names are copied.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from channel.types import LEADER_DURING_DELETE, UpdateType
+from channel.logs import bounded
+from channel.types import LEADER_DURING_DELETE, Broker, EndPoint, UpdateType
 from kproto.json_form import uuid_to_json
 from kproto.types import ZERO_UUID, TopicPartition
 
@@ -21,33 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EMPTY",
-    "AliveBroker",
     "CachedController",
-    "Endpoint",
     "MetadataSnapshot",
-    "SnapshotMemo",
     "Update",
     "apply_update",
     "deletions_of_full_update",
 ]
-
-
-class Endpoint(NamedTuple):
-    """Where a broker listens under one listener name; ``security_protocol`` is Kafka's number (0 PLAINTEXT ...)."""
-
-    listener: str
-    host: str
-    port: int
-    security_protocol: int
-
-
-@dataclass(frozen=True, slots=True)
-class AliveBroker:
-    """A broker as the last UpdateMetadata described it."""
-
-    id: int
-    endpoints: Mapping[str, Endpoint]
-    rack: str | None
 
 
 class CachedController(NamedTuple):
@@ -64,14 +42,16 @@ class MetadataSnapshot:
     Attributes:
         partitions: Topic to partition index to the partition state as it was sent.
         topic_ids: Topic to its 16-byte id; topics without one are not in it.
-        controller: Who sent the last update, None before the first or where it named none.
+        controller: The sender of the last update, None before the first or where it named none.
         alive_brokers: Broker id to broker; each update names all of them.
+        lineage: Equal for snapshots that equal requests led to, in the same order, from an empty one.
     """
 
     partitions: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
     controller: CachedController | None = None
-    alive_brokers: Mapping[int, AliveBroker] = field(default_factory=dict)
+    alive_brokers: Mapping[int, Broker] = field(default_factory=dict)
+    lineage: int = field(default=0, compare=False)
 
     @property
     def topic_names(self) -> dict[bytes, str]:
@@ -91,26 +71,29 @@ class MetadataSnapshot:
 EMPTY: Final = MetadataSnapshot(MappingProxyType({}), MappingProxyType({}), None, MappingProxyType({}))
 
 
-class Update(NamedTuple):
-    """What an UpdateMetadata came to.
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Update:
+    """The result of an UpdateMetadata.
 
     Attributes:
         snapshot: The next state.
-        deleted: Partitions that it took away, in order; one that came back within the request is not among them.
+        deleted: Partitions that it removed, in order; one that came back within the request is not among them.
         entries: Partition entries that were applied.
         notes: Lines for the state-change log as (is it an error, text).
+        listeners: Of each set of listener names, the ids of the brokers that have it.
     """
 
     snapshot: MetadataSnapshot
-    deleted: tuple[TopicPartition, ...]
-    entries: int
-    notes: tuple[tuple[bool, str], ...]
+    deleted: tuple[TopicPartition, ...] = ()
+    entries: int = 0
+    notes: tuple[tuple[bool, str], ...] = ()
+    listeners: Mapping[frozenset[str], Sequence[int]] = field(default_factory=dict)
 
 
 def deletions_of_full_update(
     snapshot: MetadataSnapshot, topic_states: Sequence[Any]
 ) -> tuple[list[tuple[str, list[int]]], list[str]]:
-    """What a KRaft controller's full update takes away by leaving it out (behaviour of Kafka's 3.9 migration).
+    """The partitions that a KRaft controller's full update removes by leaving them out, as in Kafka 3.9's migration.
 
     Returns:
         Deletions as (topic, partition indexes), to be applied before the request's own entries, and the log lines.
@@ -124,8 +107,8 @@ def deletions_of_full_update(
         known = snapshot.partitions.get(name)
         if known is None:
             lines.append(
-                f"Error: topic {name} appeared in currentMetadata.topicNames, "
-                "but not in currentMetadata.partitionStates."
+                f"Error: topic {name} has an id in currentMetadata.topicNames and is not in "
+                "currentMetadata.partitionStates"
             )
             continue
         state = sent.get(topic_id)
@@ -133,15 +116,17 @@ def deletions_of_full_update(
         gone = [index for index in known if index not in kept]
         if gone:
             deletions.append((name, gone))
-            what = f"topic {name}" if state is None else f"partitions {gone} of topic {name}"
+            removed = f"topic {name}" if state is None else f"partitions {bounded(gone)} of topic {name}"
             lines.append(
-                f"Removing {what} with ID {uuid_to_json(topic_id)} from the metadata cache "
-                "since the full UMR did not include it."
+                f"Removing {removed} with ID {uuid_to_json(topic_id)} from the cached metadata: "
+                "a full UpdateMetadata left it out"
             )
     return deletions, lines
 
 
-def apply_update(snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool) -> Update:
+def apply_update(
+    snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool, lineage: int = 0
+) -> Update:
     """The snapshot after an UpdateMetadata.
 
     Args:
@@ -149,6 +134,7 @@ def apply_update(snapshot: MetadataSnapshot, request: Any, *, version: int, migr
         request: The message as it was read.
         version: The version it was read with.
         migration_enabled: Whether this broker takes part in a migration to KRaft, so that full updates count as full.
+        lineage: Of the next snapshot.
     """
     notes: list[tuple[bool, str]] = []
     deletions: list[tuple[str, list[int]]] = []
@@ -182,21 +168,18 @@ def apply_update(snapshot: MetadataSnapshot, request: Any, *, version: int, migr
         if request.controller_id >= 0
         else None
     )
-    alive = {
-        broker_id: AliveBroker(
-            broker_id,
-            {e.listener: Endpoint(e.listener, e.host, e.port, e.security_protocol) for e in endpoints},
-            rack,
-        )
-        for broker_id, endpoints, rack in request.broker_endpoints
-    }
-    return Update(
-        MetadataSnapshot(work.partitions, work.topic_ids, controller, alive), tuple(deleted), entries, tuple(notes)
-    )
+    alive: dict[int, Broker] = {}
+    listeners: dict[frozenset[str], list[int]] = {}
+    for broker_id, endpoints, rack in request.broker_endpoints:
+        by_name = {e.listener: EndPoint(e.host, e.port, e.listener, e.security_protocol) for e in endpoints}
+        alive[broker_id] = Broker(broker_id, tuple(by_name.values()), rack)
+        listeners.setdefault(frozenset(by_name), []).append(broker_id)
+    after = MetadataSnapshot(work.partitions, work.topic_ids, controller, alive, lineage)
+    return Update(after, tuple(deleted), entries, tuple(notes), listeners)
 
 
 class _Topics:
-    """Partition map and topic ids being rebuilt; each map is copied when it is first touched."""
+    """Partition map and topic ids of the next snapshot; each map is copied at its first change."""
 
     def __init__(self, snapshot: MetadataSnapshot, deleted: dict[TopicPartition, None]) -> None:
         self._old = snapshot
@@ -244,34 +227,3 @@ class _Topics:
             mine = self._mine[name] = dict(self._partitions.get(name, ()))
             self._partitions[name] = mine
         return mine
-
-
-class SnapshotMemo:
-    """Remembers the last few updates, so that brokers which stood at the same snapshot and got the same message
-    share the next one instead of each making its own.
-
-    Args:
-        size: How many updates are remembered.
-    """
-
-    def __init__(self, size: int = 8) -> None:
-        self._size = size
-        self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[int, int, bool], tuple[MetadataSnapshot, Any, Update]] = OrderedDict()
-
-    def apply(self, snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool) -> Update:
-        """``apply_update``, or its remembered result for the same snapshot and message objects."""
-        request = getattr(request, "message", request)  # the one behind a request that brokers share
-        key = (id(snapshot), id(request), migration_enabled)
-        with self._lock:
-            known = self._known.get(key)
-            # the entry keeps both alive, so their ids cannot have been given to others
-            if known is not None:
-                self._known.move_to_end(key)
-                return known[2]
-        update = apply_update(snapshot, request, version=version, migration_enabled=migration_enabled)
-        with self._lock:
-            self._known[key] = (snapshot, request, update)
-            while len(self._known) > self._size:
-                self._known.popitem(last=False)
-        return update

@@ -8,6 +8,7 @@ import pytest
 from wire import array, i16, i32, tags
 
 from channel.broker.embedded import EmbeddedBroker
+from channel.broker.handlers import handle
 from channel.broker.hooks import RequestContext
 from kproto.api import ApiKey
 from kproto.codec import get_codec, message_class
@@ -98,7 +99,7 @@ def test_avr_13_a_zookeeper_mode_broker_takes_no_part_in_a_quorum() -> None:
     assert quorum.isdisjoint(key for key in ApiKey if "Z" in key.info.listeners)
     assert all("C" in key.info.listeners for key in quorum)
     request = message_class(ApiKey.API_VERSIONS, "request")(client_software_name="a", client_software_version="1")
-    answer = EmbeddedBroker(0).handle(RequestContext(ApiKey.API_VERSIONS, 4, 0, "0", "PLAINTEXT"), request)
+    answer = handle(EmbeddedBroker(0), RequestContext(ApiKey.API_VERSIONS, 4, 0, "0", "PLAINTEXT"), request)
     announced = {each.api_key for each in answer.api_keys}
     assert ApiKey.LEADER_AND_ISR in announced
     assert quorum.isdisjoint(announced)

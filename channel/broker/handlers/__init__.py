@@ -1,17 +1,25 @@
-"""One file for each API that an embedded broker serves; what ApiVersions announces is derived from this table."""
+"""The handlers of an embedded broker, one file for each API, and the function that calls the right one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kproto.api import ApiKey
+from channel.logs import get_logger
+from kproto.api import CONTROL_APIS, ApiKey, api_name
+from kproto.error_codes import ErrorCode
+from kproto.errors import UnsupportedVersion
 
 from . import api_versions, controlled_shutdown, leader_and_isr, metadata, stop_replica, update_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HANDLERS"]
+    from channel.broker.embedded import EmbeddedBroker
+    from channel.broker.hooks import RequestContext
+
+__all__ = ["HANDLERS", "handle"]
+
+_log = get_logger(__name__)
 
 HANDLERS: Final[dict[int, Callable[..., Any]]] = {
     ApiKey.METADATA: metadata.handle,
@@ -22,3 +30,25 @@ HANDLERS: Final[dict[int, Callable[..., Any]]] = {
     ApiKey.API_VERSIONS: api_versions.handle,
 }
 """(broker, context, request) -> answer, by API key."""
+
+
+def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
+    """The broker's answer to a request; an error inside becomes an error answer, as in Kafka.
+
+    Raises:
+        UnsupportedVersion: No handler for this API, or not in this mode: the connection is to be closed.
+    """
+    handler = HANDLERS.get(context.api_key)
+    if handler is None:
+        raise UnsupportedVersion(
+            context.api_key, context.version, detail=f"no handler for api {context.api_key} in an embedded broker"
+        )
+    try:
+        return handler(broker, context, request)
+    except UnsupportedVersion:
+        raise
+    except Exception:
+        _log.exception("broker %d: error while handling %s", broker.broker_id, api_name(context.api_key))
+        if context.api_key not in CONTROL_APIS:
+            raise  # only the control requests list the partitions that an error answer must name
+        return request.error_response(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,41 +1,56 @@
-"""ApiVersions (18): which APIs this broker serves, in which versions."""
+"""ApiVersions (18): the APIs of an embedded broker with their versions, and its features."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kproto.api import ApiKey
+from channel.broker.apis import SERVED
+from kproto.api import CONTROL_APIS, ApiKey
 from kproto.error_codes import ErrorCode
-from kproto.messages import ApiVersion, ApiVersionsResponse
+from kproto.messages import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from channel.broker.embedded import EmbeddedBroker
     from channel.broker.hooks import RequestContext
 
 __all__ = ["handle", "unsupported"]
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_OF_ZOOKEEPER: Final = {*CONTROL_APIS, ApiKey.CONTROLLED_SHUTDOWN}
+_LEVEL_0_SINCE: Final = 4  # older clients take a lowest level of 0 for an error, so the feature is left out
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Announces what the handler table has; 42 for a client that names itself by no name."""
-    if context.version >= 3 and not (
+    """Answers the served APIs and the features; error 42 to a client whose name or version is malformed."""
+    version = context.version
+    if version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
-        return _response(ErrorCode.INVALID_REQUEST, [])
-    from . import HANDLERS  # the table holds this handler too
-
-    control = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
-    keys = [key for key in HANDLERS if broker.zookeeper_mode or key not in control]
-    return _response(0, keys)
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    features = broker.features
+    return ApiVersionsResponse(
+        api_keys=_ranges(key for key in SERVED if broker.zookeeper_mode or key not in _OF_ZOOKEEPER),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in features.supported.items()
+            if lowest > 0 or version >= _LEVEL_0_SINCE
+        ],
+        finalized_features_epoch=features.finalized_epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=lowest, max_version_level=highest)
+            for name, (lowest, highest) in features.finalized.items()
+        ],
+        zk_migration_ready=broker.migration_enabled,
+    )
 
 
 def unsupported() -> Any:
-    """The answer to a version that is not known: 35, to be written as version 0, naming the range of this API alone."""
-    return _response(ErrorCode.UNSUPPORTED_VERSION, [ApiKey.API_VERSIONS])
+    """The answer to an unknown version: error 35, to be written as version 0, with the range of this API alone."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges([ApiKey.API_VERSIONS]))
 
 
-def _response(code: int, keys: list[int]) -> ApiVersionsResponse:
-    ranges = [ApiVersion(api_key=k, min_version=0, max_version=ApiKey(k).info.max_version) for k in sorted(keys)]
-    return ApiVersionsResponse(error_code=code, api_keys=ranges)
+def _ranges(keys: Iterable[int]) -> list[ApiVersion]:
+    return [ApiVersion(api_key=k, min_version=0, max_version=ApiKey(k).info.max_version) for k in sorted(keys)]

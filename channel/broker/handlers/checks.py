@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
+from channel.logs import get_logger
 from kproto.api import api_name
 from kproto.error_codes import ErrorCode
 from kproto.errors import UnsupportedVersion
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["must_be_zookeeper_mode", "refusal"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 def must_be_zookeeper_mode(broker: EmbeddedBroker, context: RequestContext) -> None:
-    """Raises ``UnsupportedVersion`` on a KRaft broker, for APIs that only a ZooKeeper controller sends."""
+    """Raise ``UnsupportedVersion`` on a KRaft broker, for APIs that only a ZooKeeper controller sends."""
     if not broker.zookeeper_mode:
         name = api_name(context.api_key)
         raise UnsupportedVersion(
@@ -28,19 +28,20 @@ def must_be_zookeeper_mode(broker: EmbeddedBroker, context: RequestContext) -> N
 
 
 def refusal(broker: EmbeddedBroker, context: RequestContext, request: Any) -> int | None:
-    """The code that refuses a control request unread: 31 (authorization), 77 (broker epoch); or None."""
+    """The code of a control request that is refused: 31 (authorization) or 77 (broker epoch); None for the others."""
     must_be_zookeeper_mode(broker, context)
     authorize = broker.hooks.authorize
     if authorize is not None and not authorize(context):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if broker.is_stale(request.broker_epoch, is_kraft=bool(request.is_kraft_controller)):
         _log.info(
-            "Received %s request with broker epoch %d, current broker epoch %d, from controller %d with epoch %d",
+            "broker %d refuses %s of controller %d (epoch %d): it names broker epoch %d, this broker has epoch %d",
+            broker.broker_id,
             api_name(context.api_key),
-            request.broker_epoch,
-            broker.broker_epoch,
             request.controller_id,
             request.controller_epoch,
+            request.broker_epoch,
+            broker.kraft_epoch if request.is_kraft_controller else broker.broker_epoch,
         )
         return ErrorCode.STALE_BROKER_EPOCH
     return None

@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4): which partitions this broker leads or follows, with whom, in which epoch."""
+"""LeaderAndIsr (4): the partitions that this broker is to lead or follow, with their replicas and epochs."""
 
 from __future__ import annotations
 

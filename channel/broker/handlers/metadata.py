@@ -1,4 +1,4 @@
-"""Metadata (3): what clients ask, answered from the metadata cache."""
+"""Metadata (3): brokers, controller and topics for clients, from the metadata cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Answers brokers, controller and topics; topics are never made by asking, unknown ones get 3 (by id: 100)."""
+    """Answers brokers, controller and topics; no topic is created, unknown topics get error 3 (by id: 100)."""
     asked, version = request.topics, context.version
     if asked and version < _BY_ID and any(t.name is None or t.topic_id != ZERO_UUID for t in asked):
         # versions 10 and 11 have the field, but brokers refuse it there; their answers cannot lack a name
@@ -46,7 +46,7 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
 
 
 def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> list[TopicMetadata]:
-    names: dict[str, None] = {}  # each topic once, however often it was asked for
+    names: dict[str, None] = {}  # each topic once, however often the request names it
     unknown: dict[tuple[str | None, bytes], TopicMetadata] = {}
     if asked is None or (version == 0 and not asked):
         names = dict.fromkeys(cache.topics())

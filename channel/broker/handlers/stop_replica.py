@@ -1,4 +1,4 @@
-"""StopReplica (5): which partitions this broker is to stop, and which of them to delete."""
+"""StopReplica (5): the partitions that this broker is to stop, and perhaps to delete."""
 
 from __future__ import annotations
 

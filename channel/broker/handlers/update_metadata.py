@@ -1,10 +1,10 @@
-"""UpdateMetadata (6): what the cluster looks like, for this broker's clients."""
+"""UpdateMetadata (6): the state of the cluster, for this broker's clients."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
+from channel.broker.replicas import Refused
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["handle"]
 
-_state_changes = logging.getLogger("channel.state_change")
-
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
     """Answers a top-level code alone: 31, 77, 11 or 0."""
@@ -26,16 +24,10 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
         return request.error_response(code)
     replicas = broker.replicas
     with replicas.lock:
-        if request.controller_epoch < replicas.controller_epoch:
-            _state_changes.warning(
-                "Received update metadata request with correlation id %d from an old controller %d with epoch %d. "
-                "Latest known controller epoch is %d",
-                context.correlation_id,
-                request.controller_id,
-                request.controller_epoch,
-                replicas.controller_epoch,
-            )
-            return request.error_response(ErrorCode.STALE_CONTROLLER_EPOCH)
+        try:
+            replicas.fence("UpdateMetadata", request, context.correlation_id)
+        except Refused as e:
+            return request.error_response(e.code)
         deleted = broker.metadata.update_metadata(context.correlation_id, request, version=context.version)
         replicas.controller_epoch = request.controller_epoch  # after the cache, unlike the other two
     hooks = broker.hooks

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
+from pathlib import Path
 
 import pytest
 from control_messages import (
@@ -18,7 +20,10 @@ from control_messages import (
 )
 
 import kproto
+import kproto.capture
 from channel.broker.cluster import EmbeddedCluster, raise_file_limit
+from channel.broker.embedded import Features
+from channel.broker.handlers import HANDLERS
 from channel.broker.hooks import BrokerHooks, Interception
 from channel.errors import BrokerNotAvailable, IllegalState
 from kproto import codec, headers
@@ -28,6 +33,7 @@ from kproto.reference.metadata import MetadataRequestTopic
 from kproto.types import ZERO_UUID, TopicPartition
 
 conformance = pytest.mark.conformance
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 
 
 class Peer:
@@ -188,8 +194,101 @@ def test_api_versions_announces_the_handlers(cluster):
             request = codec.message_class(18, "request")(client_software_name="kproto", client_software_version="1.0")
             answer = peer.ask(request, version)
             assert {k.api_key: k.max_version for k in answer.api_keys} == {3: 12, 4: 7, 5: 4, 6: 8, 7: 3, 18: 4}
+            assert {k.api_key for k in answer.api_keys} == set(HANDLERS)
         nameless = codec.message_class(18, "request")(client_software_name="-", client_software_version="1.0")
         assert peer.ask(nameless, 4).error_code == 42
+
+
+def announced(made, version):
+    request = codec.message_class(18, "request")(client_software_name="kproto", client_software_version="1.0")
+    with Peer(made[0]) as peer:
+        answer = peer.ask(request, version)
+    supported = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
+    finalized = {f.name: (f.min_version_level, f.max_version_level) for f in answer.finalized_features}
+    return supported, finalized, answer.finalized_features_epoch, answer.zk_migration_ready
+
+
+@pytest.mark.parametrize(("capture", "migration"), [("ibp-3.9-a", False), ("ibp-3.9-migration-a", True)])
+def test_features_are_announced_as_a_real_broker_announces_them(capture, migration):
+    real = {
+        (
+            tuple(answer.supported_features),
+            tuple(answer.finalized_features),
+            answer.finalized_features_epoch,
+            answer.zk_migration_ready,
+        )
+        for exchange in kproto.capture.exchanges(CAPTURES / f"{capture}.pcap.gz", apis=[18])
+        if (answer := exchange.response_message) is not None and exchange.api_version >= 3
+    }
+    with EmbeddedCluster(1, kraft=migration) as made:
+        for version in (3, 4):
+            supported, finalized, epoch, ready = announced(made, version)
+            assert {(tuple(supported), tuple(finalized), epoch, ready)} == real
+        assert announced(made, 2) == ({}, {}, -1, False)
+
+
+def test_a_feature_of_level_0_is_announced_from_version_4_on():
+    features = Features(
+        supported={"kraft.version": (0, 1), "metadata.version": (1, 21)},
+        finalized={"metadata.version": (1, 20)},
+        finalized_epoch=5,
+    )
+    with EmbeddedCluster(1, features=features) as made:
+        assert announced(made, 3) == ({"metadata.version": (1, 21)}, {"metadata.version": (1, 20)}, 5, False)
+        assert announced(made, 4) == (
+            {"kraft.version": (0, 1), "metadata.version": (1, 21)},
+            {"metadata.version": (1, 20)},
+            5,
+            False,
+        )
+
+
+def test_a_metadata_request_holds_up_no_other_broker(cluster):
+    """The reference codec reads and writes it, microseconds for each byte: not on the thread that serves everyone."""
+    at_work, go_on, threads = threading.Event(), threading.Event(), {}
+
+    def hold(context, _request):
+        if context.api_key == 3:
+            at_work.set()
+            assert go_on.wait(10)
+
+    def note(context, _request, _answer):
+        threads[context.api_key] = threading.current_thread().name
+
+    for member in cluster:
+        member.broker.hooks = BrokerHooks(intercept=hold, answered=note)
+    with Peer(cluster[0]) as slow, Peer(cluster[1]) as quick:
+        slow.send(3, 9, codec.encode(codec.message_class(3, "request")(topics=None), 9))
+        assert at_work.wait(10)
+        assert quick.ask(update_metadata({}), 8).error_code == 0
+        assert threads == {6: "embedded-cluster-network-thread"}
+        go_on.set()
+        assert slow.receive() is not None
+    assert threads[3] == "embedded-cluster-worker-thread"
+
+
+def test_a_handler_that_fails_on_the_worker_closes_its_connection(cluster, monkeypatch, caplog):
+    def fail(broker, context, request):
+        raise RuntimeError("no such snapshot")
+
+    monkeypatch.setitem(HANDLERS, 3, fail)
+    with Peer(cluster[0]) as peer:
+        peer.send(3, 9, codec.encode(codec.message_class(3, "request")(topics=None), 9))
+        assert peer.receive() is None
+    assert "no such snapshot" in caplog.text
+    monkeypatch.undo()
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(codec.message_class(3, "request")(topics=None), 9).topics == []
+
+
+@pytest.mark.parametrize(("api", "version", "largest"), [(3, 9, 256 * 1024), (7, 3, 1024), (18, 3, 4096)])
+def test_a_request_larger_than_its_api_needs_ends_the_connection_unread(cluster, caplog, api, version, largest):
+    with Peer(cluster[0]) as peer:
+        peer.send(api, version, bytes(largest + 1))
+        assert peer.receive() is None
+    assert f"request of {largest + 1} bytes; an embedded broker reads {largest}" in caplog.text
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(update_metadata({}), 8).error_code == 0
 
 
 def test_requests_of_one_connection_are_answered_in_order_whatever_their_pieces(cluster):
@@ -278,6 +377,21 @@ def test_brokers_of_one_process_decode_a_large_update_once():
         with Peer(made[4]) as peer:
             stale = update_metadata({"big": rows}, [broker(i) for i in range(5)], broker_epoch=0)
             assert peer.ask(stale, 8).error_code == 77
+
+
+@pytest.mark.parametrize(
+    ("order", "error"),
+    [
+        ({"disconnect": "during"}, 'disconnect is \'during\'; it must be "before" or "after"'),
+        ({"delay_s": -1}, "delay_s is -1; it must be 0 to 86400"),
+        ({"delay_s": float("nan")}, "delay_s is nan"),
+        ({"drop": True, "error": 11}, "drop and error contradict each other"),
+        ({"disconnect": "after", "answer": object()}, "disconnect and answer contradict each other"),
+    ],
+)
+def test_an_interception_that_makes_no_sense_is_refused(order, error):
+    with pytest.raises(ValueError, match=error):
+        Interception(**order)
 
 
 def test_wrong_use_says_what_is_wrong(cluster):

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
+import weakref
 
 import pytest
 from control_messages import broker, metadata_state, topic_id, update_metadata
 
 from channel.broker.metadata_cache import MetadataCache
+from channel.broker.shared_updates import SharedUpdates
 from channel.broker.snapshot import (
     EMPTY,
     CachedController,
     MetadataSnapshot,
-    SnapshotMemo,
     apply_update,
     deletions_of_full_update,
 )
+from channel.logs import STATE_CHANGE
 from channel.types import Node
+from kproto import codec
 from kproto.json_form import uuid_to_json
 from kproto.types import ZERO_UUID, TopicPartition
 
@@ -261,7 +264,7 @@ def test_mdc_26_the_controller_is_remembered_with_its_kind(controller_id, kraft,
 @conformance("MDC-27")
 def test_mdc_27_different_listeners_are_an_error_once_and_no_obstacle(caplog):
     cache = cache_after(update_metadata({}, [broker(1, "A", "B"), broker(2, "A")]))
-    told = [r for r in caplog.records if "Listeners are not identical" in r.getMessage()]
+    told = [r for r in caplog.records if "different listeners" in r.getMessage()]
     assert len(told) == 1
     assert [b.id for b in cache.alive_brokers()] == [1, 2]
     caplog.clear()
@@ -280,10 +283,61 @@ def test_an_update_copies_only_the_topics_that_it_names():
 
 
 def test_brokers_that_were_told_the_same_share_one_snapshot():
-    memo = SnapshotMemo()
-    caches = [MetadataCache(i, memo=memo) for i in range(10)]
-    request = two_topics()
-    for cache in caches:
-        cache.update_metadata(0, request, version=8)
+    updates = SharedUpdates()
+    caches = [MetadataCache(i, updates=updates) for i in range(10)]
+    small = update_metadata({"test-topic-1": [metadata_state(0, 1)]})
+    for cache in caches:  # one broker after the other gets all three: the last one is behind by two updates each time
+        for request in (two_topics(), small, update_metadata({"big": [metadata_state(i, 0) for i in range(300)]})):
+            request.broker_epoch = cache.broker_id
+            received = updates.decode(8, memoryview(codec.encode(request, 8)))
+            assert received.broker_epoch == cache.broker_id
+            cache.update_metadata(0, received, version=8)
     assert len({id(cache.snapshot) for cache in caches}) == 1
+    assert caches[9].partition_info("test-topic-1", 0).leader == 1
     assert EMPTY.partition_count == 0
+
+
+def test_another_order_of_updates_is_another_snapshot():
+    updates = SharedUpdates()
+    first, second = MetadataCache(1, updates=updates), MetadataCache(2, updates=updates)
+    bodies = [memoryview(codec.encode(update_metadata({"t": [metadata_state(0, leader)]}), 8)) for leader in (1, 2)]
+    for body in bodies:
+        first.update_metadata(0, updates.decode(8, body), version=8)
+    for body in reversed(bodies):
+        second.update_metadata(0, updates.decode(8, body), version=8)
+    assert (first.partition_info("t", 0).leader, second.partition_info("t", 0).leader) == (2, 1)
+
+
+def test_what_is_shared_is_bounded_by_bytes_and_gone_with_its_brokers():
+    updates = SharedUpdates(budget=100_000)
+    snapshots, kept = [], []
+    cache = MetadataCache(0, updates=updates)
+    for epoch in range(8):
+        rows = [metadata_state(i, 0, epoch=epoch) for i in range(1000)]
+        body = memoryview(codec.encode(update_metadata({"t": rows}), 8))
+        cache.update_metadata(0, updates.decode(8, body), version=8)
+        snapshots.append(weakref.ref(cache._last))
+        kept.append(updates.kept_bytes)
+    assert 50_000 < max(kept) <= 100_000, "more than one body is kept, and none above the budget"
+    assert [ref() is not None for ref in snapshots] == [False] * 7 + [True]
+    del cache
+    assert snapshots[-1]() is None
+    huge = update_metadata({"t": [metadata_state(i, 0) for i in range(5000)]})
+    updates.decode(8, memoryview(codec.encode(huge, 8)))
+    updates.decode(8, memoryview(codec.encode(huge, 8)))
+    assert 100_000 < updates.kept_bytes < 300_000, "the newest body is kept whatever its size, and that alone"
+
+
+@pytest.mark.parametrize("count", [1, 500])
+def test_a_full_update_that_removes_many_topics_logs_a_few_lines(count, caplog):
+    topics = {f"t{i}": [metadata_state(0, 0)] for i in range(count)}
+    cache = cache_after(update_metadata(topics, [broker(1)]), migration_enabled=True)
+    caplog.clear()
+    full = update_metadata({}, [broker(1)], is_kraft_controller=True, type=FULL)
+    with caplog.at_level(logging.INFO):
+        cache.update_metadata(7, full, version=8)
+    lines = [r.getMessage() for r in caplog.records]
+    assert all(r.name == STATE_CHANGE.name for r in caplog.records)
+    assert all(line.startswith("[Broker id=1] ") for line in lines)
+    assert sum("Removing topic" in line for line in lines) == min(count, 10)
+    assert ("and 490 more lines" in caplog.text) == (count == 500)

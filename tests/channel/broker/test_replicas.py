@@ -14,8 +14,10 @@ from control_messages import (
 )
 
 from channel.broker.embedded import EmbeddedBroker
+from channel.broker.handlers import handle
 from channel.broker.hooks import BrokerHooks, RequestContext
 from channel.broker.replicas import Fetcher
+from channel.logs import STATE_CHANGE
 from kproto.types import ZERO_UUID, TopicPartition
 
 conformance = pytest.mark.conformance
@@ -34,14 +36,14 @@ def running(broker_id=0, *, alive=(0, 1, 2), **more):
 def lead(made, *states, topic="t", version=7, **more):
     """Send a LeaderAndIsr; gives (top-level code, codes by partition)."""
     request = leader_and_isr({topic: list(states)}, **more)
-    answer = made.handle(RequestContext(4, version, 0, "0", "PLAINTEXT"), request)
+    answer = handle(made, RequestContext(4, version, 0, "0", "PLAINTEXT"), request)
     errors = [e for t in answer.topics for e in t.partition_errors] or list(answer.partition_errors)
     return answer.error_code, {e.partition_index: e.error_code for e in errors}
 
 
 def stop(made, *states, topic="t", version=4, **more):
     """Send a StopReplica with (partition, leader epoch, delete); gives (top-level code, codes by partition)."""
-    answer = made.handle(RequestContext(5, version, 0, "0", "PLAINTEXT"), stop_replica({topic: list(states)}, **more))
+    answer = handle(made, RequestContext(5, version, 0, "0", "PLAINTEXT"), stop_replica({topic: list(states)}, **more))
     return answer.error_code, {e.partition_index: e.error_code for e in answer.partition_errors}
 
 
@@ -190,7 +192,7 @@ def test_a_topic_that_no_folder_could_have_fails_the_request(name):
 def test_old_versions_answer_by_topic_name():
     made = running()
     request = leader_and_isr({"t": [leader_state(0, 0)]})
-    answer = made.handle(RequestContext(4, 4, 0, "0", "PLAINTEXT"), request)
+    answer = handle(made, RequestContext(4, 4, 0, "0", "PLAINTEXT"), request)
     assert [(e.topic_name, e.partition_index, e.error_code) for e in answer.partition_errors] == [("t", 0, 0)]
 
 
@@ -240,24 +242,85 @@ def test_stop_replica_checks_the_leader_epoch(epoch, delete, code, still_hosted)
 
 @conformance("RPM-31")
 def test_rpm_31_a_delete_that_fails_on_disk():
+    deleted = []
+
     def fails(tp):
+        deleted.append(tp)
         raise OSError(f"cannot flush {tp}")
 
-    made = running()
-    made.replicas._on_delete = fails
+    made = running(hooks=BrokerHooks(delete_log=fails))
     lead(made, leader_state(0, 0, epoch=1))
     assert stop(made, (0, 2, True)) == (0, {0: 56})
+    assert deleted == [T0]
+    assert (made.replicas.logs, made.replicas.hosted) == ({}, {})  # unlinked before: a repeat has nothing to delete
+    assert stop(made, (0, 2, True)) == (0, {0: 0})
+    assert deleted == [T0]
+    assert lead(made, leader_state(0, 0, epoch=3)) == (0, {0: 0})
 
 
 @conformance("RPM-36")
 def test_rpm_36_waiting_fetches_are_completed_when_their_partition_goes():
-    made = running()
-    completed = []
-    made.replicas._on_completed = lambda tp, code, count: completed.append((tp, code, count))
-    lead(made, leader_state(0, 0, epoch=1))
-    made.replicas.hosted[T0].waiting = 1
+    fetches = {T0: [], T1: []}  # of each partition: the codes that its waiting fetch was completed with
+    made = running(hooks=BrokerHooks(complete_requests=lambda tp, code: fetches[tp].append(code)))
+    lead(made, leader_state(0, 0, epoch=1), leader_state(1, 0, epoch=1))
+    assert stop(made, (1, 1, False)) == (0, {1: 0})
     assert stop(made, (0, -2, True)) == (0, {0: 0})
-    assert completed == [(T0, 6, 1)]
+    assert fetches == {T0: [6], T1: []}
+    assert stop(made, (0, -2, True)) == (0, {0: 0})
+    assert fetches == {T0: [6], T1: []}
+
+
+def test_a_log_that_cannot_be_created_takes_its_partition_offline(caplog):
+    full = {T0, T1}
+
+    def create(tp):
+        if tp in full:
+            raise OSError("no space left on device")
+
+    made = running(hooks=BrokerHooks(create_log=create))
+    states = [leader_state(0, 0), leader_state(1, 1), leader_state(2, 0)]
+    assert lead(made, *states) == (0, {0: 56, 1: 56, 2: 0})
+    assert set(made.replicas.logs) == {TopicPartition("t", 2)}
+    assert made.replicas.fetchers == {}
+    assert "no space left on device" in caplog.text
+    full.clear()
+    assert lead(made, *[leader_state(i, 0, epoch=1) for i in range(3)]) == (0, {0: 56, 1: 56, 2: 0})
+    assert stop(made, (0, 2, True)) == (0, {0: 56})
+
+
+@pytest.mark.parametrize("leader", [0, 1])
+def test_an_older_partition_epoch_changes_nothing_and_gives_no_topic_id(leader):
+    made = running()
+    lead(made, leader_state(0, leader, epoch=1, partition_epoch=5), ids={})
+    before = made.replicas.hosted[T0]
+    older = leader_state(0, leader, epoch=2, partition_epoch=4)
+    assert lead(made, older) == (0, {0: 0})
+    assert made.replicas.logs == {T0: ZERO_UUID}
+    assert (before.leader_epoch, before.partition_epoch) == (1, 5)
+    assert lead(made, leader_state(0, leader, epoch=2, partition_epoch=5)) == (0, {0: 0})
+    assert made.replicas.logs == {T0: topic_id("t")}
+
+
+def test_a_fetcher_is_not_restarted_at_an_equal_leader_epoch_of_a_kraft_controller():
+    made = running(kraft_epoch=7)
+    kraft = {"is_kraft_controller": True, "type": 1, "broker_epoch": 7}
+    lead(made, leader_state(0, 1, epoch=3, partition_epoch=0), **kraft)
+    fetcher = made.replicas.fetchers[T0]
+    fetcher.offset = 42
+    assert lead(made, leader_state(0, 1, epoch=3, partition_epoch=1, isr=[1]), **kraft) == (0, {0: 0})
+    assert made.replicas.fetchers[T0] is fetcher
+    assert made.replicas.hosted[T0].isr == (1,)
+
+
+def test_leaders_that_are_not_known_yet_are_one_line_that_names_the_broker(caplog):
+    made = running(7, alive=[7])
+    states = [leader_state(i, i + 100, epoch=4, replicas=[7, i + 100]) for i in range(500)]
+    assert lead(made, *states) == (0, dict.fromkeys(range(500), 0))
+    lines = [r for r in caplog.records if r.name == STATE_CHANGE.name]
+    assert len(lines) == 1
+    assert (
+        lines[0].getMessage().startswith("[Broker id=7] LeaderAndIsr of controller 0 (epoch 0, correlation id 0): 500")
+    )
 
 
 def test_deleting_a_coordinators_partition_is_told():
@@ -279,7 +342,7 @@ def ask(made, api, **more):
     if api == 5:
         return stop(made, (0, 1, False), (1, 1, False), **more)
     request = update_metadata({"t": [metadata_state(0, 0)]}, [broker(0)], **{"controller_epoch": 0, **more})
-    return made.handle(RequestContext(6, 8, 0, "0", "PLAINTEXT"), request).error_code, {}
+    return handle(made, RequestContext(6, 8, 0, "0", "PLAINTEXT"), request).error_code, {}
 
 
 @pytest.mark.parametrize(
@@ -341,7 +404,7 @@ def test_kap_13_nor_a_controlled_shutdown():
 
     request = message_class(7, "request")(broker_id=1)
     with pytest.raises(UnsupportedVersion, match="should never receive"):
-        EmbeddedBroker(0, zookeeper_mode=False).handle(RequestContext(7, 3, 0, "1", "PLAINTEXT"), request)
+        handle(EmbeddedBroker(0, zookeeper_mode=False), RequestContext(7, 3, 0, "1", "PLAINTEXT"), request)
 
 
 @conformance("KAP-15")

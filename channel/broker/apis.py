@@ -1,0 +1,25 @@
+"""The APIs that an embedded broker serves, and how large a request body of each it reads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kproto.api import CONTROL_APIS, ApiKey
+
+__all__ = ["LARGEST_BODY", "SERVED", "SLOW"]
+
+LARGEST_BODY: Final = {
+    ApiKey.METADATA: 256 * 1024,  # the names of about 8,000 topics; a client that wants more asks for all of them
+    ApiKey.CONTROLLED_SHUTDOWN: 1024,
+    ApiKey.API_VERSIONS: 4 * 1024,
+}
+"""The longest body in bytes by API; the control requests are limited by ``socket.request.max.bytes`` alone."""
+
+SERVED: Final = frozenset((*LARGEST_BODY, *CONTROL_APIS))
+"""The keys that ApiVersions announces."""
+
+SLOW: Final = frozenset({ApiKey.METADATA})
+"""APIs whose messages the reference codec reads and writes, several microseconds for each byte, and that can be large.
+
+They are served beside the network thread, which has all the other brokers to serve.
+"""

@@ -1,0 +1,73 @@
+"""A thread for work that would hold up a network thread."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+from channel.errors import IllegalState
+from channel.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Worker"]
+
+_log = get_logger(__name__)
+
+_CLOSE_S: Final = 10.0
+
+
+class Worker:
+    """One thread that does pieces of work in order; it starts with the first of them. What one raises is logged.
+
+    Args:
+        name: Names the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Queue a piece of work.
+
+        Raises:
+            IllegalState: The worker is closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise IllegalState(f"{self._name} is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+            self._queue.put(work)
+
+    def close(self) -> None:
+        """End the thread after the piece of work in hand; queued work is dropped. Harmless if closed.
+
+        Raises:
+            IllegalState: The work in hand took too long; the thread ends behind it.
+        """
+        with self._lock:
+            self._is_closed = True
+            thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return
+        self._queue.put(None)
+        thread.join(_CLOSE_S)
+        if thread.is_alive():
+            raise IllegalState(f"{self._name} has not ended: the work in hand takes more than {_CLOSE_S:.0f} s")
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            if self._is_closed:
+                continue
+            try:
+                work()
+            except Exception:  # noqa: BLE001  (the next piece of work belongs to another peer)
+                _log.exception("work on %s failed", self._name)

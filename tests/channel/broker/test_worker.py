@@ -1,0 +1,46 @@
+"""The worker beside a network thread: order, failures, end."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from channel.broker.worker import Worker
+from channel.errors import IllegalState
+
+
+def test_work_is_done_in_order_and_a_failure_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    worker, done, last = Worker("worker-under-test"), [], threading.Event()
+
+    def fail() -> None:
+        raise ValueError("no such topic")
+
+    for number in range(5):
+        worker.submit(lambda number=number: done.append((number, threading.current_thread().name)))  # type: ignore[misc]
+        worker.submit(fail)
+    worker.submit(last.set)
+    assert last.wait(10)
+    worker.close()
+    worker.close()
+    assert done == [(number, "worker-under-test") for number in range(5)]
+    assert "no such topic" in caplog.text
+    assert "worker-under-test" not in {t.name for t in threading.enumerate()}
+    with pytest.raises(IllegalState, match="is closed"):
+        worker.submit(last.set)
+
+
+def test_queued_work_is_dropped_at_the_end() -> None:
+    worker, begun, go_on, done = Worker("worker-under-test"), threading.Event(), threading.Event(), []
+    worker.submit(lambda: (begun.set(), go_on.wait(10), done.append(1)))  # type: ignore[func-returns-value]
+    worker.submit(lambda: done.append(2))
+    assert begun.wait(10)
+    closer = threading.Thread(target=worker.close)
+    closer.start()
+    while not worker._is_closed:
+        time.sleep(0.001)
+    go_on.set()
+    closer.join(10)
+    assert not closer.is_alive()
+    assert done == [1]
