@@ -165,8 +165,8 @@ class BrokerService:
                 received.close_connection()  # only the control requests list the partitions that an error must name
                 return
             body = codec.encode(request.error_response(ErrorCode.UNKNOWN_SERVER_ERROR), context.version)
+        self._report(context, request, answer)  # before the answer: a peer that has it may look at what was noted
         received.respond([header, body])
-        self._report(context, request, answer)
 
     def _report(self, context: RequestContext, request: Any, answer: Any) -> None:
         if self.broker.hooks.answered is None:
