@@ -1,4 +1,4 @@
-"""What one node says it speaks: the version ranges of its ApiVersions response, and which version to use with it."""
+"""The version ranges that a node announced in its ApiVersions response, and the versions to use with it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,19 @@ __all__ = ["NodeApiVersions", "VersionRange", "decode_api_versions_response"]
 
 
 class VersionRange(NamedTuple):
-    """The versions of one API that a node takes, both ends included."""
+    """A range of versions of one API, both ends included.
+
+    >>> VersionRange(1, 7).intersection(VersionRange(4, 9))
+    VersionRange(lowest=4, highest=7)
+    """
 
     lowest: int
     highest: int
+
+    def intersection(self, other: VersionRange) -> VersionRange | None:
+        """The versions in both ranges; None if there is none, as where a range is empty."""
+        common = VersionRange(max(self.lowest, other.lowest), min(self.highest, other.highest))
+        return common if common.lowest <= common.highest else None
 
     def __str__(self) -> str:
         return str(self.lowest) if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
@@ -42,12 +51,17 @@ class NodeApiVersions:
 
     @classmethod
     def of(cls, ranges: Iterable[tuple[int, int, int]]) -> Self:
-        """From (API key, lowest, highest)."""
+        """The ranges given as (API key, lowest, highest)."""
         return cls({key: VersionRange(lowest, highest) for key, lowest, highest in ranges})
 
     @classmethod
+    def of_kafka_3_9(cls) -> Self:
+        """Every API of Kafka 3.9.1 with the versions that this package reads and writes."""
+        return cls({int(key): VersionRange(key.info.min_version, key.info.max_version) for key in ApiKey})
+
+    @classmethod
     def from_response(cls, response: Any) -> Self:
-        """From a decoded ApiVersions response: its ``api_keys``, each with api_key, min_version and max_version."""
+        """The ranges of a decoded ApiVersions response: of its ``api_keys``, with min_version and max_version."""
         return cls.of((each.api_key, each.min_version, each.max_version) for each in response.api_keys)
 
     def __contains__(self, api_key: object) -> bool:
@@ -72,13 +86,25 @@ class NodeApiVersions:
         node = self.ranges.get(api_key)
         if node is None:
             raise UnsupportedVersion(api_key, high, f"on this node {key.info.name}")
-        latest = min(high, node.highest)
-        if latest < max(low, node.lowest):
+        common = node.intersection(VersionRange(low, high))
+        if common is None:
             raise UnsupportedVersion(api_key, high, f"on this node {key.info.name}", node.lowest, node.highest)
-        return latest
+        return common.highest
+
+    def intersection(self, other: NodeApiVersions) -> NodeApiVersions:
+        """The versions that two nodes both speak; an API without a common version is left out.
+
+        >>> old, new = NodeApiVersions.of([(4, 0, 2), (6, 0, 5)]), NodeApiVersions.of([(4, 1, 7), (5, 0, 4), (6, 6, 8)])
+        >>> old.intersection(new).ranges
+        {4: VersionRange(lowest=1, highest=2)}
+        """
+        common = (
+            (key, mine.intersection(other.ranges[key])) for key, mine in self.ranges.items() if key in other.ranges
+        )
+        return NodeApiVersions({key: both for key, both in common if both is not None})
 
     def __str__(self) -> str:
-        """One line in the order of the keys, as Kafka prints it; what a broker could have is UNSUPPORTED."""
+        """One line in the order of the keys, as Kafka prints it; a broker's API that the node lacks is UNSUPPORTED."""
         return f"({', '.join(self._texts())})"
 
     def _texts(self) -> Iterable[str]:
@@ -107,10 +133,10 @@ def decode_api_versions_response(version: int, body: Buffer) -> Any:
     """Read the answer to an ApiVersions request of this version.
 
     A broker that does not know the version answers in the form of version 0, with error 35 and, since Kafka 2.4, its
-    own range of ApiVersions alone. So what cannot be read as the version asked for is read as version 0.
+    own range of ApiVersions alone. So a body that cannot be read as ``version`` is read as version 0.
 
     Raises:
-        DecodeError: It is neither.
+        DecodeError: The body has neither form.
     """
     from .codec import decode_response
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from wire import array, i16, i32, tags
 
 from channel.broker.embedded import EmbeddedBroker
@@ -67,6 +69,28 @@ def test_avr_06_and_08_ranges_that_do_not_meet(node: tuple[int, int] | None, own
     versions = NodeApiVersions.of([] if node is None else [(0, *node)])
     with pytest.raises(UnsupportedVersion, match="Produce"):
         versions.latest_usable(PRODUCE, *own)
+
+
+RANGES = st.builds(lambda low, size: VersionRange(low, low + size), st.integers(-3, 12), st.integers(-2, 12))
+
+
+@given(RANGES, RANGES)
+def test_an_intersection_holds_the_versions_of_both_ranges_and_no_other(one: VersionRange, two: VersionRange) -> None:
+    both = one.intersection(two)
+    versions = {v for v in range(-10, 40) if one.lowest <= v <= one.highest and two.lowest <= v <= two.highest}
+    assert versions == (set() if both is None else set(range(both.lowest, both.highest + 1)))
+    assert both == two.intersection(one)
+
+
+def test_what_two_nodes_both_speak() -> None:
+    ours = NodeApiVersions.of_kafka_3_9()
+    old = NodeApiVersions.of([(4, 0, 2), (6, 0, 5), (18, 0, 3), (337, 0, 1)])
+    common = ours.intersection(old)
+    assert common.ranges == {4: (0, 2), 6: (0, 5), 18: (0, 3)}
+    assert common == old.intersection(ours)
+    assert ours.intersection(ours) == ours
+    assert common.latest_usable(ApiKey.UPDATE_METADATA) == old.latest_usable(ApiKey.UPDATE_METADATA) == 5
+    assert ours.intersection(NodeApiVersions.of([(4, 8, 9)])).ranges == {}
 
 
 @conformance("AVR-10")
