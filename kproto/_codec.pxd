@@ -1,6 +1,6 @@
 """The C layout of the codec: its classes' fields, and the wire primitives of ``_cython/wire.h``."""
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 
 cdef extern from "_cython/wire.h" nogil:
@@ -45,6 +45,7 @@ cdef extern from "_cython/wire.h" nogil:
     kp_ptr kp_bool(kp_reader *, kp_ptr, uint8_t *, const char *) noexcept
     int64_t kp_count(kp_reader *, kp_ptr *, kp_ptr, bint, int64_t, int64_t, const char *, const char *) noexcept
     bint kp_is_ascii(kp_ptr, int64_t) noexcept
+    kp_ptr kp_bad_utf8(kp_ptr, int64_t) noexcept
     int64_t kp_replace_utf8(uint8_t *, kp_ptr, int64_t) noexcept
     kp_ptr kp_string(kp_reader *, kp_ptr, kp_ptr, bint, bint, int64_t *, const char *) noexcept
     kp_ptr kp_tag(kp_reader *, kp_ptr, uint32_t *, uint32_t *, kp_ptr *) noexcept
@@ -63,7 +64,8 @@ cdef extern from "_cython/columns_write.h" nogil:
     enum:
         KP_ERRORS, KP_LISR, KP_SR, KP_UMR
         KP_FRAME, KP_TOPIC, KP_PARTITION, KP_CONTROLLER_EPOCH, KP_LEADER, KP_LEADER_EPOCH, KP_PARTITION_EPOCH
-        KP_FINE, KP_BAD_OFFSETS, KP_BAD_CODE, KP_LONG_NAME, KP_RECOVERING, KP_MANY, KP_FLAGS_DIFFER
+        KP_FINE, KP_NO_COLUMN, KP_BAD_TYPE, KP_UNFIT, KP_NULL_ROW, KP_BAD_OFFSETS, KP_BAD_CODE, KP_LONG_NAME
+        KP_RECOVERING, KP_MANY, KP_FLAGS_DIFFER, KP_OUT_OF_MEMORY
         KP_TOPIC_ID, KP_FLAG, KP_RECOVERY, KP_ERROR, KP_LIST
     ctypedef struct kp_batch:
         int layout
@@ -76,7 +78,7 @@ cdef extern from "_cython/columns_write.h" nogil:
         int32_t **ids
         int64_t *used
         int64_t *ids_room
-        int64_t topics
+        int64_t topics, collisions
     ctypedef struct kp_mark:
         int64_t rows
     ctypedef struct kp_field:
@@ -84,45 +86,20 @@ cdef extern from "_cython/columns_write.h" nogil:
         const char *format
         int column
     struct ArrowSchema:
-        const char *format
-        const char *name
-        int64_t n_children
-        ArrowSchema **children
-        ArrowSchema *dictionary
         void (*release)(ArrowSchema *) noexcept
     struct ArrowArray:
-        int64_t length
-        int64_t null_count
-        int64_t offset
-        int64_t n_buffers
-        int64_t n_children
-        const void **buffers
-        ArrowArray **children
-        ArrowArray *dictionary
         void (*release)(ArrowArray *) noexcept
     struct ArrowArrayStream:
         void (*release)(ArrowArrayStream *) noexcept
-    ctypedef struct kp_view:
-        int64_t rows
-        const int32_t **ints
-        const int32_t **offsets
-        const int32_t **ids
-        const uint8_t *flag
-        int64_t flag_at
-        const int8_t *recovery
-        const int32_t *codes
-        const int32_t *id_codes
-        const int32_t *name_ends
-        const int64_t *long_name_ends
-        const uint8_t *names
-        const uint8_t *topic_ids
-        int64_t names_count
-        int64_t ids_count
     ctypedef struct kp_problem:
-        int what
+        int trouble
+        const char *column
+        const char *expected
+        const char *format
         int64_t row
         int64_t value
-    const int32_t kp_nothing[4]
+    uint64_t *kp_hash_key
+    int kp_copy_arrow(kp_batch *, const ArrowSchema *, const ArrowArray *, kp_problem *) noexcept
     kp_batch *kp_batch_new(int) noexcept
     void kp_batch_drop(kp_batch *) noexcept
     int kp_resize_rows(kp_batch *, int64_t) noexcept
@@ -136,12 +113,11 @@ cdef extern from "_cython/columns_write.h" nogil:
     int kp_schema_of(int, ArrowSchema *) noexcept
     int kp_array_of(kp_batch *, ArrowArray *) noexcept
     int kp_stream_of(kp_batch *, ArrowArrayStream *) noexcept
-    void kp_view_of(const kp_batch *, kp_view *) noexcept
-    int64_t kp_states_size(const kp_view *, bint, int, int64_t *, kp_problem *) noexcept
-    int64_t kp_stops_size(const kp_view *, int, bint, int64_t *, kp_problem *) noexcept
-    uint8_t *kp_put_umr_states(uint8_t *, const kp_view *, int) noexcept
-    uint8_t *kp_put_lisr_states(uint8_t *, const kp_view *, int) noexcept
-    uint8_t *kp_put_stops(uint8_t *, const kp_view *, int) noexcept
+    int64_t kp_states_size(const kp_batch *, bint, int, int64_t *, kp_problem *) noexcept
+    int64_t kp_stops_size(const kp_batch *, int, bint, int64_t *, kp_problem *) noexcept
+    uint8_t *kp_put_umr_states(uint8_t *, const kp_batch *, int) noexcept
+    uint8_t *kp_put_lisr_states(uint8_t *, const kp_batch *, int) noexcept
+    uint8_t *kp_put_stops(uint8_t *, const kp_batch *, int) noexcept
 
 
 cdef extern from "_cython/columns_read.h" nogil:

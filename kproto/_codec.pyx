@@ -1,3 +1,4 @@
+# cython: nonecheck=True
 """The C-accelerated codec of LeaderAndIsr 0-7, StopReplica 0-4, UpdateMetadata 0-8 and the headers around them.
 
 One compilation unit, its parts in ``_cython``. Public functions and classes as ``kproto.codec.Codec`` says; values,
@@ -9,7 +10,6 @@ from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
 from cpython.number cimport PyNumber_Index
@@ -27,6 +27,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from collections.abc import Mapping
+from os import urandom
 from typing import NamedTuple
 
 from kproto.api import request_header_version
@@ -56,7 +57,7 @@ include "_cython/update_metadata_read.pxi"
 include "_cython/update_metadata_write.pxi"
 include "_cython/update_metadata_json.pxi"
 include "_cython/columns.pxi"
-include "_cython/columns_taken.pxi"
+include "_cython/columns_given.pxi"
 include "_cython/columns_encode.pxi"
 
 __all__ = [
@@ -102,12 +103,32 @@ __all__ = [
     "message_class",
 ]
 
-cdef extern from "Python.h":
-    int PyGC_Disable() noexcept
-    int PyGC_Enable() noexcept
+cdef extern from *:
+    """
+    /* Until Python 3.11 the collector may run, and with it any finalizer, wherever an object is made: also where a list
+     * is half filled. Later Pythons collect between two bytecodes only. */
+    #if PY_VERSION_HEX < 0x030C0000
+    static int kp_pause_collector(void) { return PyGC_Disable(); }
+    static void kp_resume_collector(int was_on) { if (was_on) PyGC_Enable(); }
+    #else
+    static int kp_pause_collector(void) { return 0; }
+    static void kp_resume_collector(int was_on) { (void)was_on; }
+    #endif
+    """
+    bint kp_pause_collector() noexcept
+    void kp_resume_collector(bint) noexcept
 
 cdef enum part:
     REQUEST, RESPONSE, REQUEST_HEADER, RESPONSE_HEADER
+
+
+cdef int draw_hash_key() except -1:
+    cdef bytes key = urandom(16)
+    memcpy(kp_hash_key, PyBytes_AS_STRING(key), 16)
+    return 0
+
+
+draw_hash_key()
 
 
 cdef int64_t small(object value, str field) except? -1:
@@ -122,20 +143,30 @@ cdef int64_t small(object value, str field) except? -1:
     return INT64_MIN if overflow else x
 
 
-cdef int checked_version(object api_key, object version) except -1:
+cdef int checked_api(object api_key) except -1:
+    """The api key, if it is one of this codec's."""
+    cdef int64_t api = small(api_key, "api_key")
+    if 4 <= api <= 6:
+        return <int>api
+    raise UnsupportedApi(api_key, f"the C codec knows api keys 4, 5 and 6, not {api_key}")
+
+
+cdef int checked_version(int api, object version) except -1:
     """The version, if this codec's api has it."""
-    cdef int64_t api = small(api_key, "api_key"), v = small(version, "version"), highest
-    if api == 6:
-        name, highest = "UpdateMetadata", 8
-    elif api == 4:
-        name, highest = "LeaderAndIsr", 7
-    elif api == 5:
-        name, highest = "StopReplica", 4
-    else:
-        raise UnsupportedApi(api_key, f"the C codec knows api keys 4, 5 and 6, not {api_key}")
+    cdef int64_t v = small(version, "version")
+    cdef int highest = 8 if api == 6 else 7 if api == 4 else 4
     if 0 <= v <= highest:
         return <int>v
-    raise UnsupportedVersion(<int>api, version, name, 0, highest)
+    name = "UpdateMetadata" if api == 6 else "LeaderAndIsr" if api == 4 else "StopReplica"
+    raise UnsupportedVersion(api, version, name, 0, highest)
+
+
+cdef part kind_of(object kind) except *:
+    if kind == "request":
+        return REQUEST
+    if kind == "response":
+        return RESPONSE
+    raise ValueError(f"kind is 'request' or 'response', not {kind!r}")
 
 
 cdef object read(object data, part kind, int api, int version, bint strict, Py_ssize_t *used):
@@ -143,35 +174,19 @@ cdef object read(object data, part kind, int api, int version, bint strict, Py_s
     cdef Py_buffer view
     cdef kp_reader r
     cdef object message = None
-    cdef bint collected
+    cdef bint paused
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    # What is being built is reachable from nowhere: the collector has nothing to find, and its passes cost more than
-    # the reading. No Python code runs and the GIL is not released until it is on again.
-    collected = PyGC_Disable()
     try:
         r.base = r.at = <rp>view.buf
         r.end = r.base + view.len
         r.strict = strict
         r.code = KP_OK
         r.depth = 0
-        if kind == REQUEST:
-            if api == 6:
-                message = umr_read(&r, version)
-            elif api == 4:
-                message = lisr_read(&r, version)
-            else:
-                message = sr_read(&r, version)
-        elif kind == RESPONSE:
-            if api == 6:
-                message = umr_read_response(&r, version)
-            elif api == 4:
-                message = lisr_read_response(&r, version)
-            else:
-                message = sr_read_response(&r, version)
-        elif kind == REQUEST_HEADER:
-            message = read_request_header(&r, version)
-        else:
-            message = read_response_header(&r, version)
+        paused = kp_pause_collector()
+        try:
+            message = read_part(&r, kind, api, version)
+        finally:
+            kp_resume_collector(paused)
         if r.code == KP_OK and strict and r.at != r.end and used == NULL:
             kp_fault(&r, KP_STRICT_TRAILING, r.at, r.end - r.at, "")
         if r.code != KP_OK:
@@ -179,78 +194,84 @@ cdef object read(object data, part kind, int api, int version, bint strict, Py_s
         if used != NULL:
             used[0] = r.at - r.base
     finally:
-        if collected:
-            PyGC_Enable()
         PyBuffer_Release(&view)
     return message
 
 
+cdef object read_part(kp_reader *r, part kind, int api, int version):
+    """A message or header, or None after a fault. No Python code runs in here."""
+    if kind == REQUEST:
+        if api == 6:
+            return umr_read(r, version)
+        if api == 4:
+            return lisr_read(r, version)
+        return sr_read(r, version)
+    if kind == RESPONSE:
+        if api == 6:
+            return umr_read_response(r, version)
+        if api == 4:
+            return lisr_read_response(r, version)
+        return sr_read_response(r, version)
+    if kind == REQUEST_HEADER:
+        return read_request_header(r, version)
+    return read_response_header(r, version)
+
+
 def decode_request(api_key, version, data, *, bint strict=False):
     """Read a request's body. See ``kproto.codec.decode_request``."""
-    cdef int v = checked_version(api_key, version)
-    return read(data, REQUEST, api_key, v, strict, NULL)
+    cdef int api = checked_api(api_key), v = checked_version(api, version)
+    return read(data, REQUEST, api, v, strict, NULL)
 
 
 def decode_request_from(api_key, version, data, *, bint strict=False):
     """``decode_request``, and how many bytes the message took; what follows is never looked at."""
-    cdef int v = checked_version(api_key, version)
+    cdef int api = checked_api(api_key), v = checked_version(api, version)
     cdef Py_ssize_t used = 0
-    message = read(data, REQUEST, api_key, v, strict, &used)
+    message = read(data, REQUEST, api, v, strict, &used)
     return message, used
 
 
 def decode_response(api_key, version, data, *, bint strict=False):
     """Read a response's body. See ``kproto.codec.decode_response``."""
-    cdef int v = checked_version(api_key, version)
-    return read(data, RESPONSE, api_key, v, strict, NULL)
+    cdef int api = checked_api(api_key), v = checked_version(api, version)
+    return read(data, RESPONSE, api, v, strict, NULL)
 
 
 def decode_response_from(api_key, version, data, *, bint strict=False):
     """``decode_response``, and how many bytes the message took; what follows is never looked at."""
-    cdef int v = checked_version(api_key, version)
+    cdef int api = checked_api(api_key), v = checked_version(api, version)
     cdef Py_ssize_t used = 0
-    message = read(data, RESPONSE, api_key, v, strict, &used)
+    message = read(data, RESPONSE, api, v, strict, &used)
     return message, used
 
 
 def encode(message, version):
     """Write a message of this codec. See ``kproto.codec.encode``."""
     cdef type kind = type(message)
-    cdef bint collected
-    cdef int v
-    if not isinstance(message, Message):
-        raise TypeError(f"expected a message of this codec, got {kind.__name__}")
-    v = checked_version(message.api_key, version)
-    # Between the sizes and the bytes no other code may run: not even a collector's callbacks.
-    collected = PyGC_Disable()
-    try:
-        if kind is UpdateMetadataRequest:
-            return umr_write(<UpdateMetadataRequest>message, v)
-        if kind is LeaderAndIsrRequest:
-            return lisr_write(<LeaderAndIsrRequest>message, v)
-        if kind is StopReplicaRequest:
-            return sr_write(<StopReplicaRequest>message, v)
-        if kind is UpdateMetadataResponse:
-            return umr_write_response(<UpdateMetadataResponse>message, v)
-        if kind is LeaderAndIsrResponse:
-            return lisr_write_response(<LeaderAndIsrResponse>message, v)
-        return sr_write_response(<StopReplicaResponse>message, v)
-    finally:
-        if collected:
-            PyGC_Enable()
+    if kind is UpdateMetadataRequest:
+        return umr_write(<UpdateMetadataRequest>message, checked_version(6, version))
+    if kind is LeaderAndIsrRequest:
+        return lisr_write(<LeaderAndIsrRequest>message, checked_version(4, version))
+    if kind is StopReplicaRequest:
+        return sr_write(<StopReplicaRequest>message, checked_version(5, version))
+    if kind is UpdateMetadataResponse:
+        return umr_write_response(<UpdateMetadataResponse>message, checked_version(6, version))
+    if kind is LeaderAndIsrResponse:
+        return lisr_write_response(<LeaderAndIsrResponse>message, checked_version(4, version))
+    if kind is StopReplicaResponse:
+        return sr_write_response(<StopReplicaResponse>message, checked_version(5, version))
+    raise TypeError(f"expected a message of this codec, got {kind.__name__}")
 
 
 def message_class(api_key, kind):
     """The class of an API's requests or responses."""
-    cdef int64_t api = small(api_key, "api_key")
-    if kind not in ("request", "response"):
-        raise ValueError(f"kind is 'request' or 'response', not {kind!r}")
-    checked_version(api_key, 0)
+    cdef int api = checked_api(api_key)
+    cdef bint request = kind_of(kind) == REQUEST
     if api == 6:
-        return UpdateMetadataRequest if kind == "request" else UpdateMetadataResponse
+        return UpdateMetadataRequest if request else UpdateMetadataResponse
     if api == 4:
-        return LeaderAndIsrRequest if kind == "request" else LeaderAndIsrResponse
-    return StopReplicaRequest if kind == "request" else StopReplicaResponse
+        return LeaderAndIsrRequest if request else LeaderAndIsrResponse
+    return StopReplicaRequest if request else StopReplicaResponse
 
 
 cdef int derived_header_version(object data) except -1:

@@ -29,10 +29,13 @@ typedef struct {
     uint8_t *names, *topic_ids, *has;
     uint32_t *hashes;
     uint32_t *slots, mask;           /* topic + 1 by hash, 0 free; a power of two of them, at most half full */
+    int64_t collisions;              /* slots of other topics that were looked at on the way to one */
     uint8_t *valid[2];               /* sealed, layout KP_ERRORS: which rows have a name, an id */
 } kp_batch;
 
 typedef struct { int64_t rows, used[KP_LISTS], topics; } kp_mark;
+
+static const uint8_t kp_zero_id[16] = {0};
 
 /* A batch let go is kept for the next of its layout, one of each and none of more than this: fresh pages from the system
  * cost several times what filling them does. */
@@ -85,7 +88,7 @@ static kp_batch *kp_batch_new(int layout) {
     kp_batch *b = __atomic_exchange_n(&kp_spare[layout], NULL, __ATOMIC_ACQ_REL);
     if (b) {
         b->references = 1;
-        b->rows = b->topics = b->names_used = 0;
+        b->rows = b->topics = b->names_used = b->collisions = 0;
         memset(b->used, 0, sizeof b->used);
         memset(b->slots, 0, 4 * ((size_t)b->mask + 1));
         for (int i = 0; i < 2; i++) { free(b->valid[i]); b->valid[i] = NULL; }
@@ -138,14 +141,30 @@ none:
 
 /* ---- topics ---------------------------------------------------------------------------------------------------- */
 
+/* SipHash-1-3 (Aumasson and Bernstein) under a key that each process draws: names cannot be chosen to collide. */
+static uint64_t kp_hash_key[2];
+
+#define KP_ROTATED(x, bits) ((x) << (bits) | (x) >> (64 - (bits)))
+#define KP_SIP_ROUND                                                                                                   \
+    do {                                                                                                               \
+        v0 += v1; v2 += v3; v1 = KP_ROTATED(v1, 13) ^ v0; v3 = KP_ROTATED(v3, 16) ^ v2; v0 = KP_ROTATED(v0, 32);         \
+        v2 += v1; v0 += v3; v1 = KP_ROTATED(v1, 17) ^ v2; v3 = KP_ROTATED(v3, 21) ^ v0; v2 = KP_ROTATED(v2, 32);         \
+    } while (0)
+#define KP_SIP_WORD(word) do { w = (word); v3 ^= w; KP_SIP_ROUND; v0 ^= w; } while (0)
+
+static inline uint64_t kp_word(kp_ptr p) { uint64_t w; memcpy(&w, p, 8); return w; }
+
 static inline uint32_t kp_topic_hash(kp_ptr name, int64_t n, kp_ptr id) {
-    uint64_t h = (uint64_t)n * 0x9E3779B97F4A7C15u, w;
-    if (id) { memcpy(&w, id, 8); h ^= w; memcpy(&w, id + 8, 8); h = (h ^ (h >> 32)) * 0xD6E8FEB86659FD93u ^ w; }
-    for (; n >= 8; name += 8, n -= 8) { memcpy(&w, name, 8); h = (h ^ w) * 0xD6E8FEB86659FD93u; h ^= h >> 32; }
-    if (n > 0) { w = 0; memcpy(&w, name, (size_t)n); h = (h ^ w) * 0xD6E8FEB86659FD93u; }
-    h ^= h >> 29;
-    h *= 0x9E3779B97F4A7C15u;
-    return (uint32_t)(h >> 32);
+    uint64_t v0 = kp_hash_key[0] ^ 0x736f6d6570736575u, v1 = kp_hash_key[1] ^ 0x646f72616e646f6du;
+    uint64_t v2 = kp_hash_key[0] ^ 0x6c7967656e657261u, v3 = kp_hash_key[1] ^ 0x7465646279746573u;
+    uint64_t w, last = (uint64_t)n << 56 | (uint64_t)(id != NULL) << 55;
+    if (id) { KP_SIP_WORD(kp_word(id)); KP_SIP_WORD(kp_word(id + 8)); }
+    for (; n >= 8; name += 8, n -= 8) KP_SIP_WORD(kp_word(name));
+    for (int64_t i = 0; i < n; i++) last ^= (uint64_t)name[i] << (8 * i);
+    KP_SIP_WORD(last);
+    v2 ^= 0xff;
+    KP_SIP_ROUND; KP_SIP_ROUND; KP_SIP_ROUND;
+    return (uint32_t)(v0 ^ v1 ^ v2 ^ v3);
 }
 
 static inline int kp_topic_is(const kp_batch *b, int64_t t, kp_ptr name, int64_t n, kp_ptr id) {
@@ -191,10 +210,11 @@ static KP_COLD int kp_topics_room(kp_batch *b, int64_t topics) {
     return 0;
 }
 
-static inline int64_t kp_topic_find(const kp_batch *b, uint32_t hash, kp_ptr name, int64_t n, kp_ptr id) {
+static inline int64_t kp_topic_find(kp_batch *b, uint32_t hash, kp_ptr name, int64_t n, kp_ptr id) {
     for (uint32_t at = hash & b->mask; b->slots[at]; at = (at + 1) & b->mask) {
         uint32_t t = b->slots[at] - 1;
         if (b->hashes[t] == hash && kp_topic_is(b, t, name, n, id)) return t;
+        b->collisions++;
     }
     return -1;
 }
@@ -204,10 +224,10 @@ static inline int64_t kp_topic_find(const kp_batch *b, uint32_t hash, kp_ptr nam
 static int64_t kp_topic_add(kp_reader *r, kp_batch *b, uint32_t hash, kp_ptr name, int64_t n, kp_ptr id) {
     int64_t t = b->topics;
     uint8_t *copy;
+    if (t >= INT32_MAX - 16 || b->names_used + 4 * n > INT32_MAX) { kp_fault(r, KP_FULL, r->base, 0, ""); return -1; }
     if (t >= b->topics_room && kp_topics_room(b, t + 16)) goto none;
     if (b->names_used + 4 * n > b->names_room) {
         int64_t room = 2 * b->names_room + 4 * n + 64;
-        if (b->names_used + 4 * n > INT32_MAX) { kp_fault(r, KP_FULL, r->base, 0, ""); return -1; }
         if (kp_resize(&b->names, room, 1)) goto none;
         b->names_room = room;
     }

@@ -32,7 +32,7 @@ cdef object frame_into(kp_reader *r, kp_batch *b, int api, bint response, int ve
     cdef StopReplicaResponse sr_answer
     cdef LeaderAndIsrResponse lisr_answer
     cdef Message m
-    cdef bint flag = False
+    cdef bint flag = False, paused
     if api == 6:
         if response:
             return umr_read_response(r, version)
@@ -62,10 +62,12 @@ cdef object frame_into(kp_reader *r, kp_batch *b, int api, bint response, int ve
         p = frame_states(r, b, p, api, response, version, flag)
     if p == NULL:
         return None
-    if api == 6:
-        p = umr_read_tail(r, p, umr, version)
-    elif api == 4 and not response:
-        p = lisr_read_tail(r, p, lisr, version)
+    if api == 6 or (api == 4 and not response):
+        paused = kp_pause_collector()
+        try:
+            p = umr_read_tail(r, p, umr, version) if api == 6 else lisr_read_tail(r, p, lisr, version)
+        finally:
+            kp_resume_collector(paused)
     elif version >= (4 if api == 4 else 2):
         p = read_kept(r, p, m)
     if p == NULL:
@@ -123,8 +125,7 @@ cdef class Columns:
             OutOfRange: A number that its column cannot hold.
             TypeError, ValueError: Columns of other names, types or lengths.
         """
-        checked_version(api_key, 0)
-        return columns_of(api_key, columns)
+        return columns_of(checked_api(api_key), columns)
 
     def __repr__(self):
         return f"Columns({len(self)} rows: {', '.join(self.names)})"
@@ -199,13 +200,14 @@ cdef class ColumnsBuilder:
     cdef bint response, busy
 
     def __init__(self, api_key, kind="request", *, bint strict=False):
-        message_class(api_key, kind)
+        cdef int api = checked_api(api_key)
+        cdef bint response = kind_of(kind) == RESPONSE
         if self.batch != NULL:
             raise TypeError("a builder is made once")
-        self.api_key = api_key
-        self.kind = kind
+        self.api_key = api
+        self.kind = "response" if response else "request"
         self.strict = strict
-        self.response = kind == "response"
+        self.response = response
         self.renew()
 
     cdef int renew(self) except -1:
@@ -229,6 +231,11 @@ cdef class ColumnsBuilder:
     def __len__(self):
         return 0 if self.batch == NULL else self.batch.rows
 
+    @property
+    def _collisions(self):
+        """How many other topics' slots of the hash table were looked at so far: never many, whatever the names."""
+        return 0 if self.batch == NULL else self.batch.collisions
+
     def append(self, version, data):
         """Read a message's rows.
 
@@ -245,9 +252,15 @@ cdef class ColumnsBuilder:
         cdef kp_reader r
         cdef kp_mark mark
         cdef object message = None
+        cdef int64_t rows
         self.ready()
         v = checked_version(self.api_key, version)
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            self.ready()  # again: the arguments' own code has run, and may have used this builder
+        except BaseException:
+            PyBuffer_Release(&view)
+            raise
         self.busy = True
         kp_mark_set(self.batch, &mark)
         try:
@@ -263,20 +276,20 @@ cdef class ColumnsBuilder:
                 message = None
                 raise fault_error(&r, self.api_key, v)
             fill_frame(self.batch, mark.rows, self.frames)
+            rows = self.batch.rows - mark.rows
+            self.frames += 1
+            self.message = message
         finally:
             if message is None:
                 kp_mark_back(self.batch, &mark)
             self.busy = False
             PyBuffer_Release(&view)
-        self.message = message
-        self.frames += 1
-        return self.batch.rows - mark.rows
+        return rows
 
     def finish(self):
         """The columns of all frames appended; the builder is empty again."""
-        cdef Columns out
+        cdef Columns out = Columns.__new__(Columns)
         self.ready()
-        out = Columns.__new__(Columns)
         if kp_seal(self.batch):
             raise MemoryError
         out.batch, self.batch = self.batch, NULL

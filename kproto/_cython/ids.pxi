@@ -185,8 +185,10 @@ cdef Block new_ids(int32_t *n, tuple lists, tuple fields, Block labels):
 cdef Block changed_ids(int32_t *n, const int32_t *ids, tuple fields, int which, object values, Block labels):
     """The same lists with one of them exchanged."""
     cdef list lists = []
+    cdef int32_t lengths[4]
     cdef int i
+    memcpy(lengths, n, len(fields) * sizeof(int32_t))
     for i in range(<int>len(fields)):
-        lists.append(values if i == which else ids_tuple(ids, n[i]))
-        ids += n[i]
+        lists.append(values if i == which else ids_tuple(ids, lengths[i]))
+        ids += lengths[i]
     return new_ids(n, tuple(lists), fields, labels)

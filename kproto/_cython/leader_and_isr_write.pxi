@@ -190,6 +190,7 @@ cdef bytes lisr_write(LeaderAndIsrRequest m, int version):
     cdef LeaderAndIsrTopicState topic
     cdef list groups = m.topic_states_ if version >= 2 else m.ungrouped_partition_states_
     lisr_check(m, version)
+    lisr_plain_as(m, version)  # before the first size: objects may be made
     size = lisr_head_size(version) + count_size(size_of(groups), flexible) + lisr_tail_size(m, version)
     if version >= 2:
         size += lisr_topics_size(groups, version)

@@ -1,9 +1,6 @@
 """From bytes to Python: text, kept tags, and the exceptions that a noted fault becomes."""
 
 cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *)
-    bint PyUnicode_IS_COMPACT_ASCII(object) noexcept
-    Py_ssize_t PyUnicode_GET_LENGTH(object) noexcept
     object PyUnicode_New(Py_ssize_t, Py_UCS4)
     void *PyUnicode_DATA(object) noexcept
 
@@ -31,10 +28,9 @@ cdef inline str text(rp p, int64_t n):
         s = PyUnicode_New(n, 127)
         memcpy(PyUnicode_DATA(s), p, n)
         return <str>s
-    try:
-        return PyUnicode_DecodeUTF8(<const char *>p, n, NULL)
-    except UnicodeDecodeError:
+    if kp_bad_utf8(p, n) != NULL:
         return replaced_text(p, n)
+    return PyUnicode_DecodeUTF8(<const char *>p, n, NULL)
 
 
 cdef inline bytes kept(rp begin, rp end):

@@ -33,6 +33,8 @@ cdef bytes tags_kept(object fields):
             data = bytes(memoryview(data))
         except (TypeError, ValueError):
             raise TypeError(f"unknown_tagged_fields: expected pairs of tag and bytes, got {pair!r}") from None
+        if len(data) > INT32_MAX:
+            raise OutOfRange(f"a tagged field of {len(data)} bytes", "unknown_tagged_fields")
         parts.append(varint_bytes(<uint32_t>int32(tag, "unknown_tagged_fields")))
         parts.append(varint_bytes(<uint32_t>len(data)))
         parts.append(data)

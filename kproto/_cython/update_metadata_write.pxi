@@ -243,6 +243,7 @@ cdef bytes umr_write(UpdateMetadataRequest m, int version):
     cdef UpdateMetadataTopicState topic
     cdef list groups = m.topic_states_ if version >= 5 else m.ungrouped_partition_states_
     umr_check(m, version)
+    umr_plain_as(m, version)  # before the first size: objects may be made
     size = umr_head_size(version) + count_size(size_of(groups), flexible) + umr_tail_size(m, version)
     if version >= 5:
         size += umr_topics_size(groups, version)

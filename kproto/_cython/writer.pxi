@@ -1,65 +1,44 @@
-"""From Python to bytes: the size of everything first, then one ``bytes`` that is filled in place."""
+"""From Python to bytes: the size of everything first, then one ``bytes`` that is filled in place.
+
+From the first size to the last byte no Python code runs and nothing that the collector watches is made: another thread
+or a finalizer could change the message in between.
+"""
 
 
-cdef bytes odd_utf8(str s):
-    """Text with surrogates as Java writes it: pairs joined, lone ones as a question mark."""
-    return s.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass").encode("utf-8", "replace")
-
-
-cdef inline const char *utf8(str s, Py_ssize_t *n) except NULL:
-    """A string's UTF-8 in place. A string with surrogates has none: ask ``odd_utf8``, told by n == -1."""
-    cdef const char *p
-    if PyUnicode_IS_COMPACT_ASCII(s):
-        n[0] = PyUnicode_GET_LENGTH(s)
-        return <const char *>PyUnicode_DATA(s)
-    p = PyUnicode_AsUTF8AndSize(s, n)
-    if p == NULL:
-        if not PyErr_ExceptionMatches(UnicodeEncodeError):
-            return NULL
-        PyErr_Clear()
-        n[0] = -1
-        return ""
-    return p
+cdef extern from "_cython/text.h":
+    int64_t kp_text_size(object) noexcept
+    uint8_t *kp_put_text(uint8_t *, object) noexcept
 
 
 cdef int64_t text_size(str s, bint flexible, str field, bint nullable=False) except -1:
     """What a string takes on the wire, its length included."""
-    cdef Py_ssize_t n = 0
+    cdef int64_t n
     if s is None:
         if not nullable:
             raise EncodeError("null where it may not be", field)
         return 1 if flexible else 2
-    utf8(s, &n)
-    if n < 0:
-        n = len(odd_utf8(s))
+    n = kp_text_size(s)
     if n > KP_MAX_STRING:
         raise OutOfRange(f"a string of {n} bytes, more than {KP_MAX_STRING}", field)
     return n + (kp_varint_size(<uint32_t>n + 1) if flexible else 2)
 
 
-cdef uint8_t *put_text(uint8_t *q, str s, bint flexible) except NULL:
+cdef uint8_t *put_text(uint8_t *q, str s, bint flexible) noexcept:
     """Write a string that ``text_size`` has looked at."""
-    cdef Py_ssize_t n = 0
-    cdef const char *p
-    cdef bytes odd
+    cdef int64_t n
     if s is None:
         if flexible:
             q[0] = 0
             return q + 1
         kp_put16(q, -1)
         return q + 2
-    p = utf8(s, &n)
-    if n < 0:
-        odd = odd_utf8(s)
-        p = PyBytes_AS_STRING(odd)
-        n = PyBytes_GET_SIZE(odd)
+    n = kp_text_size(s)
     if flexible:
         q = kp_put_varint(q, <uint32_t>n + 1)
     else:
         kp_put16(q, <int16_t>n)
         q += 2
-    memcpy(q, p, n)
-    return q + n
+    return kp_put_text(q, s)
 
 
 cdef inline int64_t count_size(int64_t n, bint flexible) noexcept:
