@@ -1,8 +1,27 @@
-"""``python -m kproto``: the same as the console script."""
+"""The ``kproto`` command: the console script, and ``python -m kproto``.
+
+The command line needs packages that the library does without, so this module imports none of them before it can say
+what to install.
+"""
 
 from __future__ import annotations
 
-from kproto.cli import main
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; without click, print in one line what to install and exit with code 2."""
+    try:
+        from kproto.cli import main as command
+    except ModuleNotFoundError as e:
+        if e.name != "click":
+            raise
+        print("kproto: this needs click, which is not installed; try: pip install 'kproto[cli]'", file=sys.stderr)
+        sys.exit(2)
+    command(prog_name="kproto")
+
 
 if __name__ == "__main__":
-    main(prog_name="kproto")
+    main()

@@ -36,7 +36,13 @@ EXIT_WRONG_INPUT: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE_CLOSED: Final = 141
 
-EXTRAS: Final = {"pyspark": "pipeline", "pyarrow": "pipeline", "zstandard": "zstd", "prometheus_client": "metrics"}
+EXTRAS: Final = {
+    "rich": "cli",
+    "pyspark": "pipeline",
+    "pyarrow": "pipeline",
+    "zstandard": "zstd",
+    "prometheus_client": "metrics",
+}
 """An optional package -> the extra of kproto that brings it."""
 
 

@@ -122,6 +122,13 @@ def test_python_dash_m_is_the_same_command() -> None:
     assert result.stderr.startswith("kproto: /no/such/file: no such file; check the path")
 
 
+def test_without_the_extra_the_command_says_in_one_line_what_to_install() -> None:
+    script = "import sys; sys.modules['click'] = None; from kproto.__main__ import main; main()"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    told = "kproto: this needs click, which is not installed; try: pip install 'kproto[cli]'\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", told)
+
+
 def test_no_optional_package_and_no_command_is_imported_before_it_is_chosen() -> None:
     script = (
         "import json, sys, kproto.cli; kproto.cli.main(['--help'], standalone_mode=False);"
