@@ -31,6 +31,7 @@ lint:    ## style, types, stubs, import contracts
 	.venv/bin/ruff format --check .
 	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi channel/network/*.pyx channel/network/*.pxd
 	.venv/bin/mypy
+	.venv/bin/pyright
 	MYPYPATH=. .venv/bin/python -m mypy.stubtest --allowlist tests/codec_ext/stubtest-allowlist.txt kproto._codec channel.network._outbox
 	.venv/bin/lint-imports
 

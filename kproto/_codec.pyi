@@ -166,8 +166,8 @@ class LeaderAndIsrLiveLeader(Tagged):
 class LeaderAndIsrRequest(Message):
     """Which partitions the broker is to lead or follow; ``type`` 1 means some of them, 2 all (versions 5 and later)."""
 
-    api_key: ClassVar[Literal[4]]
-    kind: ClassVar[Literal["request"]]
+    api_key: Literal[4]
+    kind: Literal["request"]
     controller_id: int
     is_kraft_controller: bool
     controller_epoch: int
@@ -263,8 +263,8 @@ class LeaderAndIsrTopicError(Tagged):
 class LeaderAndIsrResponse(Message):
     """The broker's answer: a code for the request, one for each partition (below version 5 by topic name)."""
 
-    api_key: ClassVar[Literal[4]]
-    kind: ClassVar[Literal["response"]]
+    api_key: Literal[4]
+    kind: Literal["response"]
     error_code: int
     def __init__(
         self,
@@ -366,8 +366,8 @@ class StopReplicaTopicState(Tagged):
 class StopReplicaRequest(Message):
     """Which partitions the broker is to stop replicating, and of which to delete the log."""
 
-    api_key: ClassVar[Literal[5]]
-    kind: ClassVar[Literal["request"]]
+    api_key: Literal[5]
+    kind: Literal["request"]
     controller_id: int
     is_kraft_controller: bool
     controller_epoch: int
@@ -438,8 +438,8 @@ class StopReplicaPartitionError(Tagged):
 class StopReplicaResponse(Message):
     """The broker's answer: a code for the request, one for each partition."""
 
-    api_key: ClassVar[Literal[5]]
-    kind: ClassVar[Literal["response"]]
+    api_key: Literal[5]
+    kind: Literal["response"]
     error_code: int
     def __init__(
         self,
@@ -565,8 +565,8 @@ class UpdateMetadataBroker(Tagged):
 class UpdateMetadataRequest(Message):
     """The cluster as brokers are to know it: partition states by topic (ungrouped below version 5), live brokers."""
 
-    api_key: ClassVar[Literal[6]]
-    kind: ClassVar[Literal["request"]]
+    api_key: Literal[6]
+    kind: Literal["request"]
     controller_id: int
     is_kraft_controller: bool
     type: int
@@ -633,8 +633,8 @@ class UpdateMetadataRequest(Message):
 class UpdateMetadataResponse(Message):
     """The broker's answer: one error code for the whole request."""
 
-    api_key: ClassVar[Literal[6]]
-    kind: ClassVar[Literal["response"]]
+    api_key: Literal[6]
+    kind: Literal["response"]
     error_code: int
     def __init__(
         self, *, error_code: int = 0, unknown_tagged_fields: Iterable[RawTag] = (), version: int = 8
@@ -650,7 +650,7 @@ class UpdateMetadataResponse(Message):
 class RequestHeader(Tagged):
     """What stands before a request's body. ``client_id`` (versions 1 and later) may be None, as on the wire."""
 
-    kind: ClassVar[Literal["request_header"]]
+    kind: Literal["request_header"]
     request_api_key: int
     request_api_version: int
     correlation_id: int
@@ -676,7 +676,7 @@ class RequestHeader(Tagged):
 class ResponseHeader(Tagged):
     """What stands before a response's body."""
 
-    kind: ClassVar[Literal["response_header"]]
+    kind: Literal["response_header"]
     correlation_id: int
     def __init__(self, *, correlation_id: int = 0, unknown_tagged_fields: Iterable[RawTag] = ()) -> None: ...
     def to_json(self, version: int) -> Json: ...

@@ -1,22 +1,49 @@
-"""The door to both codecs.
+"""Decoding and encoding of messages: bodies of requests and responses, without frame and header.
 
-``decode_request``, ``decode_response`` and ``encode`` here take the C-accelerated codec for the three control requests
-and the Construct reference for every other API. ``get_codec`` gives one implementation alone, by name. A missing
-extension is a loud error on first use: nobody gets a slower codec in silence.
+The functions use the C-accelerated codec for LeaderAndIsr, StopReplica and UpdateMetadata, and the Construct reference
+for every other API. ``get_codec`` returns one implementation alone, by name. Where the extension is not built, its
+first use raises an ``ImportError`` that says what to do; the slow reference never takes its place in silence.
+
+A type checker knows what the three control APIs decode to: ``decode_request(ApiKey.UPDATE_METADATA, 8, body)`` is an
+``UpdateMetadataRequest``. Messages of the other APIs are ``Any``.
+
+>>> from kproto.api import ApiKey
+>>> answer = decode_response(ApiKey.STOP_REPLICA, 4, bytes.fromhex("000b0100"))
+>>> answer.error_code, encode(answer, 4).hex()
+(11, '000b0100')
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    cast,
+    overload,
+    runtime_checkable,
+)
 
-from .api import CONTROL_APIS
+from .api import CONTROL_APIS, ApiKey
 from .errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ._codec import (
+        LeaderAndIsrRequest,
+        LeaderAndIsrResponse,
+        StopReplicaRequest,
+        StopReplicaResponse,
+        UpdateMetadataRequest,
+        UpdateMetadataResponse,
+    )
     from .types import Buffer, Json, Kind
 
 __all__ = [
@@ -39,11 +66,11 @@ Implementation = Literal["cython", "construct"]
 
 @runtime_checkable
 class Message(Protocol):
-    """What a message of either codec can do beside holding the wire's fields in snake_case."""
+    """A request or response of either codec; its fields have the protocol's names in snake_case."""
 
     @property
     def api_key(self) -> int:
-        """Whose message it is."""
+        """The API that it belongs to."""
 
     @property
     def kind(self) -> Kind:
@@ -59,7 +86,7 @@ class Message(Protocol):
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self:
-        """The message behind Kafka's JSON form of that version.
+        """Make a message from Kafka's JSON form of that version.
 
         Raises:
             EncodeError: A field is missing, of the wrong type or out of range.
@@ -78,7 +105,7 @@ class Header(Protocol):
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self:
-        """The header behind it."""
+        """Make a header from that form."""
 
 
 class RequestHeaderLike(Header, Protocol):
@@ -94,12 +121,12 @@ class RequestHeaderLike(Header, Protocol):
 
 
 class Codec(Protocol):
-    """What both implementations offer, as modules.
+    """The functions and classes of an implementation, which is a module.
 
-    ``data`` is any buffer. Decoding reads one message from its start and ignores what follows, as Kafka does; the
-    ``_from`` twins also tell how many bytes were used. ``strict`` refuses what the protocol forbids though Kafka lets
-    it pass. All decoding raises ``DecodeError`` for bad bytes, ``UnsupportedApi`` and ``UnsupportedVersion`` for what
-    this codec does not know, and nothing else.
+    ``data`` is any buffer. Decoding reads one message from its start and ignores the bytes after it, as Kafka does; the
+    functions whose names end in ``_from`` also return how many bytes they read. ``strict`` refuses what the protocol
+    forbids although Kafka accepts it. Decoding raises ``DecodeError`` for bad bytes, ``UnsupportedApi`` and
+    ``UnsupportedVersion`` for an API or version that the implementation lacks, and nothing else.
     """
 
     def decode_request(self, api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any: ...
@@ -132,12 +159,16 @@ class Codec(Protocol):
     def encode_response_header(self, header: Any, header_version: int) -> bytes: ...
 
 
+_LeaderAndIsr: TypeAlias = Literal[ApiKey.LEADER_AND_ISR, 4]
+_StopReplica: TypeAlias = Literal[ApiKey.STOP_REPLICA, 5]
+_UpdateMetadata: TypeAlias = Literal[ApiKey.UPDATE_METADATA, 6]
+
 _MODULES: Final = {"cython": "kproto._codec", "construct": "kproto.reference"}
 
 
 @functools.cache
 def get_codec(implementation: Implementation) -> Codec:
-    """One implementation: ``cython`` (the three control APIs) or ``construct`` (all that kproto knows).
+    """Return one implementation: ``cython`` (the three control APIs) or ``construct`` (every API that kproto knows).
 
     Raises:
         ConfigurationError: No such implementation.
@@ -146,52 +177,109 @@ def get_codec(implementation: Implementation) -> Codec:
     try:
         name = _MODULES[implementation]
     except KeyError:
-        raise ConfigurationError(f"no codec {implementation!r}; there are: {', '.join(_MODULES)}") from None
+        raise ConfigurationError(f"there is no codec {implementation!r}; choose {' or '.join(_MODULES)}") from None
     try:
         return cast("Codec", importlib.import_module(name))
     except ImportError as e:
         if implementation != "cython" or e.name not in (None, name):
             raise
         raise ImportError(
-            "kproto's extension is not built for this Python; reinstall kproto with a C compiler at hand, "
-            'or ask for the slow reference by name: get_codec("construct")',
+            "kproto's extension is not built for this Python; install kproto again where there is a C compiler, "
+            'or use the slow reference by its name: get_codec("construct")',
             name=name,
         ) from e
 
 
 def codec_for(api_key: int) -> Codec:
-    """The codec that the functions below use for an API: the extension for the control APIs, else the reference."""
+    """Return the codec that this module's functions use for an API."""
     return get_codec("cython" if api_key in CONTROL_APIS else "construct")
 
 
+@overload
+def decode_request(
+    api_key: _LeaderAndIsr, version: int, data: Buffer, *, strict: bool = False
+) -> LeaderAndIsrRequest: ...
+@overload
+def decode_request(
+    api_key: _StopReplica, version: int, data: Buffer, *, strict: bool = False
+) -> StopReplicaRequest: ...
+@overload
+def decode_request(
+    api_key: _UpdateMetadata, version: int, data: Buffer, *, strict: bool = False
+) -> UpdateMetadataRequest: ...
+@overload
+def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any: ...
 def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
     """Read a request's body.
 
     Args:
-        api_key: Whose request, e.g. ``ApiKey.UPDATE_METADATA``.
-        version: The version that its header named.
-        data: The body, without size and header; what follows the message is ignored unless ``strict``.
-        strict: Refuse what the protocol forbids though Kafka lets it pass.
+        api_key: The request's API, e.g. ``ApiKey.UPDATE_METADATA``.
+        version: The API version that the request's header names.
+        data: The body, without length prefix and header. Bytes after the message are ignored unless ``strict``.
+        strict: Refuse what the protocol forbids although Kafka accepts it.
 
     Raises:
         DecodeError: The bytes are no such message.
-        UnsupportedApi, UnsupportedVersion: kproto or Kafka 3.9.1 does not have it.
+        UnsupportedApi: Kafka 3.9.1 has no such API, or kproto does not read its bodies.
+        UnsupportedVersion: The API has no such version in Kafka 3.9.1.
     """
     return codec_for(api_key).decode_request(api_key, version, data, strict=strict)
 
 
+@overload
+def decode_request_from(
+    api_key: _LeaderAndIsr, version: int, data: Buffer, *, strict: bool = False
+) -> tuple[LeaderAndIsrRequest, int]: ...
+@overload
+def decode_request_from(
+    api_key: _StopReplica, version: int, data: Buffer, *, strict: bool = False
+) -> tuple[StopReplicaRequest, int]: ...
+@overload
+def decode_request_from(
+    api_key: _UpdateMetadata, version: int, data: Buffer, *, strict: bool = False
+) -> tuple[UpdateMetadataRequest, int]: ...
+@overload
+def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]: ...
 def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """``decode_request``, and how many bytes the message took."""
+    """Read a request's body as ``decode_request`` does; also return how many bytes it took."""
     return codec_for(api_key).decode_request_from(api_key, version, data, strict=strict)
 
 
+@overload
+def decode_response(
+    api_key: _LeaderAndIsr, version: int, data: Buffer, *, strict: bool = False
+) -> LeaderAndIsrResponse: ...
+@overload
+def decode_response(
+    api_key: _StopReplica, version: int, data: Buffer, *, strict: bool = False
+) -> StopReplicaResponse: ...
+@overload
+def decode_response(
+    api_key: _UpdateMetadata, version: int, data: Buffer, *, strict: bool = False
+) -> UpdateMetadataResponse: ...
+@overload
+def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any: ...
 def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
-    """Read a response's body; ``version`` is that of the request it answers. Errors as ``decode_request``."""
+    """Read a response's body. ``version`` is that of the request; errors are those of ``decode_request``."""
     return codec_for(api_key).decode_response(api_key, version, data, strict=strict)
 
 
+@overload
+def decode_response_from(
+    api_key: _LeaderAndIsr, version: int, data: Buffer, *, strict: bool = False
+) -> tuple[LeaderAndIsrResponse, int]: ...
+@overload
+def decode_response_from(
+    api_key: _StopReplica, version: int, data: Buffer, *, strict: bool = False
+) -> tuple[StopReplicaResponse, int]: ...
+@overload
+def decode_response_from(
+    api_key: _UpdateMetadata, version: int, data: Buffer, *, strict: bool = False
+) -> tuple[UpdateMetadataResponse, int]: ...
+@overload
+def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]: ...
 def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """``decode_response``, and how many bytes the message took."""
+    """Read a response's body as ``decode_response`` does; also return how many bytes it took."""
     return codec_for(api_key).decode_response_from(api_key, version, data, strict=strict)
 
 
@@ -200,18 +288,33 @@ def encode(message: Message, version: int) -> bytes:
 
     Raises:
         FieldNotInVersion: A field that this version lacks holds a value that may not be dropped.
-        OutOfRange, EncodeError: A value that cannot be written.
+        OutOfRange: A value does not fit its field.
+        EncodeError: The message cannot be written for another reason, e.g. a null where null is not allowed.
         UnsupportedVersion: The API has no such version.
     """
-    module = type(message).__module__
-    name: Implementation = "cython" if module == "kproto._codec" else "construct"
+    name: Implementation = "cython" if type(message).__module__ == "kproto._codec" else "construct"
     return get_codec(name).encode(message, version)
 
 
+@overload
+def message_class(api_key: _LeaderAndIsr, kind: Literal["request"]) -> type[LeaderAndIsrRequest]: ...
+@overload
+def message_class(api_key: _StopReplica, kind: Literal["request"]) -> type[StopReplicaRequest]: ...
+@overload
+def message_class(api_key: _UpdateMetadata, kind: Literal["request"]) -> type[UpdateMetadataRequest]: ...
+@overload
+def message_class(api_key: _LeaderAndIsr, kind: Literal["response"]) -> type[LeaderAndIsrResponse]: ...
+@overload
+def message_class(api_key: _StopReplica, kind: Literal["response"]) -> type[StopReplicaResponse]: ...
+@overload
+def message_class(api_key: _UpdateMetadata, kind: Literal["response"]) -> type[UpdateMetadataResponse]: ...
+@overload
+def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]: ...
 def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]:
-    """The class of an API's requests or responses.
+    """Return the class of an API's requests or responses.
 
     Raises:
-        UnsupportedApi: Neither codec knows it.
+        UnsupportedApi: Kafka 3.9.1 has no such API, or kproto does not read its bodies.
+        ValueError: ``kind`` is neither ``request`` nor ``response``.
     """
     return codec_for(api_key).message_class(api_key, kind)

@@ -1,16 +1,21 @@
-"""The door to request and response headers: the C-accelerated codec's, loudly missing where it is not built.
+"""Request and response headers, read and written by the C-accelerated codec.
 
-The reference has its own in ``kproto.reference.headers``; the two share no code.
+A request's payload begins with a request header, a response's with a response header; the body follows. The reference
+has headers of its own in ``kproto.reference.headers``; the two share no code.
+
+>>> payload = encode_request_header(request_header(6, 8, correlation_id=1, client_id="9"))
+>>> decode_request_header(payload).client_id
+'9'
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from .codec import get_codec
 
 if TYPE_CHECKING:
-    from .codec import Header, RequestHeaderLike
+    from .messages import RequestHeader, ResponseHeader
     from .types import Buffer
 
 __all__ = [
@@ -25,57 +30,82 @@ __all__ = [
 ]
 
 
-def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None = "") -> Any:
-    """A request header's message, to be encoded or compared."""
-    return get_codec("cython").RequestHeader(
+def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None = "") -> RequestHeader:
+    """Make a request header; ``client_id`` None is null on the wire."""
+    header: RequestHeader = get_codec("cython").RequestHeader(
         request_api_key=api_key, request_api_version=api_version, correlation_id=correlation_id, client_id=client_id
     )
+    return header
 
 
-def response_header(correlation_id: int) -> Any:
-    """A response header's message."""
-    return get_codec("cython").ResponseHeader(correlation_id=correlation_id)
+def response_header(correlation_id: int) -> ResponseHeader:
+    """Make a response header."""
+    header: ResponseHeader = get_codec("cython").ResponseHeader(correlation_id=correlation_id)
+    return header
 
 
-def decode_request_header(
-    data: Buffer, header_version: int | None = None, *, strict: bool = False
-) -> RequestHeaderLike:
-    """Read the header that opens a request's payload.
+def decode_request_header(data: Buffer, header_version: int | None = None, *, strict: bool = False) -> RequestHeader:
+    """Read the header at the start of a request's payload.
 
     Args:
-        data: A payload, or any buffer that begins with the header.
+        data: The payload, or any buffer that begins with the header.
         header_version: 0 to 2; None derives it from the API key and version at the header's start, as Kafka does.
-        strict: Refuse what the protocol forbids though Kafka lets it pass.
+        strict: Refuse what the protocol forbids although Kafka accepts it, bytes after the header among it.
 
     Raises:
-        DecodeError: No such header; or, where ``header_version`` is None, its API key is not one of Kafka 3.9.1's.
+        DecodeError: The bytes are no such header; or ``header_version`` is None, and the API key in the bytes is not
+            one of Kafka 3.9.1's.
+        UnsupportedVersion: There is no such header version.
     """
-    return get_codec("cython").decode_request_header(data, header_version, strict=strict)
+    return cast("RequestHeader", get_codec("cython").decode_request_header(data, header_version, strict=strict))
 
 
 def decode_request_header_from(
     data: Buffer, header_version: int | None = None, *, strict: bool = False
-) -> tuple[RequestHeaderLike, int]:
-    """``decode_request_header``, and where the body begins."""
-    return get_codec("cython").decode_request_header_from(data, header_version, strict=strict)
+) -> tuple[RequestHeader, int]:
+    """Read a request header as ``decode_request_header`` does; also return where the body begins."""
+    header, size = get_codec("cython").decode_request_header_from(data, header_version, strict=strict)
+    return cast("RequestHeader", header), size
 
 
-def encode_request_header(header: Any, header_version: int | None = None) -> bytes:
-    """Write a request header; without a version the one that its API key and version call for."""
+def encode_request_header(header: RequestHeader, header_version: int | None = None) -> bytes:
+    """Write a request header.
+
+    Args:
+        header: The header.
+        header_version: 0 to 2; None derives it from the header's API key and version.
+
+    Raises:
+        EncodeError: A value that cannot be written.
+        UnsupportedApi: ``header_version`` is None, and the header's API key is not one of Kafka 3.9.1's.
+        UnsupportedVersion: There is no such header version.
+    """
     return get_codec("cython").encode_request_header(header, header_version)
 
 
-def decode_response_header(data: Buffer, header_version: int, *, strict: bool = False) -> Header:
-    """Read the header that opens a response's payload; its version follows from the request
-    (``kproto.api.response_header_version``)."""
-    return get_codec("cython").decode_response_header(data, header_version, strict=strict)
+def decode_response_header(data: Buffer, header_version: int, *, strict: bool = False) -> ResponseHeader:
+    """Read the header at the start of a response's payload.
+
+    Args:
+        data: The payload, or any buffer that begins with the header.
+        header_version: 0 or 1, as ``kproto.api.response_header_version`` derives it from the request.
+        strict: Refuse what the protocol forbids although Kafka accepts it, bytes after the header among it.
+
+    Raises:
+        DecodeError: The bytes are no such header.
+        UnsupportedVersion: There is no such header version.
+    """
+    return cast("ResponseHeader", get_codec("cython").decode_response_header(data, header_version, strict=strict))
 
 
-def decode_response_header_from(data: Buffer, header_version: int, *, strict: bool = False) -> tuple[Header, int]:
-    """``decode_response_header``, and where the body begins."""
-    return get_codec("cython").decode_response_header_from(data, header_version, strict=strict)
+def decode_response_header_from(
+    data: Buffer, header_version: int, *, strict: bool = False
+) -> tuple[ResponseHeader, int]:
+    """Read a response header as ``decode_response_header`` does; also return where the body begins."""
+    header, size = get_codec("cython").decode_response_header_from(data, header_version, strict=strict)
+    return cast("ResponseHeader", header), size
 
 
-def encode_response_header(header: Any, header_version: int) -> bytes:
+def encode_response_header(header: ResponseHeader, header_version: int) -> bytes:
     """Write a response header."""
     return get_codec("cython").encode_response_header(header, header_version)

@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kio.serial import entity_reader, entity_writer  # type: ignore[import-not-found]
+from kio.serial import entity_reader, entity_writer
 from measure import best_ns, bodies, reader
 
 MODULES = {4: "leader_and_isr", 5: "stop_replica", 6: "update_metadata"}

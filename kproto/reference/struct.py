@@ -125,8 +125,8 @@ class Message(Struct):
     """
 
     __slots__ = ("version",)
-    api_key: ClassVar[int]
-    kind: ClassVar[Kind]
+    api_key: int
+    kind: Kind
     version: int
 
     def __init__(self, **values: Any) -> None:
@@ -211,14 +211,14 @@ class Request(Message):
     """The body of a request."""
 
     __slots__ = ()
-    kind = "request"
+    kind: Kind = "request"
 
 
 class Response(Message):
     """The body of a response; its version is that of the request."""
 
     __slots__ = ()
-    kind = "response"
+    kind: Kind = "response"
 
 
 def count_errors(top: int, errors: Sequence[Any]) -> dict[int, int]:
