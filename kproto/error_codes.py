@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["ErrorCode", "error_name", "is_retriable"]
+__all__ = ["ErrorCode", "error_name", "is_retriable", "named_error"]
 
 
 class ErrorCode(IntEnum):
@@ -197,6 +197,11 @@ _NAMES: Final = {int(e): e.name for e in ErrorCode}
 def error_name(code: int) -> str:
     """The code's name, or ``UNKNOWN(4711)`` for a number that 3.9.1 has no name for."""
     return _NAMES.get(code) or f"UNKNOWN({code})"
+
+
+def named_error(code: int) -> str:
+    """The code with its name, as ``STALE_BROKER_EPOCH (77)``."""
+    return f"{error_name(code)} ({code})"
 
 
 def is_retriable(code: int) -> bool:

@@ -31,7 +31,7 @@ class Analyzed:
 
     path: Path
     run: Run
-    summary: dict[str, list[Row]]
+    summary: dict[str, Any]
 
     def rows(self, table: str) -> list[Row]:
         return self._tables[table]

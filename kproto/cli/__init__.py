@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 COMMANDS: Final = {
-    "inspect": "Show who told which broker what, and what it answered.",
+    "inspect": "Show each control request, what it changed, and the broker's answer.",
+    "summary": "Sum up captures in a second: controllers, changes, errors, delays, losses.",
     "analyze": "Turn captures into tables with PySpark, and sum them up.",
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",
     "encode": "Write one message, header or frame from Kafka's JSON form.",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import sys
 import threading
 from contextlib import contextmanager
-from fnmatch import translate
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
-from kproto.api import CONTROL_APIS, api_name
-from kproto.cli.digest import as_json, print_text
-from kproto.cli.options import Filters, capture_filters
+from kproto.cli.options import CaptureCommand, capture_filters
+from kproto.cli.sections import Section, print_sections
+from kproto.cli.summary import check_apis
+from kproto.cli.summary_text import sections_of
+from kproto.cli.text import counted
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.status import Status
 
-    from kproto.pipeline import Selection
+    from kproto.pipeline import Run
+    from kproto.tables.filters import Filters
 
 __all__ = ["command"]
 
@@ -34,9 +37,15 @@ _SMALL: Final = 32 << 20
 
 
 @click.command(
+    cls=CaptureCommand,
     epilog="""\b
-Tables, in Parquet, below DIR: frames, bodies, requests, responses, partition_errors, partition_states.
-requests.body_id is what was said, partition_states holds it once however many brokers were told.
+When: to keep tables on disk, or for captures beyond one machine's memory. For the answer alone, in a second and
+without Java: kproto summary. For the same tables in Python, without Spark: kproto.tables.read.
+
+\b
+Tables, in Parquet, below DIR: requests, responses, partition_errors, partition_states, frames, bodies, brokers,
+captures, bad_inputs. kproto tables describes every column. partition_states holds each distinct body once, however
+many brokers got it; requests.body_id joins it.
 
 \b
 Examples:
@@ -45,7 +54,7 @@ Examples:
   kproto analyze control.pcap --out tables --topic 'orders*'    only what names these topics
   kproto analyze control.pcap --out tables --format json | jq .requests
   kproto analyze /shared/*.pcap --out /shared/tables --master spark://host:7077
-  duckdb -c "from 'tables/requests/**/*.parquet' select target_broker, max(latency_us) group by all" """
+  duckdb -c "from 'tables/requests/**/*.parquet' select target_broker, max(latency_us) group by all" """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the tables go.")
@@ -72,9 +81,11 @@ def command(
     DIR is made if need be. Tables that kproto wrote there before are replaced, when all new ones are complete.
     """
     paths = _readable(captures)
-    from kproto.pipeline import OutputDirectory, analyze, spark_session, summarize
+    check_apis(filters)
+    from kproto.pipeline import OutputDirectory, analyze, spark_session
+    from kproto.tables.stored import stored_pieces
+    from kproto.tables.summary import summarize
 
-    selection = _selection(filters)
     directory = OutputDirectory(out, overwrite=overwrite)
     directory.check()
     small = sum(Path(path).stat().st_size for path in paths) < _SMALL
@@ -85,13 +96,34 @@ def command(
         _interruptible(),
         steps.watching(spark),
     ):
-        run = analyze(spark, paths, directory, selection=selection, on_step=steps.show)
-        steps.show("summing up")
-        summary = summarize(spark, directory.path)
+        run = analyze(spark, paths, directory, filters=filters, on_step=steps.show)
+    summary = summarize(stored_pieces(directory.path))
     if form == "json":
-        print(as_json(run, summary, out))
+        print(json.dumps(_facts(run, out) | summary, ensure_ascii=False))
     else:
-        print_text(run, summary, out)
+        print_sections([*sections_of(summary), _tables(run, out)])
+
+
+def _facts(run: Run, out: Path) -> dict[str, Any]:
+    """What the run did, beside the summary."""
+    return {
+        "out": str(out),
+        "inputs": run.inputs,
+        "seconds": round(run.seconds, 3),
+        "bodies_decoded": run.bodies_decoded,
+        "tables": run.rows,
+    }
+
+
+def _tables(run: Run, out: Path) -> Section:
+    rows = run.rows
+    return Section(
+        "Tables",
+        ["table", ">rows"],
+        [[name, str(count)] for name, count in rows.items()],
+        text=f"in {out}: {counted(len(run.inputs), 'capture')}, {counted(rows['frames'], 'frame')} with "
+        f"{counted(rows['bodies'], 'distinct body')}, {run.seconds:.1f} s",
+    )
 
 
 def _readable(captures: Sequence[str]) -> list[str]:
@@ -106,28 +138,6 @@ def _readable(captures: Sequence[str]) -> list[str]:
         source.close()
         found.setdefault(Path(capture).resolve(), capture)
     return list(found.values())
-
-
-def _selection(filters: Filters) -> Selection:
-    from kproto.pipeline import Selection
-
-    others = sorted(filters.apis - set(CONTROL_APIS))
-    if others:
-        raise ConfigurationError(
-            f"analyze makes tables of LeaderAndIsr, StopReplica and UpdateMetadata; for {api_name(others[0])} "
-            "try kproto inspect --all-apis"
-        )
-    return Selection(
-        apis=filters.apis or frozenset(CONTROL_APIS),
-        since_ns=filters.since_ns,
-        until_ns=filters.until_ns,
-        ports=filters.ports,
-        brokers=filters.brokers,
-        topic_patterns=tuple(f"^{translate(pattern)}" for pattern in filters.topics),
-        partitions=filters.partitions,
-        errors=filters.errors,
-        broker_ids=filters.broker_ids,
-    )
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def _from_tables(tables: Path) -> list[_Exchange]:
     states = _grouped(tables / "partition_states", "body_id")
     errors = _grouped(tables / "partition_errors", "frame_id")
     return [
-        _exchange(row, states[row["body_id"]], errors[row["response_frame_id"]])
+        _exchange(row, states[row["body_id"]], errors[row["frame_id"]])
         for row in _rows(tables / "requests")
         if row["response_frame_id"] is not None
     ]

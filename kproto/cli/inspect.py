@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kproto.api import CONTROL_APIS
-from kproto.cli.directory import BrokerDirectory
 from kproto.cli.lines import LineFormatter
-from kproto.cli.options import Filters, capture_filters
+from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.progress import reading
 from kproto.cli.states import damage, error_codes
 from kproto.cli.tally import Tally
+from kproto.tables.brokers import BrokerDirectory
+from kproto.tables.filters import Filters
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -37,6 +38,7 @@ _HELD: Final = 1000
 
 
 @click.command(
+    cls=CaptureCommand,
     epilog="""\b
 A capture that can be read (on a broker's or the controller's host; the ports are the inter-broker listener's and,
 if there is one, the control-plane listener's; no TLS):
@@ -50,7 +52,7 @@ Examples:
   kproto inspect control.pcap --errors -v                         what went wrong, partition by partition
   kproto inspect kafka-request.log.* --api UpdateMetadata         the brokers' own request log
   tcpdump -i any -s 0 -U -w - 'tcp port 9092' | kproto inspect -  follow it live
-  kproto inspect control.pcap --format json | jq 'select(.response.errorCode != 0)'"""
+  kproto inspect control.pcap --format json | jq 'select(.response.errorCode != 0)'""",
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @capture_filters
@@ -161,7 +163,9 @@ def _once_named(
         held.append(exchange)
         if len(held) > limit:
             unknown.add(held[0].server)
-        while held and (held[0].server in unknown or directory.id_of(held[0].server) is not None):
+        while held and (
+            held[0].server in unknown or directory.id_of(held[0].server, capture=held[0].connection.capture) is not None
+        ):
             yield held.popleft()
     yield from held
 
@@ -177,7 +181,7 @@ def _wanted(exchange: Exchange, filters: Filters, directory: BrokerDirectory, ta
             return False
     if filters.errors and not _failed(exchange, filters):
         return False
-    broker = directory.id_of(exchange.server)
+    broker = directory.id_of(exchange.server, exchange.time_ns, exchange.connection.capture)
     if filters.wants_broker(broker):
         return True
     tally.unnamed += broker is None

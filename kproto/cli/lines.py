@@ -13,14 +13,15 @@ import click
 
 from kproto.api import CONTROL_APIS, ApiKey, api_name
 from kproto.cli.states import PartitionLine, damage, error_codes, partition_lines
-from kproto.cli.text import day_and_clock, named_error, printable, ranges
+from kproto.cli.text import day_and_clock, printable, ranges
+from kproto.error_codes import named_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproto.capture import Exchange
-    from kproto.cli.directory import BrokerDirectory
-    from kproto.cli.options import Filters
+    from kproto.tables.brokers import BrokerDirectory
+    from kproto.tables.filters import Filters
 
 __all__ = ["LineFormatter"]
 
@@ -136,7 +137,7 @@ class LineFormatter:
             sender = getattr(request, "broker_id", None)
         if sender is None:
             sender = _cut(printable(exchange.client_id), _LONGEST_CLIENT) if exchange.client_id else exchange.client
-        receiver = self._brokers.id_of(exchange.server)
+        receiver = self._brokers.id_of(exchange.server, exchange.time_ns, exchange.connection.capture)
         return f"{sender} → {exchange.server if receiver is None else receiver}"
 
     def _state_lines(self, states: list[PartitionLine]) -> Iterator[str]:

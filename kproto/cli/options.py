@@ -1,4 +1,4 @@
-"""The filters that ``inspect``, ``analyze`` and ``query`` share, parsed once into one frozen object.
+"""The options by which ``inspect``, ``summary`` and ``analyze`` choose requests, parsed into one ``Filters``.
 
 @click.command
 @capture_filters
@@ -11,80 +11,23 @@ import functools
 import ipaddress
 import re
 import socket
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kproto.api import ApiKey, api_name
+from kproto.cli.times import moment_ns
 from kproto.errors import ConfigurationError
-from kproto.types import BrokerId, TopicPartition
+from kproto.tables.filters import Filters
+from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Filters", "capture_filters", "parse_api", "parse_brokers", "parse_time", "parse_topic_partition"]
+    from kproto.tables.filters import ErrorScope
+    from kproto.types import BrokerId
 
-_NS: Final = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """What to show of a capture. An empty or None field filters nothing.
-
-    Attributes:
-        apis: API keys.
-        brokers: Ids of the brokers that received the request.
-        topics: Topic names; ``*``, ``?`` and ``[...]`` as in a shell.
-        partitions: Single partitions.
-        since_ns, until_ns: Time of the request's first byte, ns since 1970 UTC; since is included, until is not.
-        errors: Only what was answered with an error, or could not be read.
-        ports: TCP ports of the brokers' listeners; None finds them from the traffic.
-        broker_ids: ``(ip, port)`` -> broker id, as told by ``--brokers``.
-    """
-
-    apis: frozenset[int] = frozenset()
-    brokers: frozenset[BrokerId] = frozenset()
-    topics: tuple[str, ...] = ()
-    partitions: frozenset[TopicPartition] = frozenset()
-    since_ns: int | None = None
-    until_ns: int | None = None
-    errors: bool = False
-    ports: tuple[int, ...] | None = None
-    broker_ids: dict[tuple[str, int], BrokerId] = field(default_factory=dict)
-
-    @property
-    def by_partition(self) -> bool:
-        """Whether topics or partitions are chosen, so that bodies have to be looked into."""
-        return bool(self.topics or self.partitions)
-
-    def wants_api(self, api_key: int | None) -> bool:
-        """Whether requests of this API are shown."""
-        return not self.apis or api_key in self.apis
-
-    def wants_time(self, time_ns: int) -> bool:
-        """Whether this moment, ns since 1970 UTC, is inside the range."""
-        return (self.since_ns is None or time_ns >= self.since_ns) and (
-            self.until_ns is None or time_ns < self.until_ns
-        )
-
-    def wants_broker(self, broker: BrokerId | None) -> bool:
-        """Whether requests to this broker are shown; None is a broker whose id is not known."""
-        return not self.brokers or broker in self.brokers
-
-    def wants_topic(self, topic: str) -> bool:
-        """Whether any partition of this topic can be of interest."""
-        if not self.by_partition:
-            return True
-        return any(fnmatchcase(topic, p) for p in self.topics) or any(tp.topic == topic for tp in self.partitions)
-
-    def wants_partition(self, topic: str, partition: int) -> bool:
-        """Whether this partition is shown: its topic or itself is chosen, or nothing is."""
-        if not self.by_partition:
-            return True
-        return (topic, partition) in self.partitions or any(fnmatchcase(topic, p) for p in self.topics)
+__all__ = ["CaptureCommand", "capture_filters", "parse_api", "parse_brokers", "parse_topic_partition"]
 
 
 # ---- the texts that people type --------------------------------------------------------------------------------------
@@ -131,30 +74,6 @@ def parse_topic_partition(text: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def parse_time(text: str) -> int:
-    """A moment as ns since 1970 UTC: ISO 8601 (UTC where it names no zone), or seconds since 1970.
-
-    >>> parse_time("1970-01-01T00:00:01.5Z"), parse_time("1.5")
-    (1500000000, 1500000000)
-
-    Raises:
-        ConfigurationError: Neither.
-    """
-    match = re.fullmatch(r"([0-9]{1,11})(?:\.([0-9]{1,9}))?", text)
-    if match and (match[2] or len(match[1]) not in (4, 6, 8)):  # 2026, 202611 and 20261121 are meant as dates
-        return int(match[1]) * _NS + int((match[2] or "").ljust(9, "0"))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(
-            f"{text!r} is not a time; try 2026-11-21T05:59:08.5 (UTC unless it names a zone, e.g. +02:00), "
-            "or seconds since 1970"
-        ) from None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (delta.days * 86_400 + delta.seconds) * _NS + delta.microseconds * 1_000
-
-
 def parse_ports(texts: Iterable[str]) -> tuple[int, ...] | None:
     """``9092,9093`` -> those ports; None where there are none.
 
@@ -168,17 +87,39 @@ def parse_brokers(texts: Iterable[str]) -> dict[tuple[str, int], BrokerId]:
     """``7=10.0.0.7:9092`` or ``7=[fd00::7]:9092`` -> ``{("10.0.0.7", 9092): 7}``; a name stands for its addresses.
 
     Raises:
-        ConfigurationError: Not of that form, or a name that does not resolve.
+        ConfigurationError: Not of that form, a name that does not resolve, two hosts with one id, or two ids for one
+            address.
     """
     found: dict[tuple[str, int], BrokerId] = {}
+    hosts: dict[BrokerId, str] = {}
     for text in _split(texts):
         match = re.fullmatch(r"([0-9]{1,10})=(?:\[([^\]]+)\]|([^\[\]]+)):([0-9]+)", text)
         if match is None:
             raise ConfigurationError(f"{text!r} is not ID=HOST:PORT; try e.g. --brokers 7=10.0.0.7:9092")
-        port = _port(match[4], text)
-        for ip in _addresses(match[2] or match[3], text):
-            found[ip, port] = int(match[1])
+        broker, host, port = int(match[1]), match[2] or match[3], _port(match[4], text)
+        if hosts.setdefault(broker, host) != host:
+            raise ConfigurationError(
+                f"--brokers gives id {broker} to two brokers, {hosts[broker]} and {host}; each has its own id"
+            )
+        for ip in _addresses(host, text):
+            if found.setdefault((ip, port), broker) != broker:
+                raise ConfigurationError(
+                    f"--brokers gives {ip}:{port} two ids, {found[ip, port]} and {broker}; name the one that is right"
+                )
     return found
+
+
+def parse_ids(texts: Iterable[str], option: str) -> frozenset[BrokerId]:
+    """``0,1`` -> those node ids.
+
+    Raises:
+        ConfigurationError: Not a number.
+    """
+    ids = list(_split(texts))
+    for text in ids:
+        if not re.fullmatch(r"-?[0-9]{1,10}", text):
+            raise ConfigurationError(f"{text!r} is not a node id; try e.g. {option} 1, or {option} 0,1")
+    return frozenset(map(int, ids))
 
 
 def _split(texts: Iterable[str]) -> Iterator[str]:
@@ -209,17 +150,43 @@ def _addresses(host: str, whole: str) -> list[str]:
 
 # ---- the options themselves ------------------------------------------------------------------------------------------
 
+_ERRORS: Final = ("any", "request", "partition")
+
 _OPTIONS: Final = [
     click.option("--api", "api", multiple=True, metavar="API", help="Only this API, by name or key. Repeatable."),
-    click.option("--broker", multiple=True, type=int, metavar="ID", help="Only requests to this broker. Repeatable."),
+    click.option("--broker", multiple=True, metavar="ID", help="Only requests to this broker, or these: 0,1."),
+    click.option("--controller", multiple=True, metavar="ID", help="Only requests of this controller, or these: 0,1."),
     click.option("--topic", multiple=True, metavar="NAME", help="Only this topic; * and ? match. Repeatable."),
     click.option("--partition", multiple=True, metavar="T-P", help="Only this partition, e.g. orders-3. Repeatable."),
-    click.option("--since", metavar="TIME", help="From this time on: ISO 8601 (UTC by default) or epoch seconds."),
+    click.option(
+        "--since",
+        metavar="TIME",
+        help="From this time on: 2026-11-21T05:59 or 05:59:08 (UTC; or with +02:00 or Europe/Berlin behind it), "
+        "seconds since 1970, or -5m: five minutes before the capture ends.",
+    ),
     click.option("--until", metavar="TIME", help="Up to this time, which is left out."),
-    click.option("--errors", is_flag=True, help="Only what was answered with an error, or cannot be read."),
+    click.option(
+        "--errors",
+        type=click.Choice(_ERRORS),
+        help="Only requests with an error: of the whole request (or a body that cannot be read), of a partition, or "
+        "any of both, which is meant where none is named.",
+    ),
     click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else found."),
-    click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Who is where; else learnt."),
+    click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else learnt."),
 ]
+
+
+class CaptureCommand(click.Command):
+    """A command with the shared options, of which ``--errors`` may stand without a value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it, with the value that a bare ``--errors`` stands for."""
+        given = []
+        for number, text in enumerate(args):
+            if text == "--errors" and args[number + 1 : number + 2] not in [[scope] for scope in _ERRORS]:
+                text = "--errors=any"
+            given.append(text)
+        return super().parse_args(ctx, given)
 
 
 def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -229,24 +196,27 @@ def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_filters(
         *args: Any,
         api: tuple[str, ...],
-        broker: tuple[int, ...],
+        broker: tuple[str, ...],
+        controller: tuple[str, ...],
         topic: tuple[str, ...],
         partition: tuple[str, ...],
         since: str | None,
         until: str | None,
-        errors: bool,
+        errors: ErrorScope | None,
         ports: tuple[str, ...],
         brokers: tuple[str, ...],
         **rest: Any,
     ) -> Any:
+        captures = rest.get("captures", ())
         filters = Filters(
             apis=frozenset(parse_api(text) for text in _split(api)),
-            brokers=frozenset(broker),
+            brokers=parse_ids(broker, "--broker"),
+            controllers=parse_ids(controller, "--controller"),
             topics=topic,
             partitions=frozenset(parse_topic_partition(text) for text in partition),
-            since_ns=parse_time(since) if since else None,
-            until_ns=parse_time(until) if until else None,
-            errors=errors,
+            since_ns=moment_ns(since, captures) if since else None,
+            until_ns=moment_ns(until, captures) if until else None,
+            errors=errors or "",
             ports=parse_ports(ports),
             broker_ids=parse_brokers(brokers),
         )

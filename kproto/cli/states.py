@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kproto.capture import Exchange
-    from kproto.cli.options import Filters
+    from kproto.tables.filters import Filters
 
 __all__ = ["PartitionLine", "damage", "error_codes", "partition_errors", "partition_lines"]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import api_name
-from kproto.cli.text import counted, named_error, printable
+from kproto.cli.text import counted, printable
+from kproto.error_codes import named_error
 from kproto.json_form import uuid_to_json
 
 if TYPE_CHECKING:

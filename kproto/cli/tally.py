@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kproto.capture import CaptureSummary, Exchange
-    from kproto.cli.options import Filters
+    from kproto.tables.filters import Filters
 
 __all__ = ["Tally"]
 

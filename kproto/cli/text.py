@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kproto.error_codes import error_name
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["counted", "day_and_clock", "named_error", "printable", "ranges"]
+__all__ = ["counted", "day_and_clock", "printable", "ranges"]
 
 
 def printable(text: str | None) -> str:
@@ -33,11 +31,6 @@ def counted(number: int, noun: str) -> str:
     if number == 1:
         return f"{number} {noun}"
     return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
-
-
-def named_error(code: int) -> str:
-    """An error code as ``STALE_BROKER_EPOCH (77)``."""
-    return f"{error_name(code)} ({code})"
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""``kproto.tables`` on PySpark, and what is relational: captures -> Parquet tables -> a summary.
+"""``kproto.tables`` on PySpark: captures -> Parquet tables.
 
     with spark_session() as spark:
         analyze(spark, ["control.pcap"], OutputDirectory(Path("tables")))
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from kproto.pipeline.job import BadInput, Run, analyze
 from kproto.pipeline.output import OutputDirectory
-from kproto.pipeline.selection import Selection
 from kproto.pipeline.session import check_java, spark_session
-from kproto.pipeline.summary import summarize
 
-__all__ = ["BadInput", "OutputDirectory", "Run", "Selection", "analyze", "check_java", "spark_session", "summarize"]
+__all__ = ["BadInput", "OutputDirectory", "Run", "analyze", "check_java", "spark_session"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +14,12 @@ from pyspark.sql import functions as F
 
 import kproto
 from kproto import tables
-from kproto.api import ApiKey
+from kproto.api import CONTROL_APIS, ApiKey
 from kproto.errors import CaptureError
 from kproto.pipeline.queries import Queries
 from kproto.pipeline.relations import DATED, Relations, read_table, spark_schema
-from kproto.pipeline.selection import Selection
+from kproto.tables.filters import Filters
+from kproto.tables.reading import capture_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,7 +77,7 @@ def analyze(
     captures: Sequence[str],
     out: OutputDirectory,
     *,
-    selection: Selection | None = None,
+    filters: Filters | None = None,
     on_step: Callable[[str], object] = lambda _step: None,
 ) -> Run:
     """Make the tables of some captures.
@@ -86,7 +86,7 @@ def analyze(
         spark: Where to compute. Its executors see the captures and ``out`` under the same paths.
         captures: Files.
         out: Where the tables go.
-        selection: Which requests to keep; None keeps all.
+        filters: Which requests to keep; None keeps all control requests.
         on_step: Told what is being done, in a few words.
 
     Raises:
@@ -94,12 +94,12 @@ def analyze(
         ConfigurationError: ``out`` cannot be written to.
     """
     started = time.monotonic()
-    selection = selection or Selection()
+    filters = filters or Filters()
     run = Run(list(captures))
     with out.writing():
         on_step("reading captures")
         captures_read = spark.sparkContext.accumulator(0)
-        scan = _scan(spark, captures, selection, captures_read.add).persist()
+        scan = _scan(spark, captures, filters, captures_read.add).persist()
         try:
             _check(scan, run)
             on_step("decoding distinct bodies")
@@ -109,7 +109,7 @@ def analyze(
             try:
                 decoded.count()  # all of it, before several queries ask for it at once
                 with Queries(spark) as sql:
-                    _write(spark, Relations(sql, scan, decoded, selection), bodies, out.staging, run, on_step)
+                    _write(spark, Relations(sql, scan, decoded, filters), bodies, out.staging, run, on_step)
             finally:
                 decoded.unpersist()
                 run.bodies_decoded = decoded_bodies.value
@@ -122,12 +122,11 @@ def analyze(
 
 
 def _scan(
-    spark: SparkSession, captures: Sequence[str], selection: Selection, on_capture: Callable[[int], object]
+    spark: SparkSession, captures: Sequence[str], filters: Filters, on_capture: Callable[[int], object]
 ) -> DataFrame:
     """A capture is read by one task; small ones share a task."""
     paths = [str(Path(c).absolute()) for c in captures]
-    names = Counter(Path(p).name for p in paths)
-    points = {p: p for p in paths if names[Path(p).name] > 1}  # of two files of one name each goes by its path
+    points = capture_points(paths)
     shares = _shares(paths, spark.sparkContext.defaultParallelism)
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,10 +134,10 @@ def _scan(
             yield from tables.scan(
                 (path for n in batch.column(0).to_pylist() for path in shares[n]),
                 capture_points=points,
-                ports=selection.ports,
-                apis=selection.apis,
-                since_ns=selection.since_ns,
-                until_ns=selection.until_ns,
+                ports=filters.ports,
+                apis=filters.apis or CONTROL_APIS,
+                since_ns=filters.since_ns,
+                until_ns=filters.until_ns,
                 always={ApiKey.UPDATE_METADATA},
                 on_capture=on_capture,
             )
@@ -216,6 +215,9 @@ def _write(
     write("partition_states", relations.partition_states(requests))
     frames = write("frames", relations.frames(requests))
     write("bodies", relations.bodies(bodies, frames))
+    write("brokers", relations.brokers())
+    write("captures", relations.captures())
+    write("bad_inputs", relations.bad_inputs())
 
 
 def _write_table(spark: SparkSession, name: str, frame: DataFrame, path: Path, run: Run) -> DataFrame:

@@ -1,27 +1,45 @@
-"""Captures as Arrow tables: plain functions from record batches to record batches, no Spark.
+"""Captures as Arrow tables: plain functions over pyarrow, no Spark; and the facts that tables and ``inspect`` share.
 
-``scan`` reads captures into frames, ``decode`` turns distinct bodies into what they say; ``kproto.pipeline`` runs the
-same two on Spark and adds what is relational.
+    tables = kproto.tables.read("control.pcap")     # name -> pyarrow.Table; pandas, polars and DuckDB take them
+    tables["requests"].to_pandas()
+
+``scan`` reads captures into frames, ``decode`` turns distinct bodies into rows; ``kproto.pipeline`` runs the same two
+on Spark. ``filters``, ``brokers`` and ``epochs`` need no pyarrow: names are imported on first use.
 """
 
 from __future__ import annotations
 
-from kproto.tables.decode import decode, part
-from kproto.tables.scan import scan
-from kproto.tables.schemas import (
-    BODIES,
-    DECODED,
-    FRAMES,
-    PARTITION_ERRORS,
-    PARTITION_STATES,
-    REQUESTS,
-    RESPONSES,
-    SCAN,
-    TABLES,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kproto.tables.brokers import BrokerDirectory
+    from kproto.tables.decoding import decode, part
+    from kproto.tables.filters import Filters
+    from kproto.tables.reading import chunks, read
+    from kproto.tables.scanning import scan
+    from kproto.tables.schemas import (
+        BAD_INPUTS,
+        BODIES,
+        BROKERS,
+        CAPTURES,
+        DECODED,
+        FRAMES,
+        PARTITION_ERRORS,
+        PARTITION_STATES,
+        REQUESTS,
+        RESPONSES,
+        SCAN,
+        TABLES,
+        description,
+    )
+    from kproto.tables.summary import summarize
 
 __all__ = [
+    "BAD_INPUTS",
     "BODIES",
+    "BROKERS",
+    "CAPTURES",
     "DECODED",
     "FRAMES",
     "PARTITION_ERRORS",
@@ -30,7 +48,35 @@ __all__ = [
     "RESPONSES",
     "SCAN",
     "TABLES",
+    "BrokerDirectory",
+    "Filters",
+    "chunks",
     "decode",
+    "description",
     "part",
+    "read",
     "scan",
+    "summarize",
 ]
+
+_HOMES = {
+    "BrokerDirectory": "brokers",
+    "Filters": "filters",
+    "chunks": "reading",
+    "decode": "decoding",
+    "part": "decoding",
+    "read": "reading",
+    "scan": "scanning",
+    "summarize": "summary",
+}
+"""Where a name is defined that is not in ``schemas``."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module(f"kproto.tables.{_HOMES.get(name, 'schemas')}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

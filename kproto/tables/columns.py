@@ -84,6 +84,8 @@ class BodyColumns:
             _count(heads, "n_partition_errors", rows.column("frame"))
         else:
             _count(heads, "n_topics", _first_mentions(rows))
+            if self._api_key == ApiKey.LEADER_AND_ISR:
+                _add_common_replicas(heads, rows)
         ids = pa.array([body_id for body_id, _ in heads], pa.binary())
         pieces = slices(rows, _plain_size(rows), limit)
         return heads, ((ids.take(piece.column("frame")), self._struct(piece)) for piece in pieces)
@@ -126,6 +128,17 @@ def _first_mentions(rows: pa.RecordBatch) -> pa.Array:
     starts = pa.concat_arrays([pa.array([True]), turns])
     mentions = pa.table({"frame": frames.filter(starts), "topic": topics.filter(starts)})
     return mentions.group_by(["frame", "topic"], use_threads=False).aggregate([]).column("frame")
+
+
+def _add_common_replicas(heads: list[tuple[bytes, dict[str, Any]]], rows: pa.RecordBatch) -> None:
+    """Put into each head the replicas that all partitions of its frame have in common."""
+    replicas, frames = rows.column("replicas"), rows.column("frame")
+    pairs = pa.table({"frame": frames.take(pc.list_parent_indices(replicas)), "replica": pc.list_flatten(replicas)})
+    for pair in pairs.group_by(["frame", "replica"], use_threads=False).aggregate([([], "count_all")]).to_pylist():
+        _body_id, head = heads[pair["frame"]]
+        common = head.setdefault("common_replicas", [])
+        if pair["count_all"] >= head["n_partitions"]:
+            common.append(pair["replica"])
 
 
 def _count(heads: list[tuple[bytes, dict[str, Any]]], name: str, frames: pa.Array) -> None:

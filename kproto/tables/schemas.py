@@ -1,7 +1,8 @@
-"""The tables' Arrow schemas: the one place that names their columns.
+"""The tables' Arrow schemas: the one place that names and describes their columns.
 
 Written as Spark hands them around, so that a batch made here passes ``mapInArrow`` unchanged: plain ``binary`` for ids
-(16 bytes each), UTC timestamps in microseconds, list items called ``element``, everything nullable.
+(16 bytes each), UTC timestamps in microseconds, list items called ``element``, everything nullable. Each field's
+metadata holds its ``description``, each schema's that of its table: ``kproto tables`` prints them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from typing import Final
 import pyarrow as pa
 
 __all__ = [
+    "BAD_INPUTS",
     "BODIES",
+    "BROKERS",
+    "CAPTURES",
     "DECODED",
     "FRAMES",
     "PARTITION_ERRORS",
@@ -20,6 +24,7 @@ __all__ = [
     "RESPONSES",
     "SCAN",
     "TABLES",
+    "description",
 ]
 
 _ID: Final = pa.binary()
@@ -28,32 +33,96 @@ _INTS: Final = pa.list_(pa.field("element", pa.int32()))
 _FLOW: Final = pa.struct(
     [("src_ip", pa.string()), ("src_port", pa.int32()), ("dst_ip", pa.string()), ("dst_port", pa.int32())]
 )
-
-_BAD_INPUT: Final = pa.struct([("reason", pa.string()), ("offset", pa.int64()), ("bytes_skipped", pa.int64())])
-
-FRAMES: Final = pa.schema(
-    [
-        ("frame_id", _ID),
-        ("capture", pa.string()),
-        ("file", pa.string()),
-        ("conn_id", _ID),
-        ("flow", _FLOW),
-        ("direction", pa.string()),
-        ("ts", _TIME),
-        ("ts_last", _TIME),
-        ("ts_ns", pa.int64()),
-        ("status", pa.int8()),
-        ("api_key", pa.int16()),
-        ("api_version", pa.int16()),
-        ("correlation_id", pa.int32()),
-        ("client_id", pa.string()),
-        ("frame_len", pa.int32()),
-        ("body_id", _ID),
-        ("date", pa.date32()),
-    ]
+_COUNTS: Final = pa.list_(
+    pa.field("element", pa.struct([("api_key", pa.int16()), ("api_version", pa.int16()), ("requests", pa.int64())]))
 )
-"""Every control frame, without its payload. ``ts`` is the first byte's time, ``ts_last`` the last one's; ``status`` 0
-is whole, 3 has a gap; ``frame_len`` leaves the size field out; ``body_id`` is null where no body can be read."""
+
+
+def _column(name: str, kind: pa.DataType, text: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"description": text})
+
+
+def _table(text: str, *columns: pa.Field) -> pa.Schema:
+    return pa.schema(list(columns), metadata={"description": text})
+
+
+def description(of: pa.Field | pa.Schema) -> str:
+    """The description of a column, or of a whole table."""
+    return bytes((of.metadata or {}).get(b"description", b"")).decode()
+
+
+_CAPTURE: Final = _column("capture", pa.string(), "Capture point: the file's name, or its path where names repeat.")
+_REQUEST_FRAME: Final = _column(
+    "frame_id", _ID, "The request's frame. Joins requests, responses, partition_errors and frames."
+)
+_RESPONSE_FRAME: Final = _column(
+    "response_frame_id", _ID, "The response's frame, null where there is none. Joins frames.frame_id."
+)
+_CONNECTION: Final = _column("conn_id", _ID, "The TCP connection; the same in every table.")
+_API_KEY: Final = _column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata.")
+_API_VERSION: Final = _column("api_version", pa.int16(), "Version of the request; its response has the same.")
+_CORRELATION: Final = _column(
+    "correlation_id", pa.int32(), "Counts the requests of a connection; joins the two halves."
+)
+_CLIENT: Final = _column("client_id", pa.string(), "Client id of the request's header: the controller's id as text.")
+_BODY: Final = _column("body_id", _ID, "The body; null where it cannot be read whole. Joins bodies, partition_states.")
+_LENGTH: Final = _column("frame_len", pa.int32(), "Bytes of header and body, without the 4 of the size field.")
+_DIRECTION: Final = _column("direction", pa.string(), "req: controller to broker; resp: broker to controller.")
+_CONTROLLER_EPOCH: Final = _column("controller_epoch", pa.int32(), "Epoch of the controller that sent the request.")
+
+FRAMES: Final = _table(
+    "Every control frame, request or response, without its body.",
+    _column("frame_id", _ID, "This frame. requests.frame_id and response_frame_id of other tables join it."),
+    _CAPTURE,
+    _column("file", pa.string(), "Name of the file that the frame was read from."),
+    _CONNECTION,
+    _column("flow", _FLOW, "Addresses and ports: from src to dst."),
+    _DIRECTION,
+    _column("ts", _TIME, "When the first byte passed (UTC, us)."),
+    _column("ts_last", _TIME, "When the last byte passed (UTC, us)."),
+    _column("ts_ns", pa.int64(), "As ts, in ns since 1970."),
+    _column("status", pa.int8(), "0: all bytes are in the capture; 3: some are missing."),
+    _API_KEY,
+    _API_VERSION,
+    _CORRELATION,
+    _CLIENT,
+    _LENGTH,
+    _BODY,
+    _column("date", pa.date32(), "Day of ts (UTC); partitions the table on disk."),
+)
+
+CAPTURES: Final = _table(
+    "One row a capture file: what was read, and what is missing. Filters leave it whole.",
+    _CAPTURE,
+    _column("file", pa.string(), "Name of the file."),
+    _column("format", pa.string(), "pcap, pcapng or request log."),
+    _column("packets", pa.int64(), "Packets; of a request log: lines with a request."),
+    _column("first_ts", _TIME, "When the first packet passed (UTC, us); null without packets."),
+    _column("last_ts", _TIME, "When the last packet passed (UTC, us); null without packets."),
+    _column("connections", pa.int64(), "TCP connections with data."),
+    _column("kafka_connections", pa.int64(), "Connections on which a Kafka request was found."),
+    _column("tls_connections", pa.int64(), "Connections that speak TLS, which cannot be read."),
+    _column("gaps", pa.int64(), "Stretches of bytes within Kafka's streams that are not in the capture."),
+    _column("gap_bytes", pa.int64(), "Bytes of those stretches."),
+    _column("cut_packets", pa.int64(), "TCP packets cut short by the capture's snaplen."),
+    _column("ip_fragments", pa.int64(), "IP fragments whose packets are not whole."),
+    _column("bad_checksums", pa.int64(), "Packets left out because they differ from the checksum recorded with them."),
+    _column("unmatched_responses", pa.int64(), "Responses whose request is not in the capture."),
+    _column("bad_inputs", pa.int64(), "Pieces that could not be used; the first 1000 are in the table bad_inputs."),
+    _column("all_requests", _COUNTS, "Requests of every API, the three control requests or not, by API and version."),
+)
+
+_BAD_INPUT: Final = [
+    _column("reason", pa.string(), "What is wrong, one line; names the connection where it is about one."),
+    _column("offset", pa.int64(), "Byte in the unpacked file, or in the stream of the connection; null: whole file."),
+    _column("bytes_skipped", pa.int64(), "Bytes passed over; null: whole file."),
+]
+
+BAD_INPUTS: Final = _table(
+    "Pieces of captures that could not be used. Filters leave it whole.",
+    _column("file", pa.string(), "Name of the file. Joins captures.file."),
+    *_BAD_INPUT,
+)
 
 SCAN: Final = pa.schema(
     [
@@ -63,99 +132,109 @@ SCAN: Final = pa.schema(
         ("unmatched_reason", pa.string()),
         ("error", pa.string()),
         ("payload", _ID),
-        ("bad_input", _BAD_INPUT),
+        ("bad_input", pa.struct(_BAD_INPUT)),
+        ("facts", pa.struct([field for field in CAPTURES if field.name not in ("capture", "file")])),
     ]
 )
 """What ``scan`` yields: a frame and what only the scan knows of it. ``payload`` is the body, null where the same
-``scan`` has given it before; ``request_frame_id`` is, for a response, the frame that it answers; ``error`` says why a
+capture has given it before; ``request_frame_id`` is, for a response, the frame that it answers; ``error`` says why a
 frame has no body. Rows without ``frame_id`` are notes, see there."""
 
-BODIES: Final = pa.schema(
-    [
-        ("body_id", _ID),
-        ("api_key", pa.int16()),
-        ("api_version", pa.int16()),
-        ("direction", pa.string()),
-        ("payload", _ID),
-    ]
+BODIES: Final = _table(
+    "Each distinct body once. Two request bodies that differ in their broker epoch alone are one.",
+    _column("body_id", _ID, "The body. Joins frames, requests and partition_states."),
+    _API_KEY,
+    _API_VERSION,
+    _DIRECTION,
+    _column("payload", _ID, "The bytes after the header, as first sent."),
 )
-"""Each distinct body once, as first sent. Two bodies that differ in their broker epoch alone are the same."""
 
-REQUESTS: Final = pa.schema(
-    [
-        ("frame_id", _ID),
-        ("conn_id", _ID),
-        ("ts", _TIME),
-        ("api_key", pa.int16()),
-        ("api_version", pa.int16()),
-        ("correlation_id", pa.int32()),
-        ("client_id", pa.string()),
-        ("controller_id", pa.int32()),
-        ("controller_epoch", pa.int32()),
-        ("broker_epoch", pa.int64()),
-        ("is_kraft", pa.bool_()),
-        ("type", pa.int8()),
-        ("target_broker", pa.int32()),
-        ("n_topics", pa.int32()),
-        ("n_partitions", pa.int32()),
-        ("body_id", _ID),
-        ("frame_len", pa.int32()),
-        ("response_frame_id", _ID),
-        ("latency_us", pa.int64()),
-        ("error_code", pa.int16()),
-        ("unmatched_reason", pa.string()),
-        ("decode_error", pa.string()),
-    ]
+REQUESTS: Final = _table(
+    "One row a control request, with the outcome. Body fields that the version lacks hold Kafka's default.",
+    _REQUEST_FRAME,
+    _CAPTURE,
+    _CONNECTION,
+    _column("ts", _TIME, "When the request's first byte passed (UTC, us)."),
+    _API_KEY,
+    _API_VERSION,
+    _CORRELATION,
+    _CLIENT,
+    _column("controller_id", pa.int32(), "Node id of the sender; null where the body cannot be read."),
+    _CONTROLLER_EPOCH,
+    _column("broker_epoch", pa.int64(), "Broker epoch that the request is meant for; -1 where the version has none."),
+    _column("is_kraft", pa.bool_(), "Whether the sender is a KRaft controller (during a migration)."),
+    _column("type", pa.int8(), "0 unknown, 1 incremental, 2 full: set by KRaft controllers; else 0."),
+    _column("target_broker", pa.int32(), "Id of the receiving broker; null where nothing tells it."),
+    _column("server_ip", pa.string(), "Address that the request was sent to."),
+    _column("server_port", pa.int32(), "TCP port that the request was sent to."),
+    _column("n_topics", pa.int32(), "Topics named in the body; null where it cannot be read."),
+    _column("n_partitions", pa.int32(), "Partitions named in the body; null where it cannot be read."),
+    _BODY,
+    _LENGTH,
+    _RESPONSE_FRAME,
+    _column("latency_us", pa.int64(), "From the request's last byte to the response's first, in us; null: unanswered."),
+    _column("error_code", pa.int16(), "Error of the whole request, 0 for none; null: unanswered, or unreadable."),
+    _column("unmatched_reason", pa.string(), "Why there is no response; null where there is one."),
+    _column("decode_error", pa.string(), "Why request or response cannot be read; null where both can."),
 )
-"""One row a control request, with what was answered. Fields that the version lacks hold Kafka's default; with a
-``decode_error`` the body's fields are null. ``latency_us`` is from the request's last byte to the answer's first."""
 
-RESPONSES: Final = pa.schema(
-    [
-        ("frame_id", _ID),
-        ("conn_id", _ID),
-        ("ts", _TIME),
-        ("correlation_id", pa.int32()),
-        ("api_key", pa.int16()),
-        ("api_version", pa.int16()),
-        ("error_code", pa.int16()),
-        ("n_partition_errors", pa.int32()),
-    ]
+RESPONSES: Final = _table(
+    "One row a response to a row of requests.",
+    _REQUEST_FRAME,
+    _RESPONSE_FRAME,
+    _CONNECTION,
+    _column("ts", _TIME, "When the response's first byte passed (UTC, us)."),
+    _CORRELATION,
+    _API_KEY,
+    _API_VERSION,
+    _column("error_code", pa.int16(), "Error of the whole request, 0 for none; null: cannot be read."),
+    _column("n_partition_errors", pa.int32(), "Partitions in the response with a code other than 0, filters aside."),
 )
-"""One row a control response. ``n_partition_errors`` counts the partitions whose code is not 0."""
 
 _PARTITION_ERROR: Final = [
-    ("topic", pa.string()),
-    ("topic_id", _ID),
-    ("partition", pa.int32()),
-    ("error_code", pa.int16()),
+    _column("topic", pa.string(), "Topic; null where the response names an id that its request does not."),
+    _column("topic_id", _ID, "Topic id, from LeaderAndIsr version 5 on; else null."),
+    _column("partition", pa.int32(), "Partition."),
+    _column("error_code", pa.int16(), "Error of this partition alone, never 0."),
 ]
 
-PARTITION_ERRORS: Final = pa.schema([("frame_id", _ID), *_PARTITION_ERROR])
-"""The partitions that a response reports with a code other than 0. The frame is the response's."""
+PARTITION_ERRORS: Final = _table(
+    "The partitions that a response reports with an error.", _REQUEST_FRAME, _RESPONSE_FRAME, *_PARTITION_ERROR
+)
 
 _STATE: Final = [
-    ("api_key", pa.int16()),
-    ("topic", pa.string()),
-    ("topic_id", _ID),
-    ("partition", pa.int32()),
-    ("controller_epoch", pa.int32()),
-    ("leader", pa.int32()),
-    ("leader_epoch", pa.int32()),
-    ("partition_epoch", pa.int32()),
-    ("isr", _INTS),
-    ("replicas", _INTS),
-    ("offline", _INTS),
-    ("adding", _INTS),
-    ("removing", _INTS),
-    ("is_new", pa.bool_()),
-    ("leader_recovery_state", pa.int8()),
-    ("delete_partition", pa.bool_()),
+    _API_KEY,
+    _column("topic", pa.string(), "Topic."),
+    _column("topic_id", _ID, "Topic id, all zero where the version has none; null of StopReplica."),
+    _column("partition", pa.int32(), "Partition."),
+    _column("controller_epoch", pa.int32(), "Epoch of the controller that decided this state; null of StopReplica."),
+    _column("leader", pa.int32(), "Leader; -1 none, -2 the topic is being deleted; null of StopReplica."),
+    _column("leader_epoch", pa.int32(), "Leader epoch; -1 where StopReplica's version has none, -2 on deletion."),
+    _column("partition_epoch", pa.int32(), "Partition epoch (ZooKeeper version); null of StopReplica."),
+    _column("isr", _INTS, "In-sync replicas; null of StopReplica."),
+    _column("replicas", _INTS, "All replicas, the preferred leader first; null of StopReplica."),
+    _column("offline", _INTS, "Offline replicas; of UpdateMetadata alone."),
+    _column("adding", _INTS, "Replicas being added; of LeaderAndIsr alone."),
+    _column("removing", _INTS, "Replicas being removed; of LeaderAndIsr alone."),
+    _column("is_new", pa.bool_(), "Whether the replica is new; of LeaderAndIsr alone."),
+    _column("leader_recovery_state", pa.int8(), "1 after an unclean election, else 0; of LeaderAndIsr alone."),
+    _column("delete_partition", pa.bool_(), "Whether the log is to be deleted; of StopReplica alone."),
 ]
 
-PARTITION_STATES: Final = pa.schema([("body_id", _ID), *_STATE])
-"""The partitions of each distinct request body, in the order sent; ``requests.body_id`` tells who got them. Columns of
-another API are null; fields that the version lacks hold Kafka's default."""
+PARTITION_STATES: Final = _table(
+    "The partitions of each distinct request body, in the order sent. requests.body_id tells which brokers got them.",
+    _column("body_id", _ID, "The request body. Joins requests, frames and bodies."),
+    *_STATE,
+)
+
+BROKERS: Final = _table(
+    "Listeners of brokers, as UpdateMetadata lists the live ones. Filters leave it whole.",
+    _CAPTURE,
+    _column("broker_id", pa.int32(), "Broker."),
+    _column("host", pa.string(), "Host of a listener, as advertised."),
+    _column("port", pa.int32(), "TCP port of the listener."),
+    _column("first_ts", _TIME, "When the capture first shows an UpdateMetadata that lists it (UTC, us)."),
+)
 
 _HEAD: Final = pa.struct(
     [
@@ -169,12 +248,14 @@ _HEAD: Final = pa.struct(
         ("n_partition_errors", pa.int32()),
         ("decode_error", pa.string()),
         ("brokers_id", _ID),
+        ("common_replicas", _INTS),
     ]
 )
-"""What is said once in a body. ``brokers_id`` names the set of live brokers in an UpdateMetadata."""
+"""What is said once in a body. ``brokers_id`` names the set of live brokers in an UpdateMetadata; ``common_replicas``
+are the replicas that all partitions of a LeaderAndIsr share, null where it has no partitions."""
 
 _BROKER: Final = pa.struct(
-    [("brokers_id", _ID), ("broker_id", pa.int32()), ("host", pa.string()), ("ip", pa.string()), ("port", pa.int32())]
+    [("brokers_id", _ID), ("broker_id", pa.int32()), ("host", pa.string()), ("port", pa.int32())]
 )
 
 DECODED: Final = pa.schema(
@@ -191,11 +272,14 @@ DECODED: Final = pa.schema(
 null in each row: one stream of flat rows, because a body is decoded once and Spark's ``mapInArrow`` has one output."""
 
 TABLES: Final = {
-    "frames": FRAMES,
-    "bodies": BODIES,
     "requests": REQUESTS,
     "responses": RESPONSES,
     "partition_errors": PARTITION_ERRORS,
     "partition_states": PARTITION_STATES,
+    "frames": FRAMES,
+    "bodies": BODIES,
+    "brokers": BROKERS,
+    "captures": CAPTURES,
+    "bad_inputs": BAD_INPUTS,
 }
-"""The tables on disk, by name."""
+"""The tables, by name."""

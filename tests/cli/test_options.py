@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 
 from kproto.api import ApiKey, api_name
 from kproto.cli.options import (
-    Filters,
+    CaptureCommand,
     capture_filters,
     parse_api,
     parse_brokers,
     parse_ports,
-    parse_time,
     parse_topic_partition,
 )
+from kproto.cli.times import parse_time
 from kproto.errors import ConfigurationError
+from kproto.tables.filters import Filters
 from kproto.types import TopicPartition
 
 
@@ -28,7 +29,7 @@ def parsed(*arguments: str) -> Filters:
     """What a command gets for these arguments."""
     seen = []
 
-    @click.command
+    @click.command(cls=CaptureCommand)
     @capture_filters
     def command(filters: Filters) -> None:
         seen.append(filters)
@@ -143,7 +144,7 @@ def test_all_options_come_to_one_object() -> None:
         partitions=frozenset({TopicPartition("payments", 1)}),
         since_ns=10_000_000_000,
         until_ns=11_500_000_000,
-        errors=True,
+        errors="any",
         ports=(9092,),
         broker_ids={("10.0.0.7", 9092): 7},
     )
@@ -172,7 +173,7 @@ def test_each_filter_wants_what_it_names_and_nothing_else() -> None:
         partitions=frozenset({TopicPartition("orders", 3)}),
         since_ns=10,
         until_ns=20,
-        errors=True,
+        errors="any",
     )
     assert [filters.wants_api(k) for k in (4, 6, None)] == [False, True, False]
     assert [filters.wants_time(t) for t in (9, 10, 19, 20)] == [False, True, True, False]

@@ -43,9 +43,9 @@ def test_the_summary_is_plain_text_in_a_pipe(spark: SparkSession, tmp_path: Path
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     assert "\x1b" not in result.stdout
-    assert "\n\nControllers and epochs\n  capture" in result.stdout
+    assert "\n\nControllers\n  controller  epoch" in result.stdout
     titles = [line for line in result.stdout.splitlines() if line and not line.startswith(" ")]
-    assert titles[0] == "Requests"
+    assert titles[0] == "Captures"
     assert titles[-1] == "Tables"
     requests = pq.read_table(tmp_path / "out" / "requests").to_pylist()
     logged = [row for row in truth_rows("ibp-2.8-a") if row["api_key"] == 4 and row["broker"] == 1]
@@ -94,7 +94,7 @@ def test_wrong_input_is_told_before_spark_starts(tmp_path: Path) -> None:
     assert "is a file" in refused(CAPTURE, "--out", text)
     assert "holds something else (notes.txt)" in refused(CAPTURE, "--out", tmp_path)
     assert "standard input" in refused("-", "--out", out)
-    assert "try kproto inspect --all-apis" in refused(CAPTURE, "--out", out, "--api", "Metadata")
+    assert "try kproto inspect --api Metadata" in refused(CAPTURE, "--out", out, "--api", "Metadata")
     assert not out.exists()
 
 

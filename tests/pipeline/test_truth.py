@@ -28,14 +28,14 @@ class Tables:
             key = (flow["dst_ip"], flow["dst_port"], flow["src_port"], row["api_key"], row["api_version"])
             self.requests[frame["capture"]][*key, row["correlation_id"]].append(row)
         self.states = self._grouped(analyzed.rows("partition_states"), "body_id")
-        self.errors = self._grouped(analyzed.rows("partition_errors"), "frame_id")
+        self.errors = self._grouped(analyzed.rows("partition_errors"), "frame_id", "response_frame_id")
         self.responses = {row["frame_id"]: row for row in analyzed.rows("responses")}
 
     @staticmethod
-    def _grouped(rows: list[Row], key: str) -> dict[bytes, list[Row]]:
+    def _grouped(rows: list[Row], key: str, *others: str) -> dict[bytes, list[Row]]:
         groups: dict[bytes, list[Row]] = defaultdict(list)
         for row in rows:
-            groups[row[key]].append({name: value for name, value in row.items() if name != key})
+            groups[row[key]].append({name: value for name, value in row.items() if name not in (key, *others)})
         return groups
 
 
@@ -62,10 +62,11 @@ def test_what_brokers_logged_is_in_the_tables(tables: Tables, name: str) -> None
             # Java logs a null client id as an empty one; the tables hold what was sent.
             row = next(r for r in rows if {n: r[n] for n in expected} | {"client_id": r["client_id"] or ""} == expected)
             assert by_partition(tables.states[row["body_id"]]) == by_partition(expected_states(truth)), key
-            answer = row["response_frame_id"]
-            assert by_partition(tables.errors[answer]) == by_partition(expected_errors(truth)), key
-            assert tables.responses[answer]["n_partition_errors"] == len(expected_errors(truth))
-            assert tables.responses[answer]["error_code"] == truth["response"]["errorCode"]
+            asked, answer = row["frame_id"], row["response_frame_id"]
+            assert by_partition(tables.errors[asked]) == by_partition(expected_errors(truth)), key
+            assert tables.responses[asked]["n_partition_errors"] == len(expected_errors(truth))
+            assert tables.responses[asked]["response_frame_id"] == answer
+            assert tables.responses[asked]["error_code"] == truth["response"]["errorCode"]
             assert tables.frames[answer]["direction"] == "resp"
             # The broker's own measure lies between the request's last byte and the answer's first.
             assert row["latency_us"] >= 0

@@ -121,10 +121,9 @@ def test_responses_name_the_request_that_they_answer() -> None:
 def test_unanswered_requests_have_a_note_with_the_reason() -> None:
     rows = scanned("external-controller-a")
     answered = {row["request_frame_id"] for row in rows if row["direction"] == "resp"}
-    notes = {row["request_frame_id"]: row["unmatched_reason"] for row in rows if row["frame_id"] is None}
+    notes = {row["request_frame_id"]: row["unmatched_reason"] for row in rows if row["unmatched_reason"]}
     asked = {row["frame_id"] for row in rows if row["direction"] == "req"}
     assert asked - answered == set(notes)
-    assert all(notes.values())
     assert len(notes) == 8  # five unsupported versions and three broken bodies: the broker closed the connection
 
 
@@ -206,5 +205,7 @@ def test_a_capture_without_control_requests_says_what_to_try(tmp_path: Path) -> 
     head = gzip.decompress(CAPTURES[-1].read_bytes())[:24]
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(head)
-    (row,) = pa.Table.from_batches(scan([str(empty)])).to_pylist()
-    assert row["bad_input"]["reason"] == "empty.pcap: a capture without packets; was the capture filter right?"
+    facts, row = pa.Table.from_batches(scan([str(empty)])).to_pylist()
+    assert facts["facts"]["packets"] == 0
+    assert facts["facts"]["first_ts"] is None
+    assert row["bad_input"]["reason"] == f"{empty}: a capture without packets; was the capture filter right?"

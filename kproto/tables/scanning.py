@@ -51,9 +51,10 @@ def scan(
     """Read captures once and give every control frame in them.
 
     Responses follow their request: they are given if it is. A response whose request is not in the capture names no
-    API and is left out. Rows without a ``frame_id`` are notes of two kinds: one with ``request_frame_id`` and
-    ``unmatched_reason`` is about a request that got no answer; one with ``file`` and ``bad_input`` is about a piece of
-    the file that could not be used, or, without an ``offset``, about a file that holds nothing to use at all.
+    API and is left out. Rows without a ``frame_id`` are notes of three kinds: one with ``request_frame_id`` and
+    ``unmatched_reason`` is about a request that got no response; one with ``file`` and ``bad_input`` is about a piece
+    of the file that could not be used, or, without an ``offset``, about a file that holds nothing to use at all; one
+    with ``facts`` is the row of ``CAPTURES`` about a file that was read.
 
     Args:
         paths: Files. Each is a capture point of its own, named as the file is.
@@ -72,12 +73,12 @@ def scan(
     rows = _ScanRows(batch_bytes)
     for path in paths:
         summary = CaptureSummary()
+        point = capture_points.get(path) or Path(path).name
+        rows.begin_capture()
         if on_capture is not None:
             on_capture(1)
         try:
-            for frame in capture.frames(
-                path, ports=ports, apis={*apis, *always}, capture=capture_points.get(path), summary=summary
-            ):
+            for frame in capture.frames(path, ports=ports, apis={*apis, *always}, capture=point, summary=summary):
                 asked = frame.request or frame
                 if asked.direction != "req":
                     continue
@@ -89,9 +90,9 @@ def scan(
                     if rows.full:
                         yield from rows.take()
         except CaptureError as e:
-            rows.add_bad_input(Path(path).name, str(e))
+            rows.add_bad_input(Path(path).name, _with_path(str(e), path))
         else:
-            rows.add_summary(summary)
+            rows.add_summary(summary, path, point)
         rows.give_up_waiting()
     yield from rows.take()
 
@@ -104,6 +105,10 @@ class _ScanRows(RowBuffer):
         self._given: set[bytes] = set()
         self._waiting: dict[bytes, Frame] = {}
         self._waiting_bytes = 0
+
+    def begin_capture(self) -> None:
+        """Give bodies again: which occurrence is the first must not depend on what else this process reads."""
+        self._given.clear()
 
     def add_frame(self, frame: Frame) -> None:
         assert frame.api_key is not None
@@ -152,13 +157,15 @@ class _ScanRows(RowBuffer):
             error,
             payload,
             None,
+            None,
         )
         self.add(row, _ROW_BYTES + (len(payload) if payload else 0))
 
-    def add_summary(self, summary: CaptureSummary) -> None:
+    def add_summary(self, summary: CaptureSummary, path: str, capture_point: str) -> None:
+        self._add_note(capture=plain_text(capture_point), file=plain_text(summary.file), facts=_facts(summary))
         problem = summary.problem()
         if problem is not None:
-            self.add_bad_input(summary.file, problem)
+            self.add_bad_input(summary.file, _with_path(problem, path))
         for bad in summary.bad_inputs:
             self.add_bad_input(bad.file, bad.reason, bad.offset, bad.bytes_skipped)
 
@@ -195,6 +202,36 @@ class _ScanRows(RowBuffer):
         if len(self._given) >= _REMEMBERED:
             self._given.clear()
         self._given.add(body_id)
+
+
+def _with_path(reason: str, path: str) -> str:
+    """A reason that begins with a file's name, with its whole path instead."""
+    name = Path(path).name
+    return path + reason.removeprefix(name) if reason.startswith(f"{name}: ") else reason
+
+
+def _facts(summary: CaptureSummary) -> dict[str, Any]:
+    """The row of ``CAPTURES`` about a file, without its names."""
+    return {
+        "format": summary.format,
+        "packets": summary.packets,
+        "first_ts": summary.first_ns // 1000 if summary.packets else None,
+        "last_ts": summary.last_ns // 1000 if summary.packets else None,
+        "connections": summary.connections,
+        "kafka_connections": summary.kafka_connections,
+        "tls_connections": summary.tls_connections,
+        "gaps": summary.gaps,
+        "gap_bytes": summary.gap_bytes,
+        "cut_packets": summary.cut_packets,
+        "ip_fragments": summary.ip_fragments,
+        "bad_checksums": summary.bad_checksums,
+        "unmatched_responses": summary.unmatched_responses,
+        "bad_inputs": summary.bad_input_count,
+        "all_requests": [
+            {"api_key": api, "api_version": version, "requests": count}
+            for (api, version), count in sorted(summary.requests.items())
+        ],
+    }
 
 
 def _frame_id(frame: Frame) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -94,7 +93,7 @@ class _Decoded:
         if brokers_id not in self._known_brokers:
             self._known_brokers.add(brokers_id)
             for broker_id, host, port in brokers:
-                where = {"host": plain_text(host), "ip": _ip(host), "port": port}
+                where = {"host": plain_text(host), "port": port}
                 self._brokers.add((body_id, {"brokers_id": brokers_id, "broker_id": broker_id, **where}), _HEAD_BYTES)
         return brokers_id
 
@@ -113,14 +112,6 @@ class _Decoded:
         for name, buffer in (("head", self._heads), ("broker", self._brokers)):
             for batch in buffer.take():
                 yield _decoded(batch.column(0), name, batch.column(1))
-
-
-def _ip(host: str) -> str | None:
-    """The address as captures print it, None if the host is a name."""
-    try:
-        return str(ip_address(host))
-    except ValueError:
-        return None
 
 
 def _rows_of(name: str) -> pa.Schema:

@@ -1,0 +1,121 @@
+"""Titled tables of text: as wide as they are in a pipe, fitted to a terminal without breaking words."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["Section", "print_sections", "shortened"]
+
+_INDENT: Final = "  "
+_SHORTEST: Final = 12
+"""How short a column that gives way may become."""
+
+
+@dataclass(slots=True)
+class Section:
+    """A title, a sentence, and a table.
+
+    Attributes:
+        title: The heading.
+        names: The columns' names; ``>`` before one of numbers, ``~`` before one that gives way on a narrow terminal.
+        rows: The cells.
+        text: A sentence below the title.
+    """
+
+    title: str
+    names: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    text: str = ""
+
+
+def shortened(text: str, width: int) -> str:
+    """A text of at most so many columns, its middle left out: names that begin alike often differ at their end.
+
+    >>> shortened("a-long-topic-name-17", 12)
+    'a-long…me-17'
+    """
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}" if width > 1 else "…"
+
+
+def print_sections(sections: Iterable[Section]) -> None:
+    """Print to standard output; on a terminal with bold titles and no line longer than it is wide."""
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    bold = terminal and "NO_COLOR" not in os.environ
+    for number, section in enumerate(sections):
+        print("\n" * (number > 0) + (click.style(section.title, bold=True) if bold else section.title))
+        for line in lines_of(section, width):
+            print(line)
+
+
+def lines_of(section: Section, width: int | None) -> Iterator[str]:
+    """What stands below a section's title."""
+    if section.text:
+        yield from _wrapped(section.text, width)
+    if section.rows:
+        yield from _table(section, width)
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    if width is None:
+        return [_INDENT + text]
+    return textwrap.wrap(
+        text, max(width, 20), initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _table(section: Section, width: int | None) -> Iterator[str]:
+    names = [name.lstrip(">~") for name in section.names]
+    right = [name.startswith(">") for name in section.names]
+    sizes = [max(map(len, column)) for column in zip(names, *section.rows, strict=True)]
+    if width is not None:
+        _fit(sizes, [name.startswith("~") for name in section.names], width - len(_INDENT) - 2 * (len(sizes) - 1))
+    for row in (names, *section.rows):
+        yield from _row(row, sizes, right, width)
+
+
+def _fit(sizes: list[int], gives_way: Sequence[bool], room: int) -> None:
+    """Make the columns that give way so narrow that all fit, the widest first."""
+    while sum(sizes) > room:
+        widest = max(
+            (size, number) for number, size in enumerate([s * g for s, g in zip(sizes, gives_way, strict=True)])
+        )
+        if widest[0] <= _SHORTEST:
+            return
+        sizes[widest[1]] -= 1
+
+
+def _row(row: Sequence[str], sizes: Sequence[int], right: Sequence[bool], width: int | None) -> Iterator[str]:
+    """A row; what does not fit beside the other columns goes on below, at its last column's place."""
+    *cells, last = row
+    parts = [
+        (shortened(cell, size).rjust(size) if at_right else shortened(cell, size).ljust(size))
+        for cell, size, at_right in zip(cells, sizes, right, strict=False)
+    ]
+    start = _INDENT + "".join(f"{part}  " for part in parts)
+    last = shortened(last, sizes[-1]).rjust(sizes[-1]) if right[-1] else last
+    if width is None or len(start) + len(last) <= width:
+        yield (start + last).rstrip()
+        return
+    indent = start if width - len(start) >= 24 else _INDENT * 3
+    pieces = textwrap.wrap(last, max(width - len(indent), 20), break_long_words=False, break_on_hyphens=False)
+    if indent != start:
+        yield start.rstrip()[:width]
+        yield from (indent + piece for piece in pieces)
+        return
+    for number, piece in enumerate(pieces):
+        yield (start if number == 0 else " " * len(start)) + piece

@@ -1,0 +1,251 @@
+"""The summary of captures for people: sections of text, or one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kproto.capture import Endpoint
+from kproto.cli.sections import Section
+from kproto.cli.text import counted, printable, ranges
+from kproto.error_codes import named_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["one_line", "sections_of"]
+
+Row = dict[str, Any]
+
+
+def sections_of(summary: Mapping[str, Any]) -> Iterator[Section]:
+    """The summary as ``summarize`` gives it, in the order of an engineer's questions."""
+    yield Section(
+        "Captures",
+        ["~file", "format", ">packets", ">Kafka connections", "first (UTC)", "last (UTC)"],
+        [
+            [
+                printable(r["capture"]), r["format"], str(r["packets"]), str(r["kafka_connections"]),
+                _time(r["first"]), _time(r["last"]),
+            ]
+            for r in summary["captures"]
+        ],
+    )  # fmt: skip
+    yield Section(
+        "Controllers",
+        [">controller", ">epoch", "mode", ">requests", ">brokers", "first (UTC)", "last (UTC)"],
+        [
+            [
+                str(r["controller_id"]), str(r["controller_epoch"]), r["mode"], str(r["requests"]), str(r["brokers"]),
+                _time(r["first"]), _time(r["last"]),
+            ]
+            for r in summary["controllers"]
+        ],
+    )  # fmt: skip
+    yield _zombies(summary["zombies"])
+    if summary["migration"] is not None:
+        yield _migration(summary["migration"])
+    yield _brokers(summary["brokers"])
+    yield Section(
+        "Requests",
+        ["api", ">version", "answer", ">requests", ">partitions"],
+        [
+            [r["api"], str(r["api_version"]), _answer(r), str(r["count"]), str(r["partitions"])]
+            for r in summary["requests"]
+        ],
+    )
+    yield from _errors(summary)
+    yield _changes(summary)
+    if summary["deletions"]:
+        yield _deletions(summary["deletions"])
+    yield Section(
+        "Slowest brokers (ms from request to answer)",
+        [">broker", "address", ">answered", ">unanswered", ">median", ">p99", ">max"],
+        [
+            [
+                _known(r["broker_id"]), str(Endpoint(r["ip"], r["port"])), str(r["answered"]), str(r["unanswered"]),
+                *(_ms(r[name]) for name in ("median_ms", "p99_ms", "max_ms")),
+            ]
+            for r in summary["slowest"]
+        ],
+    )  # fmt: skip
+    yield _losses(summary)
+
+
+def _zombies(rows: Sequence[Row]) -> Section:
+    if not rows:
+        return Section("Zombie controllers", text="none: no request came from a controller that another had replaced")
+    return Section(
+        "Zombie controllers (requests after another controller had taken over)",
+        [">controller", ">epoch", "replaced by", ">requests", ">refused", "first (UTC)", "last (UTC)"],
+        [
+            [
+                str(r["controller_id"]), str(r["controller_epoch"]),
+                f"{r['superseded_by']['controller_id']} with epoch {r['superseded_by']['controller_epoch']}",
+                str(r["requests"]), str(r["refused"]), _time(r["first"]), _time(r["last"]),
+            ]
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _migration(migration: Row) -> Section:
+    return Section(
+        "Migration from ZooKeeper to KRaft",
+        ["phase", ">requests", ">brokers", "first (UTC)", "last (UTC)"],
+        [
+            [r["phase"], str(r["requests"]), str(r["brokers"]), _time(r["first"]), _time(r["last"])]
+            for r in migration["phases"]
+        ],
+    )
+
+
+def _brokers(rows: Sequence[Row]) -> Section:
+    if not rows:
+        return Section("Brokers", text="no UpdateMetadata in the captures lists any")
+    listeners: dict[int, list[str]] = {}
+    for r in rows:
+        listeners.setdefault(r["broker_id"], []).append(f"{printable(r['host'])}:{r['port']}")
+    return Section(
+        "Brokers", [">broker", "listens at"], [[str(broker), ", ".join(places)] for broker, places in listeners.items()]
+    )
+
+
+def _errors(summary: Mapping[str, Any]) -> Iterator[Section]:
+    if summary["refusals"]:
+        yield Section(
+            "Refused requests",
+            ["first (UTC)", ">controller", ">broker", "api", ">requests", "error", "why"],
+            [
+                [
+                    _time(r["first"]), str(r["controller_id"]), _known(r["broker_id"]), r["api"], str(r["count"]),
+                    named_error(r["error_code"]), r["reason"],
+                ]
+                for r in summary["refusals"]
+            ],
+        )  # fmt: skip
+    if summary["partition_errors"]:
+        yield Section(
+            "Errors of single partitions (their requests were answered ok, or are listed above)",
+            ["api", "error", ">partitions"],
+            [[r["api"], named_error(r["error_code"]), str(r["count"])] for r in summary["partition_errors"]],
+        )
+
+
+def _changes(summary: Mapping[str, Any]) -> Section:
+    t = summary["changes"]
+    kinds = ("leader_changes", "leader_lost", "isr_shrinks", "isr_expands", "isr_swaps")
+    return Section(
+        "Leader and ISR changes",
+        ["~partition", ">leader changes", ">leader lost", ">ISR shrinks", ">expands", ">swaps"],
+        [
+            [f"{printable(r['topic'])}-{r['partition']}", *(str(r[kind]) for kind in kinds)]
+            for r in summary["most_changed"]
+        ],
+        text=f"{counted(t['leader_changes'], 'leader change')} on {t['partitions_moved']} of {t['partitions']} "
+        f"partitions, {t['leader_lost']} of them to no leader; "
+        f"ISR: {counted(t['isr_shrinks'], 'shrink')}, {counted(t['isr_expands'], 'expand')}, "
+        f"{counted(t['isr_swaps'], 'swap')}",
+    )
+
+
+def _deletions(rows: Sequence[Row]) -> Section:
+    return Section(
+        "Deletions",
+        ["~topic", "deleted", "first (UTC)", "partitions", "brokers"],
+        [
+            [
+                printable(r["topic"]), "topic" if r["whole_topic"] else "replicas",
+                "-" if r["first"] is None else _time(r["first"]), ranges(r["partitions"]),
+                ",".join(map(str, r["brokers"])),
+            ]
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _losses(summary: Mapping[str, Any]) -> Section:
+    rows = [[counted(r["count"], "request"), "unanswered", r["reason"]] for r in summary["unanswered"]]
+    rows += [
+        [counted(r["count"], "request"), f"{r['api']} v{r['api_version']} cannot be read", printable(r["reason"])]
+        for r in summary["unreadable"]
+    ]
+    for gap in summary["gaps"]:
+        rows += [[lost, "missing", printable(gap["file"])] for lost in losses_of(gap)]
+    rows += [
+        [
+            "nothing read" if bad["offset"] is None else f"{counted(bad['bytes_skipped'] or 0, 'byte')} skipped",
+            printable(bad["file"]),
+            printable(bad["reason"]),
+        ]
+        for bad in summary["bad_inputs"][:20]
+    ]
+    if len(summary["bad_inputs"]) > 20:
+        rows.append([f"{len(summary['bad_inputs']) - 20} more", "", "--format json lists them"])
+    if not rows:
+        return Section("Gaps and losses", text="none: every request is whole and answered")
+    return Section("Gaps and losses", ["how much", "what", "why"], rows)
+
+
+def losses_of(gap: Row) -> Iterator[str]:
+    """What a capture lost, from a row of ``gaps``."""
+    if gap["gaps"]:
+        yield f"{counted(gap['gap_bytes'], 'byte')} in {counted(gap['gaps'], 'gap')}"
+    if gap["cut_packets"]:
+        yield f"the end of {counted(gap['cut_packets'], 'packet')}: capture with -s 0"
+    if gap["ip_fragments"]:
+        yield f"the rest of {counted(gap['ip_fragments'], 'IP fragment')}"
+    if gap["bad_checksums"]:
+        yield f"{counted(gap['bad_checksums'], 'packet')} that differ from their recorded checksum"
+    if gap["unmatched_responses"]:
+        yield f"the requests of {counted(gap['unmatched_responses'], 'response')}"
+
+
+def one_line(summary: Mapping[str, Any]) -> str:
+    """The summary in one line, its figures in fixed order."""
+    requests = summary["requests"]
+    controllers = ", ".join(
+        f"{r['controller_id']} (epoch {r['controller_epoch']}, {r['mode']})" for r in summary["controllers"]
+    )
+    slowest = next((r for r in summary["slowest"] if r["p99_ms"] is not None), None)
+    parts = [
+        f"{counted(sum(r['count'] for r in requests), 'request')}",
+        f"{sum(r['count'] for r in summary['refusals'])} refused",
+        f"{sum(r['unanswered'] for r in requests)} unanswered",
+        f"controllers: {controllers or 'none'}",
+        counted(len({r["broker_id"] for r in summary["brokers"]}), "broker"),
+        counted(summary["changes"]["leader_changes"], "leader change"),
+        f"{sum(r['whole_topic'] for r in summary['deletions'])} topics deleted",
+        f"zombies: {', '.join(str(r['controller_id']) for r in summary['zombies']) or 'none'}",
+    ]
+    if slowest is not None:
+        parts.append(f"slowest broker: {_known(slowest['broker_id'])} (p99 {_ms(slowest['p99_ms'])} ms)")
+    if summary["migration"] is not None:
+        parts.append("migration to KRaft")
+    lost = [lost for gap in summary["gaps"] for lost in losses_of(gap)]
+    parts.append("missing: " + "; ".join(lost) if lost else "nothing missing")
+    return "; ".join(parts)
+
+
+def _answer(row: Row) -> str:
+    """The outcome of a row of ``requests``."""
+    if row["error_code"] is not None:
+        return named_error(row["error_code"]) if row["error_code"] else "ok"
+    parts = [f"{row['unanswered']} unanswered"] if row["unanswered"] else []
+    if row["unreadable"]:
+        parts.append(f"{row['unreadable']} unreadable")
+    return ", ".join(parts)
+
+
+def _known(broker: int | None) -> str:
+    return "?" if broker is None else str(broker)
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _time(moment: str | None) -> str:
+    """``2026-11-20 19:34:50.388``; a moment beyond the calendar as it is."""
+    if moment is None:
+        return "-"
+    return f"{moment[:10]} {moment[11:23]}" if moment.endswith("Z") else moment

@@ -1,0 +1,148 @@
+"""The times that people type: whole ones, times of day, and times before the capture's end."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+from kproto.errors import CaptureError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["moment_ns", "parse_duration", "parse_time"]
+
+_NS: Final = 1_000_000_000
+_UNITS_NS: Final = {"ms": 1_000_000, "s": _NS, "m": 60 * _NS, "h": 3600 * _NS, "d": 86_400 * _NS}
+_STANDARD_INPUT: Final = "-"
+
+
+def moment_ns(text: str, captures: Sequence[str] = ()) -> int:
+    """A moment as ns since 1970 UTC.
+
+    Args:
+        text: As of ``parse_time``; ``19:37:10``, a time of the day on which the captures begin (of the next day, if
+            that is before they begin); or ``-5m``, so long before the captures end. Of standard input, which has no
+            end, and without captures: on this day, and before now.
+        captures: The captures that the moment is about.
+
+    Raises:
+        ConfigurationError: None of these.
+    """
+    text = text.strip()
+    if text.startswith("-") and (before := _duration_ns(text[1:])) is not None:
+        return _end_ns(captures) - before
+    clock, zone = _zoned(text)
+    if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?([+-][0-9:]+|Z)?", clock):
+        begin_ns = _begin_ns(captures)
+        offset = re.search(r"([+-][0-9:]+|Z)$", clock)
+        try:
+            if offset:
+                zone = datetime.fromisoformat(f"2000-01-01T00:00{offset[0]}").tzinfo
+            day = datetime.fromtimestamp(begin_ns // _NS, zone or UTC).date()
+            clock = clock if clock[1] != ":" else f"0{clock}"
+            found = _of_iso(f"{day}T{clock}", zone)
+        except ValueError:
+            raise _no_time(text) from None
+        return found if found >= begin_ns - begin_ns % _NS else found + _UNITS_NS["d"]
+    return parse_time(text)
+
+
+def parse_duration(text: str) -> int:
+    """``500ms``, ``2s``, ``1.5m``, ``1h`` or ``1d`` in ns.
+
+    Raises:
+        ConfigurationError: Not of that form.
+    """
+    found = _duration_ns(text.strip())
+    if found is None:
+        raise ConfigurationError(f"{text!r} is not a duration; try 500ms, 2s, 5m or 1h")
+    return found
+
+
+def parse_time(text: str) -> int:
+    """A moment as ns since 1970 UTC: ISO 8601 (UTC where it names no zone), or seconds since 1970.
+
+    A zone's name may follow: ``2026-11-21T06:59 Europe/Berlin``.
+
+    >>> parse_time("1970-01-01T00:00:01.5Z"), parse_time("1.5")
+    (1500000000, 1500000000)
+
+    Raises:
+        ConfigurationError: Neither.
+    """
+    match = re.fullmatch(r"([0-9]{1,11})(?:\.([0-9]{1,9}))?", text)
+    if match and (match[2] or len(match[1]) not in (4, 6, 8)):  # 2026, 202611 and 20261121 are meant as dates
+        return int(match[1]) * _NS + int((match[2] or "").ljust(9, "0"))
+    try:
+        return _of_iso(*_zoned(text))
+    except ValueError:
+        raise _no_time(text) from None
+
+
+def _of_iso(text: str, zone: tzinfo | None) -> int:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone or UTC)
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta // timedelta(microseconds=1)) * 1_000
+
+
+def _zoned(text: str) -> tuple[str, tzinfo | None]:
+    """A time without the zone's name behind it, and the zone."""
+    moment, space, name = text.rpartition(" ")
+    if not space or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_+/-]*", name):
+        return text, None
+    try:
+        return moment, ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ConfigurationError(f"{name!r} is not a time zone; try UTC, Europe/Berlin or +02:00") from None
+
+
+def _duration_ns(text: str) -> int | None:
+    match = re.fullmatch(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?\s*(ms|s|m|h|d)", text)
+    if match is None:
+        return None
+    return int(match[1]) * _UNITS_NS[match[3]] + int((match[2] or "").ljust(9, "0")) * _UNITS_NS[match[3]] // _NS
+
+
+def _begin_ns(captures: Sequence[str]) -> int:
+    """When the captures begin: the first request or response in any of them."""
+    from kproto.capture import frames
+
+    times = []
+    for path in captures:
+        try:
+            first = None if path == _STANDARD_INPUT else next(frames(path, apis=None), None)
+        except CaptureError:  # told where the capture is read
+            continue
+        if first is not None:
+            times.append(first.time_ns)
+    return min(times, default=time.time_ns())
+
+
+def _end_ns(captures: Sequence[str]) -> int:
+    """When the captures end: the last packet in any of them."""
+    from kproto.capture import CaptureSummary, frames
+
+    times = []
+    for path in captures:
+        summary = CaptureSummary()
+        try:
+            for _ in frames(path, apis=(), summary=summary) if path != _STANDARD_INPUT else ():
+                pass
+        except CaptureError:  # told where the capture is read
+            continue
+        if summary.last_ns:
+            times.append(summary.last_ns)
+    return max(times, default=time.time_ns())
+
+
+def _no_time(text: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{text!r} is not a time; try 2026-11-21T05:59:08.5 (UTC unless it names a zone, e.g. +02:00), 05:59:08, "
+        "-5m (before the capture ends), or seconds since 1970"
+    )

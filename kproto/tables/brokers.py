@@ -1,0 +1,133 @@
+"""Broker ids of the addresses that a capture shows: the one rule for ``inspect``, ``summary`` and the tables."""
+
+from __future__ import annotations
+
+import ipaddress
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from kproto.api import ApiKey
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kproto.capture import Exchange
+    from kproto.types import BrokerId
+
+__all__ = ["BrokerDirectory", "address_of"]
+
+_TELLING: Final = (ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR)
+
+_EVERY: Final = ""
+"""Stands for all capture points together."""
+
+
+def address_of(host: str) -> str | None:
+    """A host as captures print its address; None if it is a name."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return None
+
+
+class BrokerDirectory:
+    """Learns broker ids from control requests and tells the id at an address.
+
+    Sources, the first that knows the address wins:
+
+    1. ids that the user gave (``--brokers``);
+    2. the live brokers of UpdateMetadata that listen at the address, as listed last before the request, else first
+       after it: as the request's own capture shows them, else as any other capture does;
+    3. the same by port alone, where a port belongs to one broker (brokers advertise names, packets show addresses);
+    4. LeaderAndIsr, which goes only to brokers with a replica of the partition: the one id that the replicas of all
+       partitions sent to an address have in common.
+
+    Facts are learnt in the order of their times.
+
+    Args:
+        given: ``(ip, port)`` -> id, as ``--brokers`` says.
+    """
+
+    def __init__(self, given: Mapping[tuple[str, int], BrokerId] | None = None) -> None:
+        self._given = dict(given or {})
+        self._claims: dict[tuple[str, str, int], list[tuple[int, BrokerId]]] = {}
+        self._at_port: dict[tuple[str, int], BrokerId | None] = {}  # None: several brokers have the port
+        self._common: dict[tuple[str, str, int], frozenset[BrokerId]] = {}
+
+    def id_of(self, address: tuple[str, int], time_ns: int | None = None, capture: str = _EVERY) -> BrokerId | None:
+        """The id of the broker that listens at an address, None if nothing tells.
+
+        Args:
+            address: IP address and port.
+            time_ns: When a request went there, ns since 1970; None for the end of the capture.
+            capture: The capture point that saw the request.
+        """
+        claims = self.history_of(address, capture)
+        if not claims:
+            return None
+        if time_ns is None or len(claims) == 1:
+            return claims[-1][1]
+        return claims[max(bisect_right(claims, time_ns, key=lambda claim: claim[0]) - 1, 0)][1]
+
+    def history_of(self, address: tuple[str, int], capture: str = _EVERY) -> list[tuple[int, BrokerId]]:
+        """The ids of an address, each with the time in ns since 1970 from which it holds, oldest first.
+
+        The first id holds for requests before its time too.
+        """
+        if (given := self._given.get(address)) is not None:
+            return [(0, given)]
+        ip, port = address
+        for point in dict.fromkeys((capture, _EVERY)):
+            if claims := self._claims.get((point, ip, port)):
+                return claims
+            if (alone := self._at_port.get((point, port))) is not None:
+                return [(0, alone)]
+            common = self._common.get((point, ip, port), frozenset())
+            if len(common) == 1:
+                return [(0, next(iter(common)))]
+        return []
+
+    def learn(self, exchange: Exchange) -> None:
+        """Take what an exchange tells: its decoded UpdateMetadata or LeaderAndIsr; others tell nothing."""
+        request = exchange.request_message if exchange.api_key in _TELLING else None
+        if request is None:
+            return
+        capture = exchange.connection.capture
+        if exchange.api_key == ApiKey.UPDATE_METADATA:
+            listeners = ((broker, e.host, e.port) for broker, ends, _rack in request.broker_endpoints for e in ends)
+            self.learn_listeners(exchange.time_ns, capture, listeners)
+        elif self.id_of(exchange.server, capture=capture) is None and request.partition_states:
+            common = frozenset.intersection(*(frozenset(state.replicas) for state in request.partition_states))
+            self.learn_replicas(capture, exchange.server, common)
+
+    def learn_listeners(self, time_ns: int, capture: str, listeners: Iterable[tuple[BrokerId, str, int]]) -> None:
+        """Take the live brokers that an UpdateMetadata lists: id, host and port of each listener.
+
+        Raises:
+            ConfigurationError: The user gave one id to addresses of two brokers in this list.
+        """
+        renamed: dict[BrokerId, BrokerId] = {}
+        for broker, host, port in listeners:
+            ip = address_of(host)
+            if ip is not None and (given := self._given.get((ip, port))) is not None:
+                other = renamed.setdefault(given, broker)
+                if other != broker:
+                    raise ConfigurationError(
+                        f"--brokers gives id {given} to two brokers, {other} and {broker} as the traffic names them"
+                    )
+            for point in {capture, _EVERY}:
+                if ip is None:
+                    if self._at_port.setdefault((point, port), broker) != broker:
+                        self._at_port[point, port] = None
+                    continue
+                claims = self._claims.setdefault((point, ip, port), [])
+                if not claims or (claims[-1][1] != broker and claims[-1][0] <= time_ns):
+                    claims.append((time_ns, broker))
+
+    def learn_replicas(self, capture: str, address: tuple[str, int], common: Collection[BrokerId]) -> None:
+        """Take a LeaderAndIsr to an address: the replicas that all its partitions have in common."""
+        for point in {capture, _EVERY}:
+            key = (point, *address)
+            known = self._common.get(key)
+            self._common[key] = frozenset(common) if known is None else known & frozenset(common)

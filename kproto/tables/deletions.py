@@ -1,0 +1,71 @@
+"""Partitions whose logs brokers were told to delete, and topics that were deleted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.compute as pc
+
+from kproto.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+__all__ = ["Deletions"]
+
+_BEING_DELETED: Final = -2
+"""The leader of a partition whose topic is being deleted."""
+
+
+class Deletions:
+    """Gathers StopReplica's deletions, and UpdateMetadata's leader -2, from requests and the states of their bodies."""
+
+    def __init__(self) -> None:
+        self._sent: dict[bytes, dict[object, tuple[int, int]]] = defaultdict(dict)  # body -> broker -> first, last
+        self._deleted: dict[bytes, dict[str, set[int]]] = {}
+        self._topics: set[str] = set()
+
+    def add_request(self, api_key: int, body_id: bytes, broker: object, ts: int) -> None:
+        """Take a request that its broker accepted; its time in us since 1970."""
+        if api_key == ApiKey.STOP_REPLICA:
+            first, last = self._sent[body_id].get(broker, (ts, ts))
+            self._sent[body_id][broker] = (min(first, ts), max(last, ts))
+
+    def add_states(self, states: pa.Table) -> None:
+        """Take rows of ``partition_states``."""
+        leaving = states.filter(pc.fill_null(pc.equal(states["leader"], _BEING_DELETED), False))
+        self._topics.update(pc.unique(leaving["topic"]).to_pylist())
+        deleted = states.filter(pc.fill_null(states["delete_partition"], False))
+        columns = (deleted[name].to_pylist() for name in ("body_id", "topic", "partition"))
+        for body_id, topic, partition in zip(*columns, strict=True):
+            self._deleted.setdefault(body_id, {}).setdefault(topic, set()).add(partition)
+
+    def rows(self, moment: Callable[[int], str]) -> list[dict[str, Any]]:
+        """One row a topic: its deleted ``partitions``, the ``brokers`` told so, whether the whole topic went, and when.
+
+        Args:
+            moment: Writes a time in us since 1970.
+        """
+        partitions: dict[str, set[int]] = {topic: set() for topic in self._topics}
+        brokers: dict[str, set[object]] = defaultdict(set)
+        times: dict[str, list[int]] = defaultdict(list)
+        for body_id, topics in self._deleted.items():
+            for topic, numbers in topics.items():
+                partitions.setdefault(topic, set()).update(numbers)
+                for broker, span in self._sent.get(body_id, {}).items():
+                    brokers[topic].add(broker)
+                    times[topic] += span
+        return [
+            {
+                "topic": topic,
+                "partitions": sorted(numbers),
+                "brokers": sorted(brokers[topic], key=lambda broker: (isinstance(broker, str), broker)),
+                "whole_topic": topic in self._topics,
+                "first": moment(min(times[topic])) if times[topic] else None,
+                "last": moment(max(times[topic])) if times[topic] else None,
+            }
+            for topic, numbers in sorted(partitions.items())
+        ]

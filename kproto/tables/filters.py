@@ -1,0 +1,108 @@
+"""Which requests of a capture are wanted: one definition for ``inspect``, ``summary``, ``analyze`` and the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase, translate
+from typing import Literal
+
+from kproto.types import BrokerId, TopicPartition
+
+__all__ = ["ErrorScope", "Filters"]
+
+ErrorScope = Literal["", "any", "request", "partition"]
+"""Which errors ``Filters.errors`` asks for; empty asks for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The wanted part of a capture. An empty or None field filters nothing.
+
+    Attributes:
+        apis: API keys.
+        brokers: Ids of the brokers that received the request.
+        controllers: Ids of the controllers that sent it.
+        topics: Topic names; ``*``, ``?`` and ``[...]`` as in a shell.
+        partitions: Single partitions. With ``topics``: requests that name any of them.
+        since_ns, until_ns: Time of the request's first byte, ns since 1970 UTC; since is included, until is not.
+        errors: Only requests with an error: ``request`` of the whole request (or a body that cannot be read),
+            ``partition`` of a single partition, ``any`` of either.
+        ports: TCP ports of the brokers' listeners; None finds them from the traffic.
+        broker_ids: ``(ip, port)`` -> broker id, where the traffic does not tell (``--brokers``).
+    """
+
+    apis: frozenset[int] = frozenset()
+    brokers: frozenset[BrokerId] = frozenset()
+    controllers: frozenset[BrokerId] = frozenset()
+    topics: tuple[str, ...] = ()
+    partitions: frozenset[TopicPartition] = frozenset()
+    since_ns: int | None = None
+    until_ns: int | None = None
+    errors: ErrorScope = ""
+    ports: tuple[int, ...] | None = None
+    broker_ids: Mapping[tuple[str, int], BrokerId] = field(default_factory=dict)
+
+    @property
+    def by_partition(self) -> bool:
+        """Whether topics or partitions are chosen, so that bodies have to be decoded."""
+        return bool(self.topics or self.partitions)
+
+    @property
+    def by_request(self) -> bool:
+        """Whether any control request may be left out."""
+        return bool(
+            self.apis
+            or self.brokers
+            or self.controllers
+            or self.errors
+            or self.by_partition
+            or self.since_ns is not None
+            or self.until_ns is not None
+        )
+
+    @property
+    def topic_patterns(self) -> tuple[str, ...]:
+        """``topics`` as regular expressions that begin where the name does."""
+        return tuple(f"^{translate(pattern)}" for pattern in self.topics)
+
+    def wants_api(self, api_key: int | None) -> bool:
+        """Whether requests of this API are wanted."""
+        return not self.apis or api_key in self.apis
+
+    def wants_time(self, time_ns: int) -> bool:
+        """Whether this moment, ns since 1970 UTC, is inside the range."""
+        return (self.since_ns is None or time_ns >= self.since_ns) and (
+            self.until_ns is None or time_ns < self.until_ns
+        )
+
+    def wants_broker(self, broker: BrokerId | None) -> bool:
+        """Whether requests to this broker are wanted; None is a broker whose id is not known."""
+        return not self.brokers or broker in self.brokers
+
+    def wants_controller(self, controller: BrokerId | None) -> bool:
+        """Whether requests of this controller are wanted; None is a request that names none."""
+        return not self.controllers or controller in self.controllers
+
+    def wants_topic(self, topic: str) -> bool:
+        """Whether any partition of this topic can be wanted."""
+        if not self.by_partition:
+            return True
+        return any(fnmatchcase(topic, p) for p in self.topics) or any(tp.topic == topic for tp in self.partitions)
+
+    def wants_partition(self, topic: str, partition: int) -> bool:
+        """Whether this partition is wanted: its topic or itself is chosen, or nothing is."""
+        if not self.by_partition:
+            return True
+        return (topic, partition) in self.partitions or any(fnmatchcase(topic, p) for p in self.topics)
+
+    def wants_errors(self, *, request: bool, partition: bool) -> bool:
+        """Whether a request is wanted that failed as a whole, or in single partitions, or in neither way."""
+        match self.errors:
+            case "":
+                return True
+            case "request":
+                return request
+            case "partition":
+                return partition
+        return request or partition

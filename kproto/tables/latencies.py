@@ -1,0 +1,52 @@
+"""Latencies of one broker, counted by their value: quantiles in bounded memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Latencies"]
+
+_MOST_VALUES: Final = 1_000_000
+"""With more distinct values than these they are counted to the millisecond."""
+
+
+class Latencies:
+    """A count of latencies in microseconds."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._step_us = 1
+        self.count = 0
+        self.max_us: int | None = None
+
+    def add(self, latencies_us: Iterable[int]) -> None:
+        """Count some latencies."""
+        for latency in latencies_us:
+            self.count += 1
+            if self.max_us is None or latency > self.max_us:
+                self.max_us = latency
+            self._counts[latency - latency % self._step_us] += 1
+        if len(self._counts) > _MOST_VALUES and self._step_us == 1:
+            self._step_us = 1000
+            fine, self._counts = self._counts, Counter()
+            for latency, count in fine.items():
+                self._counts[latency - latency % 1000] += count
+
+    def quantiles_us(self, *parts: float) -> list[int | None]:
+        """The latency that a part of all do not exceed (nearest rank), for ascending parts such as 0.5 and 0.99."""
+        found: list[int | None] = []
+        ranks = [ceil(part * self.count) for part in parts]
+        passed = 0
+        values = iter(sorted(self._counts.items()))
+        latency: int | None = None
+        for rank in ranks:
+            while passed < rank:
+                latency, count = next(values)
+                passed += count
+            found.append(latency)
+        return found

@@ -1,0 +1,169 @@
+"""Captures -> tables in this process, by pyarrow alone: what ``kproto.pipeline`` writes with Spark."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.api import CONTROL_APIS, ApiKey
+from kproto.errors import CaptureError
+from kproto.tables.brokers import BrokerDirectory
+from kproto.tables.decoding import decode, part
+from kproto.tables.filters import Filters
+from kproto.tables.relations import Decoded, Earlier, Relations, bad_inputs, captures, first_bodies, learn_brokers
+from kproto.tables.scanning import scan
+from kproto.tables.schemas import DECODED, SCAN, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["capture_points", "chunks", "read", "why_nothing"]
+
+_STANDARD_INPUT: Final = "-"
+
+_CHUNK_BYTES: Final = 64 << 20
+"""How much of the captures' bodies ``chunks`` holds at a time."""
+
+
+def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict[str, pa.Table]:
+    """Read captures into Arrow tables, without Spark.
+
+    pandas, polars and DuckDB take the tables as they are. Everything is held in memory: about four times the captures'
+    distinct bodies. For captures beyond that see ``kproto.pipeline``, which writes the same tables with Spark.
+
+    Args:
+        paths: pcap, pcapng or ``kafka-request.log``, also gzip or zstd. Each is a capture point, named as the file is.
+        filters: Which requests to keep; None keeps all control requests.
+
+    Returns:
+        The tables of ``kproto.tables.TABLES`` by name: ``requests``, ``responses``, ``partition_errors``,
+        ``partition_states``, ``frames``, ``bodies``, ``brokers``, ``captures``, ``bad_inputs``. Their schemas' metadata
+        describes every column.
+
+    Raises:
+        CaptureError: No file can be read, or none holds a request that passes the filters.
+    """
+    names = [os.fspath(path) for path in paths]
+    if not names:
+        raise ValueError("name at least one capture")
+    (found,) = chunks(names, filters=filters, chunk_bytes=None)
+    if not found["requests"].num_rows:
+        raise CaptureError(why_nothing(found["bad_inputs"].to_pylist()))
+    return found
+
+
+def why_nothing(bad_inputs: Iterable[Mapping[str, Any]]) -> str:
+    """Why captures gave no request at all, from rows of ``bad_inputs``."""
+    reasons = [bad["reason"] for bad in bad_inputs if bad["offset"] is None]
+    return "; ".join(reasons[:3]) or "no control request in these captures passes the filters"
+
+
+def capture_points(paths: Iterable[str]) -> dict[str, str]:
+    """Names for the capture points of files whose name another file has too: their paths."""
+    paths = [_absolute(path) for path in paths]
+    names = Counter(Path(path).name for path in paths)
+    return {path: path for path in paths if names[Path(path).name] > 1}
+
+
+def chunks(
+    paths: Sequence[str],
+    *,
+    filters: Filters | None = None,
+    chunk_bytes: int | None = _CHUNK_BYTES,
+) -> Iterator[dict[str, pa.Table]]:
+    """The tables in pieces, each about a bounded stretch of the captures.
+
+    A request is in the piece in which its outcome is known; a body and its states are in the piece that first names
+    them. ``target_broker`` tells what was known by then.
+
+    Args:
+        paths: As of ``read``.
+        filters: As of ``read``.
+        chunk_bytes: About how much a piece may be made of; None makes one piece.
+    """
+    filters = filters or Filters()
+    reader = _Reader(filters, BrokerDirectory(filters.broker_ids))
+    paths = list(dict.fromkeys(map(_absolute, paths)))
+    batches = scan(
+        paths,
+        capture_points=capture_points(paths),
+        ports=filters.ports,
+        apis=filters.apis or CONTROL_APIS,
+        since_ns=filters.since_ns,
+        until_ns=filters.until_ns,
+        always={ApiKey.UPDATE_METADATA},
+    )
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if chunk_bytes is not None and size >= chunk_bytes:
+            yield reader.tables(held, last=False)
+            held, size = [], 0
+    yield reader.tables(held, last=True)
+
+
+def _absolute(path: str) -> str:
+    return path if path == _STANDARD_INPUT else str(Path(path).absolute())
+
+
+class _Reader:
+    """Turns stretches of a scan into tables; remembers requests without outcome and the heads of known bodies."""
+
+    def __init__(self, filters: Filters, directory: BrokerDirectory) -> None:
+        self._filters = filters
+        self._directory = directory
+        self._decoded = Decoded()
+        self._known: set[bytes] = set()
+        self._open: list[pa.RecordBatch] = []
+        self._earlier = Earlier()
+
+    def tables(self, batches: list[pa.RecordBatch], *, last: bool) -> dict[str, pa.Table]:
+        stretch = pa.Table.from_batches([*self._open, *batches], SCAN)
+        self._open = []
+        new = first_bodies(stretch)
+        if self._known:
+            new = new.filter(pc.invert(pc.is_in(new["body_id"], value_set=pa.array(self._known, pa.binary()))))
+        self._known.update(new["body_id"].to_pylist())
+        for batch in decode(new.to_batches()):
+            for name in DECODED.names[1:]:
+                for rows in part([batch], name):
+                    self._decoded.add(name, rows)
+        learn_brokers(self._directory, stretch, self._decoded)
+        if not last:
+            stretch = self._set_open_aside(stretch)
+        relations = Relations(stretch, self._decoded, self._directory, self._filters, self._earlier)
+        requests = relations.requests()
+        frames = relations.frames(requests)
+        found = {
+            "requests": requests,
+            "responses": relations.responses(requests),
+            "partition_errors": relations.partition_errors(requests),
+            "partition_states": relations.partition_states(requests),
+            "frames": frames,
+            "bodies": relations.bodies(new, frames),
+            "brokers": relations.brokers(),
+            "captures": captures(stretch),
+            "bad_inputs": bad_inputs(stretch),
+        }
+        self._decoded.forget("state")
+        assert found.keys() == TABLES.keys()
+        return found
+
+    def _set_open_aside(self, stretch: pa.Table) -> pa.Table:
+        """Keep requests without response and without reason for the next stretch."""
+        is_request = pc.fill_null(pc.equal(stretch["direction"], "req"), False)
+        closed = pc.is_in(stretch["frame_id"], value_set=stretch["request_frame_id"].combine_chunks(), skip_nulls=True)
+        is_open = pc.and_(is_request, pc.invert(closed))
+        waiting = stretch.filter(is_open)
+        waiting = waiting.set_column(
+            waiting.column_names.index("payload"), SCAN.field("payload"), pa.nulls(waiting.num_rows, pa.binary())
+        )
+        self._open = waiting.to_batches()
+        return stretch.filter(pc.invert(is_open))

@@ -1,0 +1,340 @@
+"""The tables from the scan and the decoded bodies, by pyarrow in this process; ``kproto.pipeline`` asks Spark the same.
+
+All functions take and give whole ``pyarrow.Table``s. Rows are joined by the position of their key in the other table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.api import CONTROL_APIS, ApiKey
+from kproto.tables.schemas import (
+    BAD_INPUTS,
+    BODIES,
+    BROKERS,
+    CAPTURES,
+    DECODED,
+    FRAMES,
+    PARTITION_ERRORS,
+    PARTITION_STATES,
+    REQUESTS,
+    RESPONSES,
+)
+
+if TYPE_CHECKING:
+    from kproto.tables.brokers import BrokerDirectory
+    from kproto.tables.filters import Filters
+
+__all__ = ["Decoded", "Earlier", "Relations", "bad_inputs", "captures", "first_bodies", "learn_brokers"]
+
+
+class Decoded:
+    """What bodies say, as flat tables keyed by ``body_id``: the four kinds of rows that ``decode`` yields."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[pa.RecordBatch]] = {name: [] for name in DECODED.names if name != "body_id"}
+
+    def add(self, name: str, batch: pa.RecordBatch) -> None:
+        """Take rows of one kind, as ``part`` gives them."""
+        self._parts[name].append(batch)
+
+    def table(self, name: str) -> pa.Table:
+        """All rows of one kind."""
+        return pa.Table.from_batches(self._parts[name], _part_schema(name))
+
+    def forget(self, name: str) -> None:
+        """Drop the rows of one kind."""
+        self._parts[name].clear()
+
+
+def _part_schema(name: str) -> pa.Schema:
+    return pa.schema([DECODED.field("body_id"), *DECODED.field(name).type])
+
+
+@dataclass(slots=True)
+class Earlier:
+    """What earlier stretches of the same captures showed of bodies whose states are not at hand any more.
+
+    Attributes:
+        wanted: Bodies that name a wanted partition; filled only where partitions are chosen.
+        topics: Topic id -> topic, of LeaderAndIsr requests that were answered with errors by topic id.
+    """
+
+    wanted: set[bytes] = field(default_factory=set)
+    topics: dict[bytes, str] = field(default_factory=dict)
+
+
+class Relations:
+    """The tables as functions of a scan and what its bodies say.
+
+    Args:
+        scan: Of the schema ``SCAN``.
+        decoded: What the bodies in it say.
+        directory: Tells the brokers' ids; has learnt from this scan.
+        filters: Which requests to keep.
+        earlier: What earlier stretches showed; this one adds to it.
+    """
+
+    def __init__(
+        self,
+        scan: pa.Table,
+        decoded: Decoded,
+        directory: BrokerDirectory,
+        filters: Filters,
+        earlier: Earlier | None = None,
+    ) -> None:
+        self._earlier = earlier or Earlier()
+        self._scan = scan
+        self._decoded = decoded
+        self._directory = directory
+        self._filters = filters
+        self._heads = decoded.table("head")
+        is_frame = pc.is_valid(scan["frame_id"])
+        is_response = pc.equal(scan["direction"], "resp")
+        self._responses = scan.filter(pc.and_(is_frame, is_response))
+        self._notes = scan.filter(pc.and_(pc.invert(is_frame), pc.is_valid(scan["request_frame_id"])))
+        self._every = scan.filter(pc.and_(is_frame, pc.invert(is_response)))
+
+    def requests(self) -> pa.Table:
+        """The table ``requests``: the wanted ones."""
+        asked = self._every
+        head = _joined(asked["body_id"], self._heads, "body_id")
+        answer = _joined(asked["frame_id"], self._responses, "request_frame_id")
+        answer_head = _joined(answer["body_id"], self._heads, "body_id")
+        note = _joined(asked["frame_id"], self._notes, "request_frame_id")
+        answered = pc.is_valid(answer["frame_id"])
+        broken_answer = pc.binary_join_element_wise(
+            "response: ", pc.coalesce(answer["error"], answer_head["decode_error"]), ""
+        )
+        flow = asked["flow"]
+        columns = {
+            **{name: asked[name] for name in asked.column_names if name in REQUESTS.names},
+            **{name: head[name] for name in ("controller_id", "controller_epoch", "is_kraft", "type")},
+            "n_topics": head["n_topics"],
+            "n_partitions": head["n_partitions"],
+            "server_ip": pc.struct_field(flow, "dst_ip"),
+            "server_port": pc.struct_field(flow, "dst_port"),
+            "response_frame_id": answer["frame_id"],
+            "latency_us": pc.subtract(_micros(answer["ts"]), _micros(asked["ts_last"])),
+            "error_code": answer_head["error_code"],
+            "unmatched_reason": pc.if_else(answered, None, note["unmatched_reason"]),
+            "decode_error": pc.coalesce(asked["error"], head["decode_error"], broken_answer),
+        }
+        columns["target_broker"] = self._broker_ids(asked, columns["server_ip"], columns["server_port"])
+        return self._wanted(_as_table(columns, REQUESTS), asked["ts_ns"])
+
+    def _broker_ids(self, asked: pa.Table, ips: Any, ports: Any) -> pa.Array:
+        id_of = self._directory.id_of
+        rows = zip(*(c.to_pylist() for c in (ips, ports, asked["ts_ns"], asked["capture"])), strict=True)
+        return pa.array([id_of((ip, port), time_ns, capture) for ip, port, time_ns, capture in rows], pa.int32())
+
+    def _wanted(self, requests: pa.Table, time_ns: pa.ChunkedArray) -> pa.Table:
+        filters = self._filters
+        keep = _is_in(requests["api_key"], filters.apis or CONTROL_APIS)
+        if filters.since_ns is not None:
+            keep = pc.and_(keep, pc.greater_equal(time_ns, filters.since_ns))
+        if filters.until_ns is not None:
+            keep = pc.and_(keep, pc.less(time_ns, filters.until_ns))
+        if filters.brokers:
+            keep = pc.and_(keep, _is_in(requests["target_broker"], filters.brokers))
+        if filters.controllers:
+            keep = pc.and_(keep, _is_in(requests["controller_id"], filters.controllers))
+        if filters.by_partition:
+            self._earlier.wanted.update(pc.unique(self._states()["body_id"]).to_pylist())
+            keep = pc.and_(keep, _is_in(requests["body_id"], self._earlier.wanted))
+        requests = requests.filter(keep)
+        if not filters.errors:
+            return requests
+        failed = pc.is_valid(requests["decode_error"])
+        failed = pc.or_(failed, pc.fill_null(pc.not_equal(requests["error_code"], 0), False))
+        if filters.errors == "request":
+            return requests.filter(failed)
+        frames = self.partition_errors(requests)["frame_id"]
+        in_partition = pc.is_in(requests["frame_id"], value_set=_column(frames))
+        return requests.filter(in_partition if filters.errors == "partition" else pc.or_(failed, in_partition))
+
+    def responses(self, requests: pa.Table) -> pa.Table:
+        """The table ``responses``: those that answer ``requests``."""
+        found = self._responses.filter(
+            pc.is_in(self._responses["frame_id"], value_set=_column(requests["response_frame_id"]), skip_nulls=True)
+        )
+        head = _joined(found["body_id"], self._heads, "body_id")
+        return _as_table(
+            {
+                **{name: found[name] for name in found.column_names if name in RESPONSES.names},
+                "frame_id": found["request_frame_id"],
+                "response_frame_id": found["frame_id"],
+                "error_code": head["error_code"],
+                "n_partition_errors": head["n_partition_errors"],
+            },
+            RESPONSES,
+        )
+
+    def partition_errors(self, requests: pa.Table) -> pa.Table:
+        """The table ``partition_errors``. Responses that name topics by id get the names from their requests."""
+        answered = requests.filter(pc.is_valid(requests["response_frame_id"]))
+        answer = _joined(answered["response_frame_id"], self._responses, "frame_id")
+        errors = self._decoded.table("error")
+        # One body of errors may answer several requests: repeat its rows for each of them.
+        by_body: dict[bytes, list[int]] = {}
+        for row, body_id in enumerate(errors["body_id"].to_pylist()):
+            by_body.setdefault(body_id, []).append(row)
+        rows: list[int] = []
+        of_request: list[int] = []
+        for number, body_id in enumerate(answer["body_id"].to_pylist()):
+            found = by_body.get(body_id, ())
+            rows += found
+            of_request += [number] * len(found)
+        named = answered.take(pa.array(of_request, pa.int64()))
+        found_errors = errors.take(pa.array(rows, pa.int64()))
+        columns = {name: found_errors[name] for name in PARTITION_ERRORS.names if name in found_errors.column_names}
+        columns |= {"frame_id": named["frame_id"], "response_frame_id": named["response_frame_id"]}
+        columns["topic"] = self._topic_names(found_errors, named["body_id"])
+        return self._wanted_partitions(_as_table(columns, PARTITION_ERRORS))
+
+    def _topic_names(self, errors: pa.Table, request_bodies: pa.ChunkedArray) -> pa.Array:
+        states = self._decoded.table("state")
+        states = states.filter(pc.is_in(states["body_id"], value_set=_column(pc.unique(request_bodies))))
+        names: dict[tuple[bytes, bytes], str] = {}
+        columns = (states[name].to_pylist() for name in ("body_id", "topic_id", "topic"))
+        for body_id, topic_id, topic in zip(*columns, strict=True):
+            known = names.setdefault((body_id, topic_id), topic)
+            names[body_id, topic_id] = min(known, topic)
+        at_hand = {body_id for body_id, _topic_id in names}
+        topics = self._earlier.topics
+        topics.update((topic_id, topic) for (_body_id, topic_id), topic in names.items())
+        found: list[str | None] = []
+        rows = zip(errors["topic"].to_pylist(), request_bodies.to_pylist(), errors["topic_id"].to_pylist(), strict=True)
+        for topic, body_id, topic_id in rows:
+            if topic is None:
+                topic = names.get((body_id, topic_id)) if body_id in at_hand else topics.get(topic_id)
+            found.append(topic)
+        return pa.array(found, pa.string())
+
+    def partition_states(self, requests: pa.Table) -> pa.Table:
+        """The table ``partition_states``: of the bodies of ``requests``, each once."""
+        states = self._states()
+        if self._filters.by_request:
+            states = states.filter(pc.is_in(states["body_id"], value_set=_column(pc.unique(requests["body_id"]))))
+        return _as_table({name: states[name] for name in PARTITION_STATES.names}, PARTITION_STATES)
+
+    def frames(self, requests: pa.Table) -> pa.Table:
+        """The table ``frames``: of ``requests`` and their responses."""
+        frames = self._scan.filter(pc.is_valid(self._scan["frame_id"]))
+        if self._filters.by_request:
+            kept = pa.concat_arrays([_column(requests["frame_id"]), _column(requests["response_frame_id"])])
+            frames = frames.filter(pc.is_in(frames["frame_id"], value_set=kept.drop_null()))
+        return _as_table({name: frames[name] for name in FRAMES.names}, FRAMES)
+
+    def bodies(self, bodies: pa.Table, frames: pa.Table) -> pa.Table:
+        """The table ``bodies``: those of ``frames``."""
+        if self._filters.by_request:
+            kept = _column(pc.unique(frames["body_id"])).drop_null()
+            bodies = bodies.filter(pc.is_in(bodies["body_id"], value_set=kept))
+        return _as_table({name: bodies[name] for name in BODIES.names}, BODIES)
+
+    def brokers(self) -> pa.Table:
+        """The table ``brokers``: the listeners that UpdateMetadata lists, and since when."""
+        asked = self._every.select(["capture", "ts", "body_id"])
+        asked = asked.append_column("brokers_id", _joined(asked["body_id"], self._heads, "body_id")["brokers_id"])
+        asked = asked.filter(pc.is_valid(asked["brokers_id"]))
+        sets = asked.group_by(["capture", "brokers_id"], use_threads=False).aggregate([("ts", "min")])
+        listeners = self._decoded.table("broker").to_pylist()
+        found: dict[tuple[str, int, str, int], Any] = {}
+        for row in sets.to_pylist():
+            for listener in listeners:
+                if listener["brokers_id"] == row["brokers_id"]:
+                    key = (row["capture"], listener["broker_id"], listener["host"], listener["port"])
+                    found[key] = min(found.get(key, row["ts_min"]), row["ts_min"])
+        return pa.Table.from_pylist(
+            [dict(zip(BROKERS.names, (*key, since), strict=True)) for key, since in found.items()], BROKERS
+        )
+
+    def _states(self) -> pa.Table:
+        return self._wanted_partitions(self._decoded.table("state"))
+
+    def _wanted_partitions(self, rows: pa.Table) -> pa.Table:
+        """Rows of wanted topics and partitions."""
+        filters = self._filters
+        if not filters.by_partition:
+            return rows
+        whole = [t for t in pc.unique(rows["topic"]).to_pylist() if t is not None and _whole(filters, t)]
+        keep = _is_in(rows["topic"], whole, pa.string())
+        for topic, partition in filters.partitions:
+            this = pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], partition))
+            keep = pc.or_(keep, pc.fill_null(this, False))
+        return rows.filter(keep)
+
+
+def _whole(filters: Filters, topic: str) -> bool:
+    """Whether all partitions of a topic are wanted."""
+    return filters.wants_partition(topic, -1)
+
+
+def learn_brokers(directory: BrokerDirectory, scan: pa.Table, decoded: Decoded) -> None:
+    """Teach the directory what the UpdateMetadata and LeaderAndIsr requests of a scan tell, in the order of time."""
+    asked = scan.filter(pc.fill_null(pc.equal(scan["direction"], "req"), False))
+    head = _joined(asked["body_id"], decoded.table("head"), "body_id")
+    listeners: dict[bytes, list[tuple[int, str, int]]] = {}
+    for row in decoded.table("broker").to_pylist():
+        listeners.setdefault(row["brokers_id"], []).append((row["broker_id"], row["host"], row["port"]))
+    asked = asked.select(["ts_ns", "capture", "api_key", "flow"])
+    asked = asked.append_column("brokers_id", head["brokers_id"]).append_column("common", head["common_replicas"])
+    useful = pc.or_(pc.is_valid(asked["brokers_id"]), pc.is_valid(asked["common"]))
+    listed: dict[str, bytes] = {}
+    for row in asked.filter(useful).sort_by("ts_ns").to_pylist():
+        capture = row["capture"]
+        if row["api_key"] == ApiKey.LEADER_AND_ISR:
+            directory.learn_replicas(capture, (row["flow"]["dst_ip"], row["flow"]["dst_port"]), row["common"])
+        elif listed.get(capture) != row["brokers_id"]:
+            listed[capture] = row["brokers_id"]
+            directory.learn_listeners(row["ts_ns"], capture, listeners.get(row["brokers_id"], ()))
+
+
+def first_bodies(scan: pa.Table) -> pa.Table:
+    """Each distinct body of a scan once, as first sent, of the schema ``BODIES``."""
+    given = scan.filter(pc.is_valid(scan["payload"]))
+    given = given.sort_by([("ts_ns", "ascending"), ("frame_id", "ascending")])
+    numbered = given.select(["body_id"]).append_column("row", pa.array(range(given.num_rows), pa.int64()))
+    first = numbered.group_by("body_id", use_threads=False).aggregate([("row", "min")])
+    return given.take(first["row_min"]).select(BODIES.names)
+
+
+def captures(scan: pa.Table) -> pa.Table:
+    """The table ``captures``."""
+    notes = scan.filter(pc.is_valid(scan["facts"]))
+    facts = {name: pc.struct_field(notes["facts"], name) for name in CAPTURES.names if name not in notes.column_names}
+    return _as_table({**{name: notes[name] for name in ("capture", "file")}, **facts}, CAPTURES)
+
+
+def bad_inputs(scan: pa.Table) -> pa.Table:
+    """The table ``bad_inputs``."""
+    notes = scan.filter(pc.is_valid(scan["bad_input"]))
+    parts = {name: pc.struct_field(notes["bad_input"], name) for name in BAD_INPUTS.names if name != "file"}
+    return _as_table({"file": notes["file"], **parts}, BAD_INPUTS)
+
+
+def _joined(keys: pa.ChunkedArray, table: pa.Table, key: str) -> pa.Table:
+    """The row of a table for each key, nulls where the table has none."""
+    return table.take(pc.index_in(keys, value_set=_column(table[key])))
+
+
+def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _is_in(column: pa.ChunkedArray, values: Any, kind: pa.DataType | None = None) -> Any:
+    kind = kind or column.type
+    return pc.is_in(column, value_set=pa.array(sorted(values), kind), skip_nulls=True)
+
+
+def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.int64())
+
+
+def _as_table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)

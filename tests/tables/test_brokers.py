@@ -1,0 +1,130 @@
+"""Whose address is that? What control requests tell of brokers' ids, and what stays unknown rather than guessed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from control_messages import leader_and_isr, leader_state, update_metadata
+
+from kproto import messages as c
+from kproto.api import ApiKey
+from kproto.capture import Endpoint
+from kproto.errors import ConfigurationError
+from kproto.tables import BrokerDirectory
+
+ONE, TWO, THREE = (Endpoint(f"10.0.0.{n}", 9092) for n in (1, 2, 3))
+
+
+def live(broker: int, host: str, port: int = 9092) -> Any:
+    endpoint = c.UpdateMetadataEndpoint(port=port, host=host, listener="PLAINTEXT", security_protocol=0)
+    return c.UpdateMetadataBroker(id=broker, endpoints=[endpoint], rack=None)
+
+
+def exchange(api_key: int | None, server: Endpoint, message: Any, time_ns: int = 0, capture: str = "a.pcap") -> Any:
+    connection = SimpleNamespace(capture=capture)
+    return SimpleNamespace(
+        api_key=api_key, server=server, request_message=message, connection=connection, time_ns=time_ns
+    )
+
+
+def told_of(*brokers: Any) -> Any:
+    """An exchange in which the controller names the live brokers."""
+    return exchange(6, ONE, update_metadata({}, list(brokers)))
+
+
+def led(server: Endpoint, *replicas: list[int]) -> Any:
+    """An exchange in which that server is told of partitions with these replicas."""
+    states = [leader_state(n, ids[0], replicas=ids, isr=ids) for n, ids in enumerate(replicas)]
+    return exchange(4, server, leader_and_isr({"t": states}))
+
+
+def test_nothing_is_known_of_an_address_that_nobody_named() -> None:
+    assert BrokerDirectory().id_of(ONE) is None
+
+
+def test_live_brokers_are_known_by_address() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "10.0.0.1"), live(2, "10.0.0.2"), live(6, "0:0:0:0:0:0:0:1")))
+    assert [directory.id_of(e) for e in (ONE, TWO, THREE)] == [1, 2, None]
+    assert directory.id_of(Endpoint("::1", 9092)) == 6
+
+
+def test_an_address_follows_the_broker_that_moved_to_it() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "10.0.0.1")))
+    directory.learn(told_of(live(9, "10.0.0.1")))
+    assert directory.id_of(ONE) == 9
+
+
+def test_a_port_that_one_broker_alone_has_tells_it_though_hosts_are_names() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "kafka", 9091), live(2, "kafka", 9092), live(3, "kafka", 9093)))
+    assert directory.id_of(TWO) == 2
+    assert directory.id_of(Endpoint("10.0.0.9", 9093)) == 3
+
+
+def test_a_port_that_several_brokers_have_tells_nobody() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "kafka-1"), live(2, "kafka-2"), live(3, "kafka-3")))
+    assert directory.id_of(ONE) is None
+
+
+def test_the_replica_that_all_partitions_sent_to_an_address_share_is_its_broker() -> None:
+    directory = BrokerDirectory()
+    directory.learn(told_of(live(1, "kafka-1"), live(2, "kafka-2"), live(3, "kafka-3")))
+    directory.learn(led(TWO, [1, 2]))
+    assert directory.id_of(TWO) is None
+    directory.learn(led(TWO, [2, 3], [3, 2]))
+    assert directory.id_of(TWO) == 2
+    assert directory.id_of(ONE) is None
+
+
+def test_partitions_that_share_no_replica_tell_nobody() -> None:
+    directory = BrokerDirectory()
+    directory.learn(led(TWO, [1, 2], [3, 4]))
+    assert directory.id_of(TWO) is None
+
+
+def test_what_the_user_told_goes_first() -> None:
+    directory = BrokerDirectory({("10.0.0.1", 9092): 77})
+    directory.learn(told_of(live(1, "10.0.0.1")))
+    directory.learn(led(ONE, [1]))
+    assert directory.id_of(ONE) == 77
+
+
+def test_requests_that_cannot_be_read_tell_nothing() -> None:
+    directory = BrokerDirectory()
+    for api_key in (ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, None):
+        directory.learn(exchange(api_key, ONE, None))
+    assert directory.id_of(ONE) is None
+
+
+def test_an_id_holds_from_when_it_was_listed_and_the_first_one_before() -> None:
+    directory = BrokerDirectory()
+    for time_ns, broker in (10, 1), (20, 9), (30, 1):
+        directory.learn_listeners(time_ns, "a.pcap", [(broker, "10.0.0.1", 9092)])
+    assert [directory.id_of(ONE, t) for t in (0, 10, 19, 20, 29, 30, 99, None)] == [1, 1, 1, 9, 9, 1, 1, 1]
+
+
+def test_a_capture_of_its_own_goes_before_the_others() -> None:
+    """Captures of one cluster help each other; those of different clusters use the same addresses."""
+    directory = BrokerDirectory()
+    directory.learn_listeners(10, "a.pcap", [(1, "10.0.0.1", 9092)])
+    directory.learn_listeners(20, "b.pcap", [(5, "10.0.0.1", 9092), (6, "10.0.0.2", 9092)])
+    assert directory.id_of(ONE, 30, "a.pcap") == 1
+    assert directory.id_of(ONE, 30, "b.pcap") == 5
+    assert directory.id_of(TWO, 30, "a.pcap") == 6
+
+
+def test_an_id_that_the_traffic_shows_to_be_two_brokers_is_refused() -> None:
+    directory = BrokerDirectory({("10.0.0.1", 9092): 7, ("10.0.0.2", 9092): 7})
+    with pytest.raises(ConfigurationError, match="id 7 to two brokers, 1 and 2"):
+        directory.learn_listeners(0, "a.pcap", [(1, "10.0.0.1", 9092), (2, "10.0.0.2", 9092)])
+
+
+def test_two_listeners_of_a_broker_may_have_its_id() -> None:
+    directory = BrokerDirectory({("10.0.0.1", 9092): 7, ("10.0.0.1", 9093): 7})
+    directory.learn_listeners(0, "a.pcap", [(1, "10.0.0.1", 9092), (1, "10.0.0.1", 9093)])
+    assert directory.id_of(ONE) == 7
