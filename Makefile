@@ -52,11 +52,13 @@ mutations: ## twenty conformance rows broken one after the other, to see their t
 	.venv/bin/python tests/conformance/coverage.py
 	.venv/bin/python tests/mutations/prove.py
 
-bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's
+bench: export PATH := $(CURDIR)/.venv/bin:$(PATH)
+bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's: all figures of README; QUICK=1 tries every program
 	@tools/setup bench java maven
-	.venv/bin/python benches/ratios.py
-	.venv/bin/python benches/channel_ratios.py
-	.venv/bin/pytest benches -o addopts="" --benchmark-only --benchmark-sort=name
+	@status=0; quick="$(if $(QUICK),--quick)"; for bench in ratios channel_ratios channel_thousand; do \
+	  echo "benches/$$bench.py $$quick"; .venv/bin/python benches/$$bench.py $$quick || status=1; done; \
+	  .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-sort=name --benchmark-columns=min,median,ops \
+	  --benchmark-min-rounds=$(if $(QUICK),1,5) --benchmark-max-time=$(if $(QUICK),0.01,0.3) || status=1; exit $$status
 
 dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	@tools/setup dev

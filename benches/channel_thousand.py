@@ -1,20 +1,26 @@
-"""A thousand embedded brokers in one process, and a controller with a send thread for each: what do they take?
+"""A thousand embedded brokers and their controller in one process: time, memory, threads and descriptors they take.
 
-    python benches/channel_thousand.py [brokers] [partitions]
+    python benches/channel_thousand.py [--processes 3] [--quick] [--json FILE]
 
-Prints one JSON object: seconds from new_batch to the last answer, CPU, peak memory, open files, idle CPU, and how long
-the shutdown takes.
+An UpdateMetadata of 20,000 partitions goes to every broker, over real sockets; then nothing happens for five seconds,
+and all ends. Rows show medians over the processes. Ends with 1 if a limit is missed or a process fails. The figures go
+to benches/results/thousand.json; --quick runs one process with a hundred brokers, judges no limit and writes no file.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from figures import RESULTS, Goal, complaints, line, save, text
+from measure import machine, show
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.config import ChannelConfig
@@ -65,13 +71,15 @@ def fill(context: ControllerContext, partitions: int) -> None:
             )
 
 
-def main(brokers: int = 1000, partitions: int = 20_000) -> None:
+def once(brokers: int, partitions: int) -> dict[str, float]:
+    """What one process gives."""
     with EmbeddedCluster(brokers) as cluster:
         context = ControllerContext()
         context.epoch = 1
         live = {Broker(m.id, (EndPoint(m.host, m.port),)): m.epoch for m in cluster}
         context.set_live_brokers(live)
         fill(context, partitions)
+        threads, files = threading.active_count(), open_files()
         manager = ControllerChannelManager(1, lambda: context.epoch)
         manager.startup(live)
         sender = Counted(manager)
@@ -83,25 +91,75 @@ def main(brokers: int = 1000, partitions: int = 20_000) -> None:
         for _ in range(brokers):
             if not sender.answers.acquire(timeout=300):
                 raise TimeoutError("a broker did not answer")
-        wall, used = time.perf_counter() - began, time.process_time() - cpu
+        figures = {
+            "update_s": time.perf_counter() - began,
+            "update_cpu_s": time.process_time() - cpu,
+            "threads": threading.active_count() - threads,
+            "descriptors": (open_files() - files) / brokers,
+            "open_files": open_files(),
+        }
         idle = time.process_time()
         time.sleep(IDLE_S)
-        figures = {
-            "brokers": brokers,
-            "partitions": partitions,
-            "update_s": round(wall, 2),
-            "update_cpu_s": round(used, 2),
-            "idle_cpu_share": round((time.process_time() - idle) / IDLE_S, 4),
-            "threads": threading.active_count(),
-            "open_files": len(list(Path("/proc/self/fd").iterdir())),
-            "snapshots": len({id(m.broker.metadata.snapshot) for m in cluster}),
-        }
+        figures["idle_percent"] = 100 * (time.process_time() - idle) / IDLE_S
         began = time.perf_counter()
         manager.shutdown()
-    figures["shutdown_s"] = round(time.perf_counter() - began, 2)
-    figures["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps(figures))
+    figures["shutdown_s"] = time.perf_counter() - began
+    figures["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return figures
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def goals(brokers: int, partitions: int) -> list[Goal]:
+    """The rows. A broker's connection is two descriptors here, one at each end."""
+    case = f"{brokers:,} brokers"
+    rows: list[tuple[str, str, str, float | None]] = [
+        (f"UpdateMetadata of {partitions:,} partitions to every broker", "s", "update_s", None),
+        ("its CPU", "s", "update_cpu_s", None),
+        ("descriptors for a broker's connection, both ends", "", "descriptors", 2.1),
+        ("threads of the controller", "", "threads", None),
+        ("open files of the process", "", "open_files", None),
+        ("CPU of a core when idle", "%", "idle_percent", 5),
+        ("peak memory", "MiB", "peak_mib", 2048),
+        ("shutdown", "s", "shutdown_s", None),
+    ]
+    return [Goal("thousand", what, case, unit, field, limit=limit) for what, unit, field, limit in rows]
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--processes", type=int, default=3)
+    arguments.add_argument("--quick", action="store_true", help="one process with a hundred brokers, no limits")
+    arguments.add_argument("--json", type=Path, help="the result file")
+    arguments.add_argument("--once", nargs=2, type=int, metavar=("BROKERS", "PARTITIONS"), help=argparse.SUPPRESS)
+    options = arguments.parse_args()
+    if options.once:
+        print(json.dumps(once(*options.once)))
+        return 0
+    brokers, partitions, processes = (100, 2_000, 1) if options.quick else (1_000, 20_000, options.processes)
+    at_start, failures, rounds = machine(), list[str](), list[dict[str, float]]()
+    for number in range(1, processes + 1):
+        print(f"{brokers:,} brokers: process {number} of {processes}", file=sys.stderr, flush=True)
+        command = [sys.executable, __file__, "--once", str(brokers), str(partitions)]
+        try:
+            out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600).stdout
+            rounds.append(json.loads(out))
+        except (subprocess.SubprocessError, ValueError) as e:
+            failures.append(f"process {number}: {e}")
+            rounds.append({})
+    wanted = goals(brokers, partitions)
+    lines = [line(goal.without_limit() if options.quick else goal, rounds) for goal in wanted]
+    show(text(lines))
+    path = options.json or (None if options.quick else RESULTS / "thousand.json")
+    if path:
+        settings = {"processes": processes}
+        save(path, "thousand", at_start, lines, settings=settings, failures=failures, rounds=rounds)
+    wrong = complaints(lines, failures)
+    print("\n".join(wrong), file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    sys.exit(main())

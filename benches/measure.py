@@ -1,75 +1,26 @@
-"""How everything here is timed, on what bodies, and on which machine; standard library only, so that peers share it."""
+"""How a call is timed, and on which machine; standard library only, so that every program here shares it."""
 
 from __future__ import annotations
 
-import gzip
 import os
 import platform
 import re
+import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-DATA = Path(__file__).parent / "data"
-APIS = {"leaderandisr": 4, "stopreplica": 5, "updatemetadata": 6}
+    from collections.abc import Callable
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kproto-bench"
 """What peers are built and installed into."""
 
-
-@dataclass(frozen=True)
-class Body:
-    """A request's body: Kafka's own bytes, ``topics`` times so many partitions."""
-
-    name: str
-    api_key: int
-    version: int
-    topics: int
-    partitions: int
-    data: bytes
-
-
-def bodies(folder: Path = DATA) -> Iterator[Body]:
-    """The bodies ``api-version-TOPICSxPARTITIONS.bin.gz`` of a folder."""
-    for path in sorted(folder.glob("*.bin.gz")):
-        name = path.name.removesuffix(".bin.gz")
-        if match := re.fullmatch(r"([a-z]+)-(\d+)-(\d+)x(\d+)", name):
-            topics = int(match[3])
-            data = gzip.decompress(path.read_bytes())
-            yield Body(name, APIS[match[1]], int(match[2]), topics, topics * int(match[4]), data)
-
-
-_FIELDS = {
-    4: ["controller_epoch", "leader", "partition_epoch", "is_new", "leader_recovery_state"],
-    5: ["delete_partition"],
-    6: ["controller_epoch", "leader", "zk_version"],
-}
-_LISTS: dict[int, list[str]] = {
-    4: ["isr", "replicas", "adding_replicas", "removing_replicas"],
-    5: [],
-    6: ["isr", "replicas", "offline_replicas"],
-}
-
-
-def reader(api_key: int) -> Callable[[Any], int]:
-    """A straight loop over every field of every partition of a request in its newest version."""
-    fields = [f"p.{name}" for name in ["partition_index", "leader_epoch", *_FIELDS[api_key]]]
-    total = " + ".join(fields + [f"len(p.{name})" for name in _LISTS[api_key]])
-    space: dict[str, Any] = {}
-    lines = [
-        "def read(m):",
-        " n = 0",
-        " for t in m.topic_states:",
-        "  for p in t.partition_states:",
-        f"   n += {total}",
-    ]
-    exec("\n".join([*lines, " return n"]), space)
-    read: Callable[[Any], int] = space["read"]
-    return read
+KAFKA_JVM = (
+    "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 "
+    "-XX:+ExplicitGCInvokesConcurrent -XX:MaxInlineLevel=15 -Djava.awt.headless=true"
+)
+"""The options with which Kafka's own scripts start a broker."""
 
 
 def best_ns(work: Callable[[], Any], seconds: float = 0.3) -> float:
@@ -88,8 +39,8 @@ def best_ns(work: Callable[[], Any], seconds: float = 0.3) -> float:
             return least / len(batch)
 
 
-def machine() -> dict[str, Any]:
-    """The machine by its parts, and how busy it is."""
+def machine(*programs: str) -> dict[str, Any]:
+    """The machine by its parts, how busy it is, and the versions of "java" and "go" if asked for."""
     cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
     model = re.search(r"model name\s*: (.*)", cpuinfo)
     cache = re.search(r"cache size\s*: (.*)", cpuinfo)
@@ -101,7 +52,20 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()} ({platform.python_compiler()})",
         "load": [round(x, 1) for x in os.getloadavg()],
-    }
+    } | {program: _version(program) for program in programs}
+
+
+def _version(program: str) -> str | None:
+    """What ``java -version`` or ``go version`` calls itself; None where it cannot be had."""
+    command = {"java": ["java", "-version"], "go": ["go", "version"]}[program]
+    try:
+        said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    if program == "go":
+        return said.split()[2]
+    name = re.search(r"^(\w+).* version \"([^\"]+)\"", said, re.MULTILINE)
+    return f"{name[1]} {name[2]}" if name else said.strip()
 
 
 def show(rows: list[tuple[str, ...]]) -> None:

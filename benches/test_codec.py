@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from measure import Body, bodies, reader
+from codec_bodies import Body, reader, stored
 
 from kproto import reference
 from kproto.codec import get_codec
@@ -20,7 +20,7 @@ from kproto.fanout import Fanout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BODIES = {body.name: body for body in bodies()}
+BODIES = {body.name: body for body in stored()}
 extension: Any = get_codec("cython")
 CODECS: dict[str, Any] = {"cython": extension, "construct": reference}
 SMALL = [name for name, body in BODIES.items() if body.partitions == 1]
@@ -47,7 +47,7 @@ def test_decode(benchmark: Any, codec: str, name: str) -> None:
 @BOTH
 def test_decode_and_read_every_field(benchmark: Any, codec: str, name: str) -> None:
     module, body = CODECS[codec], BODIES[name]
-    look = reader(body.api_key)
+    look = reader(body.api_key, body.version)
     run(benchmark, codec, body, lambda: look(module.decode_request(body.api_key, body.version, body.data)))
 
 

@@ -1,47 +1,45 @@
-"""kio 0.6.2, the newest release with the three APIs, on the benches' bodies: one JSON object a line.
+"""kio 0.6.2, the newest release with the three APIs: ``kio_peer.py FOLDER SECONDS``, one JSON object a line.
 
-Run by ``ratios.py`` in an environment that holds kio alone.
+Run by ``ratios.py`` in a process that loads nothing of kproto.
 """
 
 from __future__ import annotations
 
 import importlib
-import io
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kio.serial import entity_reader, entity_writer
-from measure import best_ns, bodies, reader
+from codec_bodies import of_folder, reader
+from codec_goals import key, measured
+from kio.serial import entity_reader
+from measure import best_ns
 
 MODULES = {4: "leader_and_isr", 5: "stop_replica", 6: "update_metadata"}
 NAMES = {4: "LeaderAndIsrRequest", 5: "StopReplicaRequest", 6: "UpdateMetadataRequest"}
 
 
-def main(seconds: float) -> None:
-    for body in bodies():
+def decoded_and_read(decode: Any, read: Callable[[Any], int], data: bytes) -> int:
+    return read(decode(data, 0)[0])
+
+
+def main(folder: Path, seconds: float) -> None:
+    wanted = {body for _, body in measured("kio")}
+    for body in of_folder(folder):
+        if body.name not in wanted:
+            continue
         module = importlib.import_module(f"kio.schema.{MODULES[body.api_key]}.v{body.version}.request")
-        entity = getattr(module, NAMES[body.api_key])
-        read, write, look = entity_reader(entity), entity_writer(entity), reader(body.api_key)
-
-        def encode(message: Any, write: Any = write) -> bytes:
-            out = io.BytesIO()
-            write(out, message)
-            return out.getvalue()
-
-        message = read(body.data, 0)[0]
-        assert encode(message) == body.data
-        works: dict[str, Any] = {
-            "decode": lambda read=read, data=body.data: read(data, 0),
-            "decode+read": lambda read=read, look=look, data=body.data: look(read(data, 0)[0]),
-            "encode": lambda encode=encode, message=message: encode(message),
-        }
-        for op, work in works.items():
-            print(json.dumps({"body": body.name, "op": op, "ns": best_ns(work, seconds)}), flush=True)
+        decode, read = entity_reader(getattr(module, NAMES[body.api_key])), reader(body.api_key, body.version)
+        assert decode(body.data, 0)[1] == len(body.data)
+        ns = best_ns(partial(decoded_and_read, decode, read, body.data), seconds)
+        print(json.dumps({"key": key("kio", "decode+read", body.name), "value": ns / body.partitions}), flush=True)
+    assert "kproto" not in sys.modules
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main(Path(sys.argv[1]), float(sys.argv[2]))

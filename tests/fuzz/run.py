@@ -7,7 +7,7 @@ command that shows it again; ``--keep`` adds what atheris found worth keeping to
 
 The extension is not instrumented itself: libFuzzer reads the counters that only clang writes, and kproto is built with
 the compiler that Python was. ``make sanitize`` runs the same targets with the extension under gcc's sanitizers.
-A million mutants, judged by Kafka itself: ``KPROTO_ORACLE_QUESTIONS=1000000 make oracle``.
+A million mutants, judged by Kafka itself: ``make oracle QUESTIONS=1000000``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 module kproto/benches/go
 
-go 1.22
+go 1.26.0
 
 require github.com/twmb/franz-go/pkg/kmsg v1.15.0

@@ -1,0 +1,87 @@
+"""The rows of the channel's tables and their limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from figures import Goal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BROKERS = (10, 50, 100)
+SMALL = {
+    "small-closed": "LeaderAndIsr of one partition, ten brokers at once",
+    "small-one": "LeaderAndIsr of one partition, one at a time",
+    "small-batch": "a batch for one partition: 13 requests",
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What programs do in a round, each against a sink of its own.
+
+    Attributes:
+        what: As programs call it.
+        rounds: In each process; the second half counts.
+        programs: In the order in which they run.
+    """
+
+    what: str
+    brokers: int
+    topics: int
+    partitions: int
+    rounds: int
+    programs: tuple[str, ...]
+
+
+WORKLOADS = (
+    Workload("small", 10, 100, 20, 8, ("kproto", "kafka", "kproto-recorder")),
+    *(Workload("fanout", n, 5000, 20, 4, ("kproto", "kafka", "floor")) for n in BROKERS),
+    *(Workload("build", n, 1000, 20, 8, ("kproto", "kafka")) for n in BROKERS),
+    Workload("memory", 100, 5000, 20, 2, ("kproto",)),
+)
+
+
+def key(program: str, what: str, brokers: int, field: str) -> str:
+    """The key of a figure in a round."""
+    return f"{program} {what} {brokers} {field}"
+
+
+def goals() -> Iterator[Goal]:
+    """Every row, in the order of the tables."""
+    for brokers in BROKERS:
+        wall, cpu = (1 / 12, 1 / 20) if brokers == 100 else (None, None)
+        yield _goal("full update of 100,000 partitions", "fanout", brokers, "s", "wall_s", limit=wall)
+        yield _goal("its CPU", "fanout", brokers, "s", "cpu_s", limit=cpu)
+        yield _goal("over an encoded body sent by C", "fanout", brokers, "s", "wall_s", peer="floor")
+    for brokers in BROKERS:
+        limit = 0.5 if brokers == 100 else None
+        yield _goal("building UpdateMetadata, a partition", "build-um", brokers, "ns", "ns_partition", limit=limit)
+        yield _goal("building LeaderAndIsr, a partition", "build-lai", brokers, "ns", "ns_partition")
+    for what, name in SMALL.items():
+        least = 1.2 if what == "small-closed" else 1.0
+        yield _goal(name, what, 10, "/s", "per_s", limit=least, at_least=True)
+        yield _goal("its CPU, a request", what, 10, "us", "cpu_us", limit=1.0)
+        if what != "small-batch":
+            yield _goal("its p99", what, 10, "us", "p99_us", limit=1.0)
+    for what, name in SMALL.items():
+        yield _goal(
+            f"with the recorder: {name}", what, 10, "/s", "per_s", "kproto-recorder", "kproto", limit=0.6, at_least=True
+        )
+    yield Goal(
+        "channel", "growth while answers are held back", "100 brokers", "bodies",
+        key("kproto", "memory", 100, "bodies"), limit=2,
+    )  # fmt: skip
+
+
+def _goal(
+    row: str, what: str, brokers: int, unit: str, field: str, program: str = "kproto", peer: str = "kafka",
+    *, limit: float | None = None, at_least: bool = False,
+) -> Goal:  # fmt: skip
+    names = {"kafka": "Kafka", "floor": "floor", "kproto": "without"}
+    return Goal(
+        "channel", row, f"{brokers} brokers", unit, key(program, what, brokers, field),
+        key(peer, what, brokers, field), names[peer], limit, at_least,
+    )  # fmt: skip
