@@ -47,10 +47,11 @@ fuzz:    ## codecs, columns, framing, captures: a minute each; led by coverage w
 	cd tests && for target in decode cold columns framing capture; do \
 	  ../.venv/bin/python -m fuzz.run $$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
-mutations: ## twenty conformance rows broken one after the other, to see their tests go red
+MUTATIONS = --count 200 --result tests/mutations/result.md
+mutations: ## mutants drawn by seed and known breakages, one after the other, to see their tests go red
 	@tools/setup test
 	.venv/bin/python tests/conformance/coverage.py
-	.venv/bin/python tests/mutations/prove.py
+	.venv/bin/python tests/mutations/run.py $(MUTATIONS)
 
 bench: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's: all figures of README; QUICK=1 tries every program

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from kproto.codec import Codec, Implementation, get_codec
 
@@ -28,6 +28,9 @@ settings.register_profile("dev", deadline=None, max_examples=60)
 settings.register_profile(
     "soak", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
+settings.register_profile(
+    "mutations", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate]
+)  # no shrinking
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

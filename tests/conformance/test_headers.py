@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from wire import i16, i32, string, tags
 
 from kproto.api import ApiKey, request_header_version
 from kproto.codec import Codec
+from kproto.errors import Truncated
 
 conformance = pytest.mark.conformance
 
@@ -44,15 +47,18 @@ def test_hdr_03_header_v2(codec: Codec) -> None:
 
 @conformance("HDR-04")
 def test_hdr_04_a_header_inside_a_buffer(codec: Codec) -> None:
-    """HDR-04: parsed at offset 10 of 64 bytes; nothing before it is read."""
+    """HDR-04: parsed at offset 10 of 64 bytes, whatever stands before and behind it."""
     header = codec.RequestHeader(request_api_key=10, request_api_version=1, correlation_id=10, client_id="")
     data = codec.encode_request_header(header)
-    for noise in (b"\x00", b"\xff"):
-        buffer = bytearray(noise * 64)
-        buffer[10 : 10 + len(data)] = data
-        read, used = codec.decode_request_header_from(memoryview(buffer)[10:])
-        assert read == header
-        assert used == len(data)
+    another = i16(5) + i16(3) + i32(77) + i16(0)  # a header of ten bytes too, of another version and API
+    for before in (bytes(10), b"\xff" * 10, another):
+        for kind in (bytes, bytearray, lambda whole: memoryview(bytearray(whole)), lambda whole: array("B", whole)):
+            whole = kind(before + data + b"\xff" * 44)
+            read, used = codec.decode_request_header_from(memoryview(whole)[10:])
+            assert (read, used) == (header, len(data))
+            with pytest.raises(Truncated) as cut:  # the ten bytes before it make up for none that is missing
+                codec.decode_request_header_from(memoryview(whole)[10 : 10 + len(data) - 1])
+            assert cut.value.offset <= len(data)  # counted from the header's start
 
 
 @conformance("HDR-05")

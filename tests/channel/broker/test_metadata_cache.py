@@ -55,13 +55,18 @@ def test_mdc_02_topics_are_answered_as_they_were_sent(listener):
             brokers,
         )
     )
-    first, second = cache.topic_metadata(["topic-0", "topic-1"], listener, error_unavailable_listeners=True)
-    assert (first.name, first.topic_id, first.error_code) == ("topic-0", topic_id("topic-0"), 0)
-    assert [(p.error_code, p.partition, p.leader, p.leader_epoch, p.isr, p.replicas) for p in first.partitions] == [
-        (0, 0, 0, 0, (0, 1, 3), (0, 1, 3)),
-        (0, 1, 1, 1, (1, 0), (1, 2, 0, 4)),
-    ]
-    assert [(p.leader, p.leader_epoch) for p in second.partitions] == [(2, 2)]
+    expected = {
+        "topic-0": [(0, 0, 0, 0, (0, 1, 3), (0, 1, 3)), (0, 1, 1, 1, (1, 0), (1, 2, 0, 4))],
+        "topic-1": [(0, 0, 2, 2, (2, 1), (2, 1, 3))],
+    }
+    for asked in (["topic-0", "topic-1"], ["topic-1"], ["topic-1", "unknown", "topic-0"]):
+        topics = cache.topic_metadata(asked, listener, error_unavailable_listeners=True)
+        assert [t.name for t in topics] == [name for name in asked if name in expected]
+        for topic in topics:
+            assert (topic.error_code, topic.topic_id) == (0, topic_id(topic.name))
+            rows = [(p.error_code, p.partition, p.leader, p.leader_epoch, p.isr, p.replicas) for p in topic.partitions]
+            assert rows == expected[topic.name]
+            assert all(p.offline_replicas == () for p in topic.partitions)
 
 
 @conformance("MDC-03")
@@ -263,13 +268,20 @@ def test_mdc_26_the_controller_is_remembered_with_its_kind(controller_id, kraft,
 
 @conformance("MDC-27")
 def test_mdc_27_different_listeners_are_an_error_once_and_no_obstacle(caplog):
-    cache = cache_after(update_metadata({}, [broker(1, "A", "B"), broker(2, "A")]))
-    told = [r for r in caplog.records if "different listeners" in r.getMessage()]
-    assert len(told) == 1
-    assert [b.id for b in cache.alive_brokers()] == [1, 2]
+    caplog.set_level(logging.INFO)
+    differing = [broker(1, "A", "B"), broker(2, "A"), broker(3, "B")]
+    cache = cache_after(update_metadata({"t": [metadata_state(0, 2)]}, differing))
+    (told,) = [r for r in caplog.records if "different listeners" in r.getMessage()]  # not one for each broker
+    assert told.levelno == logging.ERROR
+    assert [b.id for b in cache.alive_brokers()] == [1, 2, 3]
+    assert cache.partition_info("t", 0).leader == 2
+    assert [node.id for node in cache.cluster("A").nodes] == [1, 2]
+    assert [node.id for node in cache.cluster("B").nodes] == [1, 3]
     caplog.clear()
-    cache.update_metadata(1, update_metadata({}, [broker(1, "A", "B"), broker(2, "A", "B")]), version=8)
-    assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
+    same = [broker(1, "A", "B"), broker(2, "A", "B"), broker(3, "A", "B")]
+    cache.update_metadata(1, update_metadata({}, same), version=8)
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert [node.id for node in cache.cluster("B").nodes] == [1, 2, 3]
 
 
 def test_an_update_copies_only_the_topics_that_it_names():

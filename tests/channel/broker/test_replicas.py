@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from control_messages import (
     broker,
@@ -22,7 +24,7 @@ from kproto.types import ZERO_UUID, TopicPartition
 
 conformance = pytest.mark.conformance
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-FULL = 2
+INCREMENTAL, FULL = 1, 2
 
 
 def running(broker_id=0, *, alive=(0, 1, 2), **more):
@@ -47,11 +49,35 @@ def stop(made, *states, topic="t", version=4, **more):
     return answer.error_code, {e.partition_index: e.error_code for e in answer.partition_errors}
 
 
+class Checkpoints:
+    """Stands for a log folder's checkpoint files: the partitions whose logs were created and not deleted since."""
+
+    def __init__(self):
+        self.named, self.calls = set(), []
+        self.hooks = BrokerHooks(create_log=self.create, delete_log=self.delete)
+
+    def create(self, tp):
+        assert tp not in self.named
+        self.calls.append(("create", tp))
+        self.named.add(tp)
+
+    def delete(self, tp):
+        self.calls.append(("delete", tp))
+        self.named.remove(tp)
+
+
 @conformance("RPM-01")
 def test_rpm_01_a_new_leader_has_a_log_with_its_topic_id():
-    made = running()
+    folder = Checkpoints()
+    made = running(hooks=folder.hooks)
     assert lead(made, leader_state(0, 0, is_new=True)) == (0, {0: 0})
     assert made.replicas.logs == {T0: topic_id("t")}
+    assert folder.named == {T0}
+    replica = made.replicas.hosted[T0]
+    assert (replica.role, replica.leader, replica.leader_epoch) == ("leader", 0, 0)
+    assert lead(made, leader_state(0, 0, epoch=1), ids={}) == (0, {0: 0})
+    assert made.replicas.logs == {T0: topic_id("t")}  # the metadata file keeps the id of a request without one
+    assert folder.calls == [("create", T0)]
 
 
 @conformance("RPM-03")
@@ -113,6 +139,23 @@ def test_rpm_11_fetchers_change_with_the_leader_epoch_alone():
     assert made.replicas.fetchers[T0] == Fetcher(2, 1, topic_id("t"), 0)
     replica = made.replicas.hosted[T0]
     assert (replica.leader_epoch, replica.partition_epoch) == (1, 2)
+
+
+@conformance("RPM-11")
+def test_rpm_11_also_for_a_kraft_controller_that_repeats_an_epoch():
+    made = running(kraft_epoch=7)
+    kraft = {"is_kraft_controller": True, "type": INCREMENTAL}
+    lead(made, leader_state(0, 1, epoch=1), **kraft)
+    fetcher = made.replicas.fetchers[T0]
+    fetcher.offset = 100
+    changed = leader_state(0, 1, epoch=1, partition_epoch=2, isr=[0, 1, 2], replicas=[0, 1, 2])
+    assert lead(made, changed, **kraft) == (0, {0: 0})
+    assert made.replicas.fetchers[T0] is fetcher
+    assert fetcher.offset == 100
+    assert made.replicas.hosted[T0].partition_epoch == 2
+    assert made.replicas.hosted[T0].isr == (0, 1, 2)
+    assert lead(made, leader_state(0, 2, epoch=2, replicas=[0, 1, 2]), **kraft) == (0, {0: 0})
+    assert made.replicas.fetchers[T0] == Fetcher(2, 2, topic_id("t"), 0)
 
 
 @conformance("RPM-12")
@@ -233,11 +276,25 @@ STOP_CASES = [
 
 @pytest.mark.parametrize(("epoch", "delete", "code", "still_hosted"), STOP_CASES)
 def test_stop_replica_checks_the_leader_epoch(epoch, delete, code, still_hosted):
-    made = running()
-    lead(made, leader_state(0, 0, epoch=1))
+    folder = Checkpoints()
+    made = running(hooks=folder.hooks)
+    lead(made, leader_state(0, 0, epoch=1), leader_state(1, 1, epoch=1))
+    before, other = replace(made.replicas.hosted[T0]), made.replicas.fetchers[T1]
     assert stop(made, (0, epoch, delete)) == (0, {0: code})
-    assert (T0 in made.replicas.hosted) == still_hosted
-    assert (T0 in made.replicas.logs) == still_hosted
+    hosted = {T0, T1} if still_hosted else {T1}
+    assert made.replicas.hosted.keys() == made.replicas.logs.keys() == folder.named == hosted
+    assert made.replicas.hosted.get(T0, before) == before  # stopping takes over no epoch
+    assert made.replicas.fetchers == {T1: other}
+    assert stop(made, (0, 3, True)) == (0, {0: 0})
+    assert folder.calls.count(("delete", T0)) == 1
+
+
+@pytest.mark.parametrize(("epoch", "code", "fetches_on"), [(0, 74, True), (1, 0, False), (2, 0, False), (-2, 0, False)])
+def test_a_follower_that_is_stopped_fetches_no_more_unless_the_epoch_is_old(epoch, code, fetches_on):
+    made = running()
+    lead(made, leader_state(0, 1, epoch=1))
+    assert stop(made, (0, epoch, False)) == (0, {0: code})
+    assert (T0 in made.replicas.fetchers) == fetches_on
 
 
 @conformance("RPM-31")
@@ -299,17 +356,6 @@ def test_an_older_partition_epoch_changes_nothing_and_gives_no_topic_id(leader):
     assert (before.leader_epoch, before.partition_epoch) == (1, 5)
     assert lead(made, leader_state(0, leader, epoch=2, partition_epoch=5)) == (0, {0: 0})
     assert made.replicas.logs == {T0: topic_id("t")}
-
-
-def test_a_fetcher_is_not_restarted_at_an_equal_leader_epoch_of_a_kraft_controller():
-    made = running(kraft_epoch=7)
-    kraft = {"is_kraft_controller": True, "type": 1, "broker_epoch": 7}
-    lead(made, leader_state(0, 1, epoch=3, partition_epoch=0), **kraft)
-    fetcher = made.replicas.fetchers[T0]
-    fetcher.offset = 42
-    assert lead(made, leader_state(0, 1, epoch=3, partition_epoch=1, isr=[1]), **kraft) == (0, {0: 0})
-    assert made.replicas.fetchers[T0] is fetcher
-    assert made.replicas.hosted[T0].isr == (1,)
 
 
 def test_leaders_that_are_not_known_yet_are_one_line_that_names_the_broker(caplog):

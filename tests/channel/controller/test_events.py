@@ -108,12 +108,25 @@ def test_queue_time_counts_from_put_to_processing(make, metrics: Metrics) -> Non
 
 @pytest.mark.conformance("CEM-04")
 def test_queue_time_is_cleared_when_nothing_comes_for_long(make, metrics: Metrics) -> None:
-    recorder = Recorder()
-    manager = make(recorder, event_queue_time_timeout_ms=1)
+    clock, latch = FakeClock(), threading.Event()
+    counted: list[float] = []
+
+    def work(event: ControllerEvent) -> None:
+        latch.wait()
+        counted.append(queue_time(metrics, "count"))
+        clock.sleep(500)
+
+    manager = make(Recorder(work), clock, event_queue_time_timeout_ms=1)
     manager.put(TopicChange())
     manager.put(TopicChange())
-    until(lambda: len(recorder.processed) == 2 and not queue_time(metrics, "count"))
-    assert [queue_time(metrics, a) for a in ("count", "min", "max")] == [0, 0, 0]
+    latch.set()
+    until(lambda: len(counted) == 2)
+    until(lambda: not queue_time(metrics, "count"))
+    assert counted == [1, 2]  # not cleared while an event was waiting, however long it waited
+    assert [queue_time(metrics, a) for a in ("count", "min", "max", "mean")] == [0, 0, 0, 0]
+    manager.put(TopicChange())
+    until(lambda: len(counted) == 3)
+    assert counted[2] == 1
 
 
 @pytest.mark.conformance("CEM-07")

@@ -78,7 +78,9 @@ def test_a_deleted_topic_is_stopped_deleted_and_told_as_gone(cluster: Cluster, p
     change = ImageChange(deleted={FOO0: PartitionMetadata(leadership, (1, 2))}, removed_replicas=[(3, BAR0)])
     propagator.send_change(cluster.context, change, 6)
     assert {b: [tps(m) for m in read(cluster, b, SR)] for b in (1, 2, 3)} == {1: [{FOO0}], 2: [{FOO0}], 3: [{BAR0}]}
-    assert all(s.delete_partition for b in (1, 2, 3) for m in read(cluster, b, SR) for s in m.partition_states)
+    stops = [m for b in (1, 2, 3) for m in read(cluster, b, SR)]
+    assert all(s.delete_partition for m in stops for s in m.partition_states)
+    assert all(m.is_kraft_controller and m.controller_epoch == 6 for m in stops)
     for broker in (1, 2, 3):
         (metadata,) = read(cluster, broker, UMR)
         assert [(s.leader, s.leader_epoch) for s in metadata.partition_states] == [(-2, 0)]
@@ -92,6 +94,18 @@ def test_answers_are_only_logged(cluster: Cluster, propagator: MigrationPropagat
     assert cluster.collector.events == []
     assert len(caplog.records) == 6
     assert "STALE_CONTROLLER_EPOCH" in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize(
+    ("ibp", "version", "read_back"),
+    [("2.8-IV0", 4, UpdateType.UNKNOWN), ("2.8-IV1", 5, UpdateType.FULL), ("3.2-IV0", 6, UpdateType.FULL)],
+)
+def test_leadership_is_typed_since_version_5(cluster: Cluster, ibp: str, version: int, read_back: UpdateType) -> None:
+    cluster.lead(FOO0, 1)
+    MigrationPropagator(cluster.batch(ibp, MigrationRequestBatch)).send_image(cluster.context, 5)
+    (request,) = cluster.collector.requests(1, LISR)
+    (leadership,) = read(cluster, 1, LISR)
+    assert (request.latest_version, leadership.type) == (version, read_back)
 
 
 @pytest.mark.parametrize("ibp", ["3.3-IV3", "2.8-IV0"])

@@ -10,7 +10,7 @@ from channel.network.connection_states import ClusterConnectionStates, Connectio
 
 NODE = "1001"
 HOST = "localhost"
-BACKOFF, SETUP, SETUP_MAX = 10_000, 10_000, 127_000
+BACKOFF, BACKOFF_MAX, SETUP, SETUP_MAX = 10_000, 60_000, 10_000, 127_000
 
 HOSTS = {
     HOST: ["127.0.0.1"],
@@ -30,7 +30,7 @@ def states(resolved):
         resolved.append(host)
         return HOSTS[host]
 
-    return ClusterConnectionStates(BACKOFF, 60_000, SETUP, SETUP_MAX, resolve)
+    return ClusterConnectionStates(BACKOFF, BACKOFF_MAX, SETUP, SETUP_MAX, resolve)
 
 
 def about(value):
@@ -138,9 +138,36 @@ def test_preparing_means_connecting_or_checking(states, clock):
     states.connecting(NODE, clock.milliseconds(), HOST)
     assert states.is_preparing(NODE)
     states.checking_api_versions(NODE)
+    assert states.state(NODE) is ConnectionState.CHECKING_API_VERSIONS
     assert states.is_preparing(NODE)
+    assert states.is_connected(NODE)
+    assert not states.is_ready(NODE, clock.milliseconds())
     states.disconnected(NODE, clock.milliseconds())
     assert not states.is_preparing(NODE)
+    states.connecting(NODE, clock.milliseconds(), HOST)
+    states.ready(NODE)
+    assert not states.is_preparing(NODE)
+
+
+@pytest.mark.parametrize("steps", [[], ["checking_api_versions"]])
+def test_the_back_off_doubles_until_the_node_is_ready_whether_or_not_it_connected(states, clock, steps):
+    now = clock.milliseconds
+    for attempt in range(5):
+        states.connecting(NODE, now(), HOST)
+        for step in steps:
+            getattr(states, step)(NODE)
+        states.disconnected(NODE, now())
+        delay = states.connection_delay(NODE, now())
+        assert delay == pytest.approx(min(BACKOFF * 2**attempt, BACKOFF_MAX), rel=0.2)
+        assert delay <= BACKOFF_MAX
+        clock.sleep(delay - 1)
+        assert states.is_blacked_out(NODE, now())
+        clock.sleep(1)
+        assert states.can_connect(NODE, now())
+    states.connecting(NODE, now(), HOST)
+    states.ready(NODE)
+    states.disconnected(NODE, now())
+    assert states.connection_delay(NODE, now()) == about(BACKOFF)
 
 
 @pytest.mark.conformance("CCS-13")
@@ -196,6 +223,21 @@ def test_a_failed_authentication_is_remembered_until_the_node_is_ready(states, c
     assert states.authentication_error(NODE) is error
     states.ready(NODE)
     assert states.authentication_error(NODE) is None
+
+
+def test_failed_authentications_are_backed_off_like_failed_connections(states, clock):
+    now = clock.milliseconds
+    for attempt in range(4):
+        states.connecting(NODE, now(), HOST)
+        assert states.connecting_nodes == {NODE}
+        states.authentication_failed(NODE, now(), AuthenticationFailed("wrong password"))
+        assert states.connecting_nodes == set()
+        assert states.is_blacked_out(NODE, now())
+        assert not states.can_connect(NODE, now())
+        delay = states.connection_delay(NODE, now())
+        assert delay == pytest.approx(min(BACKOFF * 2**attempt, BACKOFF_MAX), rel=0.2)
+        clock.sleep(delay)
+        assert states.can_connect(NODE, now())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,201 @@
+"""Which tests run which lines: measured once with coverage.py, and kept for each test file until its inputs change.
+
+The inputs of a test file are itself, the helpers in its folder and above, the extensions' sources, and every file of
+the packages of which its tests ran a line. What has changed is measured again in one run of pytest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from mutations.draw import PACKAGES, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mutations.operators import Mutant
+
+__all__ = ["Covering", "measure", "test_of"]
+
+KEPT = ROOT / "out" / "mutations"
+MARKS = "not java and not kafka and not spark"
+LIMIT = 1800
+
+
+@dataclass(frozen=True)
+class Covering:
+    """The tests that run each line.
+
+    Attributes:
+        seconds: Test id to the time that the test took.
+        rows: Conformance row to the ids of the tests that hold it.
+        lines: Path and line number to test ids.
+        files: Path to the ids of the tests that run any line of the file.
+    """
+
+    seconds: dict[str, float]
+    rows: dict[str, set[str]]
+    lines: dict[tuple[str, int], set[str]]
+    files: dict[str, set[str]]
+
+    def tests_of(self, mutant: Mutant, budget: float) -> list[str]:
+        """The ids of the tests that may notice a mutant, quickest first, as many as take ``budget`` seconds.
+
+        A line that runs when its module is imported concerns every test that runs anything of the module.
+        """
+        if mutant.lines is None:
+            found = self.files.get(mutant.path, set())
+        else:
+            first, last = mutant.lines
+            found = set().union(*(self.lines.get((mutant.path, line), ()) for line in range(first, last + 1)))
+        return self.quickest(found, budget)
+
+    def samples(self) -> list[str]:
+        """The quickest tests of every file, three of each."""
+        by_file = defaultdict(list)
+        for test in sorted(self.seconds, key=lambda t: (self.seconds[t], t)):
+            by_file[test_of(test)].append(test)
+        return [test for tests in by_file.values() for test in tests[:3]]
+
+    def quickest(self, tests: set[str], budget: float) -> list[str]:
+        """The tests in the order of their time, as many as take ``budget`` seconds, but at least five."""
+        chosen, total = [], 0.0
+        for test in sorted(tests, key=lambda t: (self.seconds[t], t)):
+            total += self.seconds[test]
+            if total > budget and len(chosen) >= 5:
+                break
+            chosen.append(test)
+        return chosen
+
+
+def test_of(test: str) -> str:
+    """The file of a test id."""
+    return test.partition("::")[0]
+
+
+def measure(root: Path = ROOT, kept: Path = KEPT) -> Covering:
+    """The tests of every line of ``root``; measures what no kept file in ``kept`` tells.
+
+    Raises:
+        RuntimeError: pytest could not run the tests.
+    """
+    kept.mkdir(parents=True, exist_ok=True)
+    digests = _Digests(root)
+    known: dict[str, dict[str, Any]] = {}
+    stale = []
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        name = path.relative_to(root).as_posix()
+        record = _read(kept, name)
+        if record is not None and record["inputs"] == digests.of(name, record["lines"]):
+            known[name] = record
+        else:
+            stale.append(name)
+    if stale:
+        print(f"measuring which lines the tests of {len(stale)} files run", file=sys.stderr, flush=True)
+        for name, record in _measured(root, stale).items():
+            record["inputs"] = digests.of(name, record["lines"])
+            _kept(kept, name).write_text(json.dumps(record), encoding="utf-8")
+            known[name] = record
+    return _joined(known.values())
+
+
+class _Digests:
+    """Digests of the files that a test file's lines depend on, taken before anything is measured."""
+
+    def __init__(self, root: Path) -> None:
+        ends = {".py", ".pyx", ".pxd", ".pxi", ".h"}
+        paths = [p for name in (*PACKAGES, "tests") for p in (root / name).rglob("*") if p.suffix in ends]
+        self._of = {p.relative_to(root).as_posix(): _digest(p) for p in paths}
+        self._compiled = [name for name in self._of if not name.endswith(".py")]
+
+    def of(self, test: str, ran: Iterable[str]) -> dict[str, str]:
+        """The digests of a test file's inputs, ``ran`` among them."""
+        folders = {parent.as_posix() for parent in PurePosixPath(test).parents}
+        helpers = [n for n in self._of if _folder(n) in folders and not _name(n).startswith("test_")]
+        return {name: self._of.get(name, "") for name in sorted({test, *helpers, *self._compiled, *ran})}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _name(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _measured(root: Path, files: list[str]) -> dict[str, dict[str, Any]]:
+    """Run the tests of some files and tell for each what its tests ran."""
+    with tempfile.TemporaryDirectory(prefix="kproto-measure-") as folder:
+        target = Path(folder) / "measured.json"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            MARKS,
+            "-p",
+            "mutations.plugin",
+            "-p",
+            "no:cacheprovider",
+        ]
+        environment = {**os.environ, "PYTHONPATH": str(root / "tests"), "KPROTO_MEASURE": str(target)}
+        run = subprocess.run(
+            [*command, *files], cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT
+        )
+        if run.returncode not in (0, 1, 5) or not target.exists():
+            raise RuntimeError(f"pytest ended with {run.returncode}: {run.stdout[-3000:]}{run.stderr[-1000:]}")
+        told = json.loads(target.read_text(encoding="utf-8"))
+    red = sorted(test for test, record in told["tests"].items() if record["outcome"] == "failed")
+    if red:
+        print(f"left out, as they did not pass unbroken: {', '.join(red)}", file=sys.stderr)
+    records: dict[str, dict[str, Any]] = {name: {"tests": {}, "lines": {}} for name in files}
+    for test, record in told["tests"].items():
+        if record["outcome"] == "passed":
+            records[test_of(test)]["tests"][test] = record
+    for path, lines in told["lines"].items():
+        for line, tests in lines.items():
+            for test in tests:
+                if told["tests"][test]["outcome"] == "passed":
+                    records[test_of(test)]["lines"].setdefault(path, {}).setdefault(line, []).append(test)
+    return records
+
+
+def _joined(records: Iterable[dict[str, Any]]) -> Covering:
+    seconds: dict[str, float] = {}
+    rows, lines, files = defaultdict(set), defaultdict(set), defaultdict(set)
+    for record in records:
+        for test, told in record["tests"].items():
+            seconds[test] = told["seconds"]
+            for row in told["rows"]:
+                rows[row].add(test)
+        for path, by_line in record["lines"].items():
+            for line, tests in by_line.items():
+                lines[path, int(line)].update(tests)
+                files[path].update(tests)
+    return Covering(seconds, dict(rows), dict(lines), dict(files))
+
+
+def _kept(kept: Path, test: str) -> Path:
+    return kept / (test.replace("/", ".") + ".json")
+
+
+def _read(kept: Path, test: str) -> dict[str, Any] | None:
+    try:
+        record: dict[str, Any] = json.loads(_kept(kept, test).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return record
