@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from kproto.cli.journal import Journal, Told
+    from channel.journal import Journal, SentRequest
 
 __all__ = ["differences"]
 
@@ -36,7 +36,7 @@ def differences(tables: Path, journal: Journal) -> list[str]:
     Compared are, for each answered request, all that the tables say of it: broker, API, version, client id,
     controller, epochs, KRaft flag, request type, error code, every field of every partition and every partition error.
     """
-    written = Counter(_from_journal(told) for told in journal.entries if told.answered)
+    written = Counter(_from_journal(entry) for entry in journal.entries if entry.answered)
     recorded = Counter(_from_tables(tables))
     lines = [f"only the journal has {_show(exchange)}" for exchange in written - recorded]
     return lines + [f"only the tables have {_show(exchange)}" for exchange in recorded - written]
@@ -68,24 +68,24 @@ def _values(row: _Row, columns: tuple[str, ...]) -> tuple[Any, ...]:
 # ---- the journal's side ----------------------------------------------------------------------------------------------
 
 
-def _from_journal(told: Told) -> _Exchange:
-    message = told.message
-    states = list(_message_states(told.api_key, message))
+def _from_journal(entry: SentRequest) -> _Exchange:
+    message = entry.message
+    states = list(_message_states(entry.api_key, message))
     request = {
-        "target_broker": told.broker_id,
-        "api_key": told.api_key,
-        "api_version": told.version,
-        "client_id": str(told.controller_id),
-        "controller_id": told.controller_id,
-        "controller_epoch": told.controller_epoch,
-        "broker_epoch": told.broker_epoch,
+        "target_broker": entry.broker_id,
+        "api_key": entry.api_key,
+        "api_version": entry.version,
+        "client_id": str(entry.controller_id),
+        "controller_id": entry.controller_id,
+        "controller_epoch": entry.controller_epoch,
+        "broker_epoch": entry.broker_epoch,
         "is_kraft": message.is_kraft_controller,
         "type": getattr(message, "type", 0),  # StopReplica has no type
         "n_topics": len({state["topic"] for state in states}),
         "n_partitions": len(states),
-        "error_code": told.error_code,
+        "error_code": entry.error_code,
     }
-    return _exchange(request, states, told.partition_errors)
+    return _exchange(request, states, entry.partition_errors)
 
 
 def _message_states(api_key: int, message: Any) -> Iterator[_Row]:

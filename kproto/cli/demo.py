@@ -21,7 +21,7 @@ Examples:
   kproto demo --seed 7 --brokers 5 --out rehearsal
   kproto inspect out/demo/recording.pcapng --errors       then look into what was recorded """
 )
-@click.option("--seed", default=1, show_default=True, help="What chance decides in the scenario.")
+@click.option("--seed", default=1, show_default=True, help="Decides topics, replicas and changes.")
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(2, 200), help="Embedded brokers.")
 @click.option(
     "--out",
@@ -34,13 +34,13 @@ Examples:
 def command(seed: int, brokers: int, out: Path) -> None:
     """Run a controller and embedded brokers over real sockets, record them, and make tables of the recording.
 
-    Topics are made, leaders moved, a broker is killed and brought back, a stale controller is fenced, a topic deleted.
-    Ends with an error if the tables say anything else than the controller's own journal.
+    Topics are created, leaders moved, a broker is killed and restarted, a partition reassigned, a deposed controller
+    fenced, a topic deleted. Ends with an error if the tables differ from the controller's own journal.
     """
     from channel.network.recorder import PcapngRecorder
+    from channel.scenario import Scenario
     from kproto.cli import analyze
     from kproto.cli.comparison import differences
-    from kproto.cli.rehearsal import Rehearsal
 
     logging.basicConfig(level=logging.ERROR)  # the scenario's mishaps are on purpose
     try:
@@ -49,13 +49,11 @@ def command(seed: int, brokers: int, out: Path) -> None:
         raise ConfigurationError(f"{out} is a file; --out takes a directory") from None
     recording, tables = out / "recording.pcapng", out / "tables"
     began = time.monotonic()
-    with (
-        PcapngRecorder(recording) as recorder,
-        Rehearsal(brokers, seed=seed, recorder=recorder, on_step=_tell) as rehearsal,
-    ):
-        rehearsal.run()
-    journal = rehearsal.journal
-    answered = sum(told.answered for told in journal.entries)
+    with PcapngRecorder(recording) as recorder:
+        scenario = Scenario(brokers, seed=seed, recorder=recorder, on_step=_tell)
+        scenario.run()
+    journal = scenario.journal
+    answered = sum(entry.answered for entry in journal.entries)
     _tell(f"{len(journal.entries)} requests, {answered} answered, in {time.monotonic() - began:.1f} s: {recording}")
     arguments = [str(recording), "--out", str(tables), "--overwrite"]
     with analyze.command.make_context("analyze", arguments) as context:  # main() would end the process by itself

@@ -15,9 +15,9 @@ import pytest
 from channel.broker.cluster import EmbeddedCluster
 from channel.errors import BrokerNotAvailable
 from channel.network.recorder import PcapngRecorder
+from channel.scenario import Scenario
 from kproto.capture import exchanges
 from kproto.cli import main
-from kproto.cli.rehearsal import Rehearsal
 
 UPDATE = {
     "controllerId": 1,
@@ -121,12 +121,13 @@ def test_a_taken_port_is_told():
 @pytest.mark.parametrize("seed", range(5))
 def test_the_recording_holds_what_the_journal_says(seed, tmp_path):
     path = tmp_path / "recording.pcapng"
-    with PcapngRecorder(path) as recorder, Rehearsal(3, seed=seed, recorder=recorder) as rehearsal:
-        rehearsal.run()
-        where = {str(member.port): member.id for member in rehearsal.cluster}
+    with PcapngRecorder(path) as recorder:
+        scenario = Scenario(3, seed=seed, recorder=recorder)
+        scenario.run()
+    where = {str(member.port): member.id for member in scenario.cluster}
     journal = [
         (t.broker_id, t.api_key, t.version, t.error_code, t.message.to_json(t.version))
-        for t in rehearsal.journal.entries
+        for t in scenario.journal.entries
         if t.answered
     ]
     recorded = [
@@ -146,17 +147,17 @@ def test_the_recording_holds_what_the_journal_says(seed, tmp_path):
 
     assert sort(recorded) == sort(journal)
     assert any(error == 11 for _, _, _, error, _ in journal)
-    assert rehearsal.journal.waiting == 0
+    assert scenario.journal.waiting == 0
 
 
-def test_a_rehearsal_that_cannot_begin_leaves_nothing(monkeypatch):
+def test_a_scenario_that_cannot_begin_leaves_nothing(monkeypatch):
     def fails(self):
         raise BrokerNotAvailable("too many open files")
 
     before = set(threading.enumerate())
     monkeypatch.setattr(EmbeddedCluster, "start", fails)
-    with pytest.raises(BrokerNotAvailable), Rehearsal(3):
-        pytest.fail("there are no brokers")
+    with pytest.raises(BrokerNotAvailable):
+        Scenario(3).run()
     assert set(threading.enumerate()) == before
 
 

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from channel.controller.requests import SingleRequest
+from channel.journal import Journal
 from channel.network.recorder import PcapngRecorder
+from channel.scenario import Scenario
 from kproto.cli.comparison import differences
-from kproto.cli.journal import Journal, Told
-from kproto.cli.rehearsal import Rehearsal
 from kproto.codec import get_codec
 from kproto.pipeline import OutputDirectory, analyze
 from kproto.tables.schemas import PARTITION_ERRORS, PARTITION_STATES, REQUESTS
@@ -40,13 +41,14 @@ SAID = [
 @pytest.mark.spark
 def test_tables_of_a_rehearsal_agree_with_its_journal(spark: SparkSession, tmp_path: Path) -> None:
     recording = tmp_path / "recording.pcapng"
-    with PcapngRecorder(recording) as recorder, Rehearsal(3, seed=4, recorder=recorder) as rehearsal:
-        rehearsal.run()
+    with PcapngRecorder(recording) as recorder:
+        scenario = Scenario(3, seed=4, recorder=recorder)
+        scenario.run()
     out = OutputDirectory(tmp_path / "tables")
     analyze(spark, [str(recording)], out)
-    assert differences(out.path, rehearsal.journal) == []
-    rehearsal.journal.entries[0].controller_epoch += 1
-    assert len(differences(out.path, rehearsal.journal)) == 2
+    assert differences(out.path, scenario.journal) == []
+    scenario.journal.entries[0].controller_epoch += 1
+    assert len(differences(out.path, scenario.journal)) == 2
 
 
 def journal() -> Journal:
@@ -91,9 +93,7 @@ def journal() -> Journal:
         (update, 8, codec.message_class(6, "response").from_json({"errorCode": 0}, 8)),
         (stop, 4, codec.message_class(5, "response").from_json({"errorCode": 0, "partitionErrors": []}, 4)),
     ):
-        told = Told(1, message.api_key, version, 3, 7, 9, message)
-        kept.entries.append(told)
-        kept.answered(told, response)
+        kept.answered(kept.sent(3, 1, SingleRequest(message, version)), response)
     return kept
 
 

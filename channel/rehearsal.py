@@ -1,0 +1,413 @@
+"""A controller that a test or a script directs: it decides nothing itself, and sends as Kafka's controller does.
+
+``ScriptedController`` keeps a controller's context, event thread, request batch and channels, without ZooKeeper. Each
+method is one decision: it changes the context and queues the requests that follow from it, in Kafka's order. Brokers
+may be embedded ones or real ones.
+
+>>> from channel.broker.cluster import EmbeddedCluster
+>>> with EmbeddedCluster(3) as cluster, ScriptedController(cluster) as controller:
+...     controller.create_topic("orders", partitions=6, replication_factor=2)
+...     cluster.kill(0)
+...     controller.fail_over(0)
+...     controller.wait_all()
+...     sorted({controller.leadership("orders", p).leader for p in range(6)})
+[1, 2]
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Protocol, Self
+
+from channel.clock import SYSTEM_CLOCK
+from channel.config import ChannelConfig
+from channel.decisions import DecisionRunner
+from channel.errors import BrokerNotAvailable
+from channel.journal import Journal
+from channel.logs import bounded
+from channel.metrics import Metrics
+from channel.types import (
+    NO_LEADER,
+    Broker,
+    EndPoint,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    LeaderRecoveryState,
+    ReplicaAssignment,
+)
+from kproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from channel.network.recorder import Recorder
+
+__all__ = ["BrokerAddress", "ScriptedController"]
+
+
+class BrokerAddress(Protocol):
+    """A broker as a controller finds it registered; ``EmbeddedCluster`` is an iterable of them."""
+
+    @property
+    def id(self) -> int:
+        """The broker's id."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its registration: the czxid of its znode."""
+
+    @property
+    def host(self) -> str:
+        """The host of its inter-broker listener."""
+
+    @property
+    def port(self) -> int:
+        """The port of its inter-broker listener."""
+
+
+class ScriptedController:
+    """A controller without ZooKeeper; use it in a ``with``.
+
+    At its start it announces all brokers to all brokers, before any LeaderAndIsr: a broker follows no leader that no
+    UpdateMetadata has named. Each method returns when its requests are queued; ``wait_all`` waits for the answers.
+
+    Args:
+        brokers: The registered brokers: an ``EmbeddedCluster``, or any objects with id, epoch, host and port.
+        controller_id: The controller's broker id.
+        controller_epoch: The epoch that it was elected in; brokers refuse an older one than they know.
+        config: ``inter.broker.protocol.version`` decides the versions of all requests; timeouts, listener names.
+        metrics: Takes the figures of channels and event queue.
+        recorder: Sees every frame that passes.
+        journal: Takes every request and its answer; a new one by default.
+
+    Attributes:
+        context: The controller's knowledge of brokers and partitions; for reading.
+        manager: The channels to the brokers.
+        journal: Every request with its answer.
+        metrics: The figures of channels and event queue.
+    """
+
+    def __init__(
+        self,
+        brokers: Iterable[BrokerAddress],
+        *,
+        controller_id: int = 100,
+        controller_epoch: int = 1,
+        config: ChannelConfig | None = None,
+        metrics: Metrics | None = None,
+        recorder: Recorder | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        config = config or ChannelConfig()
+        self.journal = journal or Journal()
+        self.metrics = metrics or Metrics(SYSTEM_CLOCK)
+        self._decisions = DecisionRunner(controller_id, controller_epoch, config, self.metrics, self.journal, recorder)
+        self.context = self._decisions.context
+        self.manager = self._decisions.manager
+        self._batch = self._decisions.batch
+        self._listeners = dict.fromkeys(
+            name
+            for name in (
+                config.inter_broker_listener_name or config.security_inter_broker_protocol,
+                config.control_plane_listener_name,
+            )
+            if name is not None
+        )
+        self._brokers = brokers
+
+    def start(self) -> Self:
+        """Start the event thread, open the channels and announce all brokers; a ``with`` does it too.
+
+        Raises:
+            BrokerNotAvailable: A broker does not have the listener that the controller sends to.
+        """
+        self._decisions.start()
+        try:
+            self.register(*self._brokers)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the event thread and all channels; queued requests are dropped."""
+        self._decisions.close()
+
+    # ---- brokers -----------------------------------------------------------------------------------------------------
+
+    def register(self, *members: BrokerAddress) -> None:
+        """Take up brokers that are new, or that came back with a new epoch.
+
+        The known brokers learn of them first; the new brokers get all metadata and then the leaders of the partitions
+        that they have replicas of. A partition without a leader gets a new broker, others take it into their ISR.
+        """
+        brokers = {self._as_broker(member): member.epoch for member in members}
+        new = {broker.id for broker in brokers}
+        context, batch = self.context, self._batch
+
+        def announce() -> None:
+            for broker in brokers:
+                if broker.id in context.live_or_shutting_down_broker_ids:
+                    context.remove_live_brokers([broker.id])
+                    self.manager.remove_broker(broker.id)
+                self.manager.add_broker(broker)
+            older = sorted(context.live_broker_ids)
+            context.add_live_brokers(brokers)
+            batch.add_update_metadata_request_for_brokers(older)
+
+        def inform() -> None:
+            batch.add_update_metadata_request_for_brokers(sorted(new), context.partitions_with_leaders)
+
+        def lead() -> None:
+            for tp in list(context.partitions_with_leaders):
+                joining = [b for b in context.partition_replica_assignment(tp) if b in new]
+                if joining:
+                    state = self._state(tp)
+                    isr = tuple(dict.fromkeys((*(b for b in state.isr if b in self._live()), *joining)))
+                    self._lead(tp, _changed(state, joining[0] if state.leader == NO_LEADER else state.leader, isr))
+
+        for step in (announce, inform, lead):
+            self._decisions.run(step)
+
+    def fail_over(self, broker_id: int) -> None:
+        """Take a broker for dead: close its channel, let other replicas lead its partitions, update the other brokers.
+
+        Its queued requests are dropped. A partition without another live replica in its ISR is left without a leader.
+
+        Raises:
+            BrokerNotAvailable: The controller has no such broker.
+        """
+        self._known(broker_id)
+        context = self.context
+
+        def elect_others() -> None:
+            context.remove_live_brokers([broker_id])
+            affected = [tp for tp in context.partitions_on_broker(broker_id) if self._has_leader_state(tp)]
+            for tp in affected:
+                state = self._state(tp)
+                isr = tuple(b for b in state.isr if b in self._live())
+                leader = state.leader if state.leader != broker_id else next(iter(isr), NO_LEADER)
+                self._lead(tp, _changed(state, leader, isr or state.isr))
+            if not affected:
+                self._batch.add_update_metadata_request_for_brokers(self._live())
+
+        self.manager.remove_broker(broker_id)
+        self._decisions.run(elect_others)
+
+    def announce(self, *broker_ids: int) -> None:
+        """Send UpdateMetadata without partitions: to these brokers, by default to all live ones.
+
+        Raises:
+            BrokerNotAvailable: The controller has no such broker.
+        """
+        for broker_id in broker_ids:
+            self._known(broker_id)
+        self._decisions.run(lambda: self._batch.add_update_metadata_request_for_brokers(broker_ids or self._live()))
+
+    # ---- topics ------------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        assignment: Sequence[Sequence[int]] | None = None,
+        topic_id: bytes | None = None,
+    ) -> None:
+        """Create a topic; the first replica of each partition leads it, and all replicas are in its ISR.
+
+        Args:
+            name: The topic's name.
+            partitions: How many partitions; their replicas go round the live brokers.
+            replication_factor: How many replicas each partition has.
+            assignment: The broker ids of each partition's replicas, in place of the two numbers.
+            topic_id: 16 bytes; a random id by default.
+
+        Raises:
+            ValueError: The topic exists, a number is below 1, or ``topic_id`` has another length.
+            BrokerNotAvailable: A replica would be on an unknown broker, or there are fewer brokers than replicas.
+        """
+        if name in self.context.all_topics:
+            raise ValueError(f"topic {name} exists already")
+        if topic_id is not None and len(topic_id) != 16:
+            raise ValueError(f"topic_id has {len(topic_id)} bytes; a topic id has 16")
+        if assignment is None:
+            assignment = self._spread(partitions, replication_factor)
+        placed = {TopicPartition(name, p): self._replicas(replicas) for p, replicas in enumerate(assignment)}
+        if not placed:
+            raise ValueError(f"topic {name} would have no partition; give at least one")
+
+        def create() -> None:
+            self.context.set_all_topics([*self.context.all_topics, name])
+            self.context.add_topic_id(name, topic_id or uuid.uuid4().bytes)
+            for tp, replicas in placed.items():
+                self.context.update_partition_full_replica_assignment(tp, ReplicaAssignment(replicas))
+                self._lead(tp, LeaderAndIsr(replicas[0], replicas), is_new=True)
+
+        self._decisions.run(create)
+
+    def elect(self, topic: str, partition: int, leader: int | None = None, *, unclean: bool = False) -> None:
+        """Make a replica the leader, in a new leader epoch.
+
+        Args:
+            topic, partition: The partition.
+            leader: A live replica of it; the first live one of the ISR by default, in the order of the assignment.
+            unclean: Take ``leader`` though it is not in the ISR; it is then alone in it.
+
+        Raises:
+            ValueError: No such partition, or ``leader`` is no live replica of it, or not in its ISR.
+        """
+        tp = self._partition(topic, partition)
+        state, replicas = self._state(tp), self.context.partition_replica_assignment(tp)
+        live = [b for b in replicas if b in self._live()]
+        if leader is None:
+            leader = next((b for b in live if b in state.isr), NO_LEADER)
+        elif leader not in live:
+            raise ValueError(f"broker {leader} is no live replica of {tp}; there are {live}")
+        elif leader not in state.isr and not unclean:
+            raise ValueError(f"broker {leader} is not in the ISR of {tp}, {list(state.isr)}; or give unclean=True")
+        if leader == NO_LEADER or leader in state.isr:
+            after = _changed(state, leader, state.isr)
+        else:
+            after = _changed(state, leader, (leader,), LeaderRecoveryState.RECOVERING)
+        self._decisions.run(lambda: self._lead(tp, after))
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Move a partition to other brokers, as if the new replicas caught up at once.
+
+        Old and new replicas get the partition with its adding and removing replicas; then the new replicas get it
+        alone, one of them as its leader, and the removed replicas are deleted.
+
+        Raises:
+            ValueError: No such partition, or no replicas, or one twice.
+            BrokerNotAvailable: A replica would be on an unknown broker.
+        """
+        tp, target = self._partition(topic, partition), self._replicas(replicas)
+        context, before = self.context, self.context.partition_full_replica_assignment(tp)
+        moving = before.reassign_to(target)
+
+        def begin() -> None:
+            context.update_partition_full_replica_assignment(tp, moving)
+            state = self._state(tp)
+            self._lead(tp, _changed(state, state.leader, state.isr), new_on=moving.adding)
+
+        def complete() -> None:
+            state, live = self._state(tp), self._live()
+            context.update_partition_full_replica_assignment(tp, ReplicaAssignment(target))
+            isr = tuple(b for b in target if b in live)
+            leader = state.leader if state.leader in isr else next(iter(isr), NO_LEADER)
+            self._lead(tp, _changed(state, leader, isr or state.isr))
+            self._batch.add_stop_replica_request_for_brokers(moving.removing, tp, delete_partition=True)
+
+        self._decisions.run(begin)
+        self._decisions.run(complete)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic: all brokers learn that it goes, and its replicas are stopped and deleted.
+
+        Raises:
+            ValueError: No such topic.
+        """
+        if name not in self.context.all_topics:
+            raise ValueError(f"no topic {name}; there are {bounded(sorted(self.context.all_topics))}")
+        context = self.context
+
+        def delete() -> None:
+            partitions = context.partitions_for_topic(name)
+            context.queue_topic_deletion([name])
+            context.begin_topic_deletion([name])
+            self._batch.add_update_metadata_request_for_brokers(self._live(), partitions)
+            for tp in partitions:
+                self._batch.add_stop_replica_request_for_brokers(context.partition_replica_assignment(tp), tp, True)
+
+        self._decisions.run(delete)
+        context.remove_topic(name)
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    def wait_all(self, timeout_s: float = 30.0) -> None:
+        """Wait until every request is answered or dropped.
+
+        Raises:
+            RequestTimeout: Some are not after ``timeout_s`` seconds; the text names their brokers.
+        """
+        self.journal.wait(timeout_s=timeout_s)
+
+    def leadership(self, topic: str, partition: int) -> LeaderAndIsr:
+        """A partition's leader, ISR and epochs as the controller last decided them.
+
+        Raises:
+            ValueError: No such partition.
+        """
+        return self._state(self._partition(topic, partition))
+
+    # ---- the context -------------------------------------------------------------------------------------------------
+
+    def _lead(
+        self, tp: TopicPartition, state: LeaderAndIsr, *, is_new: bool = False, new_on: Iterable[int] = ()
+    ) -> None:
+        context, live, new_on = self.context, self._live(), set(new_on)
+        info = LeaderIsrAndControllerEpoch(state, context.epoch)
+        context.put_partition_leadership_info(tp, info)
+        assignment = context.partition_full_replica_assignment(tp)
+        for brokers, new in ((new_on, True), (set(assignment.replicas) - new_on, is_new)):
+            there = [b for b in assignment.replicas if b in brokers and b in live]
+            self._batch.add_leader_and_isr_request_for_brokers(there, tp, info, assignment, new)
+
+    def _live(self) -> list[int]:
+        return sorted(self.context.live_broker_ids)
+
+    def _known(self, broker_id: int) -> None:
+        if broker_id not in self.context.live_or_shutting_down_broker_ids:
+            raise BrokerNotAvailable(f"the controller has no broker {broker_id}; there are {bounded(self._live())}")
+
+    def _partition(self, topic: str, partition: int) -> TopicPartition:
+        tp = TopicPartition(topic, partition)
+        if not self._has_leader_state(tp):
+            partitions = sorted(tp.partition for tp in self.context.partitions_for_topic(topic))
+            there = f"topic {topic} has {bounded(partitions)}" if partitions else f"there is no topic {topic}"
+            raise ValueError(f"no partition {partition}: {there}")
+        return tp
+
+    def _has_leader_state(self, tp: TopicPartition) -> bool:
+        return self.context.partition_leadership_info(tp) is not None
+
+    def _state(self, tp: TopicPartition) -> LeaderAndIsr:
+        info = self.context.partition_leadership_info(tp)
+        assert info is not None
+        return info.leader_and_isr
+
+    def _spread(self, partitions: int, replication_factor: int) -> list[list[int]]:
+        live = self._live()
+        if partitions < 1 or replication_factor < 1:
+            raise ValueError(f"{partitions} partitions of {replication_factor} replicas; each must be at least 1")
+        if replication_factor > len(live):
+            raise BrokerNotAvailable(f"{replication_factor} replicas need as many live brokers, there are {len(live)}")
+        return [[live[(p + r) % len(live)] for r in range(replication_factor)] for p in range(partitions)]
+
+    def _replicas(self, replicas: Sequence[int]) -> tuple[int, ...]:
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise ValueError(f"replicas {list(replicas)}: give each broker once, and at least one")
+        for broker_id in replicas:
+            self._known(broker_id)
+        return tuple(replicas)
+
+    def _as_broker(self, member: BrokerAddress) -> Broker:
+        return Broker(member.id, tuple(EndPoint(member.host, member.port, name) for name in self._listeners))
+
+
+def _changed(
+    state: LeaderAndIsr,
+    leader: int,
+    isr: Sequence[int],
+    recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED,
+) -> LeaderAndIsr:
+    """The next state: each change raises both epochs."""
+    return LeaderAndIsr(leader, tuple(isr), state.leader_epoch + 1, state.partition_epoch + 1, recovery)

@@ -1,0 +1,267 @@
+"""The scripted controller over real sockets: what brokers hold after each decision, and what wrong use gives."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from channel.broker.cluster import EmbeddedCluster
+from channel.broker.hooks import BrokerHooks, Interception
+from channel.config import ChannelConfig
+from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
+from channel.logs import STATE_CHANGE
+from channel.rehearsal import ScriptedController
+from channel.types import LeaderAndIsr, LeaderRecoveryState
+from kproto.api import ApiKey
+from kproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(4) as made:
+        yield made
+
+
+@pytest.fixture
+def controller(cluster: EmbeddedCluster) -> Iterator[ScriptedController]:
+    with ScriptedController(cluster) as made:
+        yield made
+
+
+def roles(cluster: EmbeddedCluster, tp: TopicPartition) -> dict[int, str]:
+    """Of each broker that hosts the partition, whether it leads or follows."""
+    return {m.id: m.broker.replicas.hosted[tp].role for m in cluster if tp in m.broker.replicas.hosted}
+
+
+def known_leaders(cluster: EmbeddedCluster, tp: TopicPartition) -> set[int | None]:
+    """The leader as the metadata caches of all brokers that are up have it."""
+    rows = [m.broker.metadata.partition_info(*tp) for m in cluster if m.is_up]
+    return {None if row is None else row.leader for row in rows}
+
+
+def test_brokers_know_each_other_before_the_first_leader_and_isr(
+    cluster: EmbeddedCluster, controller: ScriptedController, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, STATE_CHANGE.name):
+        controller.create_topic("t", partitions=8, replication_factor=3)
+        controller.wait_all()
+    assert not caplog.records
+    by_broker: dict[int, list[int]] = {}
+    for entry in controller.journal.entries:
+        by_broker.setdefault(entry.broker_id, []).append(entry.api_key)
+    assert set(by_broker) == {0, 1, 2, 3}
+    assert all(keys[0] == ApiKey.UPDATE_METADATA for keys in by_broker.values())
+    assert all(entry.error_code == 0 and not entry.partition_errors for entry in controller.journal.entries)
+    assert roles(cluster, T1) == {1: "leader", 2: "follower", 3: "follower"}
+    assert known_leaders(cluster, T1) == {1}
+
+
+def test_a_failed_brokers_partitions_get_other_leaders_and_it_comes_back_as_a_follower(
+    cluster: EmbeddedCluster, controller: ScriptedController
+) -> None:
+    controller.create_topic("t", assignment=[[0, 1, 2], [0]])
+    controller.wait_all()
+    cluster.kill(0)
+    controller.announce()
+    controller.fail_over(0)
+    controller.wait_all()
+    assert controller.leadership("t", 0) == LeaderAndIsr(1, (1, 2), 1, 1)
+    assert controller.leadership("t", 1).leader == -1
+    assert known_leaders(cluster, T0) == {1}
+    assert known_leaders(cluster, T1) == {-1}
+    assert [e.broker_id for e in controller.journal.entries if e.dropped] == [0]
+
+    cluster.restart(0)
+    controller.register(cluster[0])
+    controller.wait_all()
+    assert controller.leadership("t", 0) == LeaderAndIsr(1, (1, 2, 0), 2, 2)
+    assert controller.leadership("t", 1).leader == 0
+    assert roles(cluster, T0) == {0: "follower", 1: "leader", 2: "follower"}
+    assert roles(cluster, T1) == {0: "leader"}
+    assert known_leaders(cluster, T1) == {0}
+
+
+def test_a_broker_that_bounced_unnoticed_is_registered_with_its_new_epoch(
+    cluster: EmbeddedCluster, controller: ScriptedController
+) -> None:
+    controller.create_topic("t", assignment=[[0, 1]])
+    controller.wait_all()
+    epoch = cluster.restart(0)
+    controller.register(cluster[0])
+    controller.wait_all()
+    assert controller.context.live_broker_id_and_epochs[0] == epoch
+    assert controller.leadership("t", 0).leader == 0
+    assert roles(cluster, T0) == {0: "leader", 1: "follower"}
+    assert all(entry.error_code == 0 for entry in controller.journal.entries)
+
+
+def test_elections(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
+    controller.create_topic("t", assignment=[[0, 1, 2]])
+    controller.elect("t", 0, leader=2)
+    controller.wait_all()
+    assert controller.leadership("t", 0) == LeaderAndIsr(2, (0, 1, 2), 1, 1)
+    assert roles(cluster, T0) == {0: "follower", 1: "follower", 2: "leader"}
+    controller.elect("t", 0)
+    assert controller.leadership("t", 0).leader == 0, "the preferred replica"
+    with pytest.raises(ValueError, match=r"broker 3 is no live replica of t-0; there are \[0, 1, 2\]"):
+        controller.elect("t", 0, leader=3)
+    cluster.kill(1)
+    controller.fail_over(1)
+    cluster.restart(1)
+    controller.register(cluster[1])
+    cluster.kill(2)
+    controller.fail_over(2)
+    controller.wait_all()
+    assert controller.leadership("t", 0).isr == (0, 1)
+    with pytest.raises(ValueError, match="broker 2 is no live replica"):
+        controller.elect("t", 0, leader=2)
+
+
+def test_an_unclean_election_has_to_be_asked_for(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
+    controller.create_topic("t", assignment=[[0, 1]])
+    cluster.kill(1)
+    controller.fail_over(1)
+    cluster.kill(0)
+    controller.fail_over(0)
+    controller.context.add_live_brokers({controller._as_broker(cluster[1]): 1})  # back, and not caught up
+    with pytest.raises(ValueError, match=r"broker 1 is not in the ISR of t-0, \[0\]; or give unclean=True"):
+        controller.elect("t", 0, leader=1)
+    controller.elect("t", 0)
+    assert controller.leadership("t", 0).leader == -1
+    controller.elect("t", 0, leader=1, unclean=True)
+    state = controller.leadership("t", 0)
+    assert (state.leader, state.isr, state.recovery_state) == (1, (1,), LeaderRecoveryState.RECOVERING)
+
+
+def test_a_reassignment_moves_replicas_and_deletes_the_old_ones(
+    cluster: EmbeddedCluster, controller: ScriptedController
+) -> None:
+    controller.create_topic("t", assignment=[[0, 1]])
+    controller.reassign("t", 0, [2, 1])
+    controller.wait_all()
+    assert controller.leadership("t", 0).leader == 2
+    assert controller.leadership("t", 0).isr == (2, 1)
+    assert roles(cluster, T0) == {1: "follower", 2: "leader"}
+    assert known_leaders(cluster, T0) == {2}
+    to_new = [e.message for e in controller.journal.entries if e.broker_id == 2 and e.api_key == ApiKey.LEADER_AND_ISR]
+    states = [message.partition_states[0] for message in to_new]
+    assert [(s.is_new, s.adding_replicas, s.removing_replicas) for s in states] == [(True, (2,), (0,)), (False, (), ())]
+
+
+def test_a_topic_goes_with_its_replicas(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
+    controller.create_topic("t", partitions=4, replication_factor=2)
+    controller.create_topic("kept", partitions=1)
+    controller.delete_topic("t")
+    controller.wait_all()
+    assert all(set(m.broker.replicas.logs) <= {TopicPartition("kept", 0)} for m in cluster)
+    assert known_leaders(cluster, T0) == {None}
+    controller.create_topic("t", partitions=1)
+    controller.wait_all()
+    assert known_leaders(cluster, T0) == {0}
+
+
+@pytest.mark.parametrize("ibp", ["0.10.2", "2.2", "3.9"])
+def test_the_protocol_version_decides_the_requests(cluster: EmbeddedCluster, ibp: str) -> None:
+    config = ChannelConfig(inter_broker_protocol_version=ibp, control_plane_listener_name="CONTROL")
+    with ScriptedController(cluster, config=config) as controller:
+        controller.create_topic("t", partitions=4, replication_factor=2)
+        controller.delete_topic("t")
+        controller.wait_all()
+    assert {e.version for e in controller.journal.entries if e.api_key == ApiKey.LEADER_AND_ISR} == {
+        {"0.10.2": 0, "2.2": 2, "3.9": 7}[ibp]
+    }
+    assert all(e.error_code == 0 for e in controller.journal.entries)
+
+
+def test_a_deposed_controllers_requests_are_refused_with_their_partitions(
+    cluster: EmbeddedCluster, controller: ScriptedController
+) -> None:
+    controller.context.epoch = 5
+    controller.announce()
+    controller.wait_all()
+    with ScriptedController(cluster, controller_epoch=4, controller_id=7) as deposed:
+        deposed.create_topic("t", assignment=[[0, 1]])
+        deposed.wait_all()
+        entries = deposed.journal.entries
+    assert {e.error_code for e in entries} == {11}
+    refused = next(e for e in entries if e.api_key == ApiKey.LEADER_AND_ISR)
+    topic_id = deposed.context.topic_ids["t"]
+    assert refused.partition_errors == ({"topic": "t", "topic_id": topic_id, "partition": 0, "error_code": 11},)
+
+
+def test_a_broker_that_does_not_answer_is_named(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
+    controller.wait_all()
+    cluster[2].broker.hooks = BrokerHooks(intercept=lambda context, request: Interception(drop=True))
+    controller.announce()
+    with pytest.raises(RequestTimeout, match=r"1 requests are not answered after 0.2 s, by brokers \[2\]"):
+        controller.wait_all(timeout_s=0.2)
+    controller.fail_over(2)
+    controller.wait_all()
+
+
+def test_wrong_use_is_refused_and_sends_nothing(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
+    controller.create_topic("t", partitions=2, replication_factor=2)
+    controller.wait_all()
+    sent = len(controller.journal.entries)
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        (lambda: controller.fail_over(9), BrokerNotAvailable, r"no broker 9; there are \[0, 1, 2, 3\]"),
+        (lambda: controller.announce(9), BrokerNotAvailable, "no broker 9"),
+        (lambda: controller.create_topic("t"), ValueError, "topic t exists already"),
+        (lambda: controller.create_topic("u", partitions=0), ValueError, "0 partitions of 1 replicas"),
+        (lambda: controller.create_topic("u", assignment=[]), ValueError, "no partition"),
+        (lambda: controller.create_topic("u", assignment=[[0, 0]]), ValueError, "each broker once"),
+        (lambda: controller.create_topic("u", assignment=[[0, 9]]), BrokerNotAvailable, "no broker 9"),
+        (lambda: controller.create_topic("u", replication_factor=5), BrokerNotAvailable, "there are 4"),
+        (lambda: controller.create_topic("u", topic_id=b"x"), ValueError, "topic_id has 1 bytes"),
+        (lambda: controller.elect("t", 5), ValueError, r"no partition 5: topic t has \[0, 1\]"),
+        (lambda: controller.elect("u", 0), ValueError, "there is no topic u"),
+        (lambda: controller.reassign("t", 0, []), ValueError, "at least one"),
+        (lambda: controller.delete_topic("u"), ValueError, r"no topic u; there are \['t'\]"),
+    ]
+    for call, error, text in wrong:
+        with pytest.raises(error, match=text):
+            call()
+    controller.wait_all()
+    assert len(controller.journal.entries) == sent
+    controller.create_topic("u", partitions=1)
+    controller.wait_all()
+
+
+def test_a_failed_decision_leaves_the_controller_usable(
+    cluster: EmbeddedCluster, controller: ScriptedController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(controller.manager, "send_request", fail)
+    with pytest.raises(IllegalState, match="no room"):
+        controller.announce()
+    monkeypatch.undo()
+    controller.create_topic("u", partitions=2)
+    controller.wait_all()
+    assert known_leaders(cluster, TopicPartition("u", 0)) <= {0, None}
+
+
+def test_the_threads_end_with_it(cluster: EmbeddedCluster) -> None:
+    before = set(threading.enumerate())
+    with ScriptedController(cluster) as controller:
+        controller.wait_all()
+    assert set(threading.enumerate()) == before
+    with pytest.raises(BrokerNotAvailable), ScriptedController(cluster, config=ChannelConfig()) as broken:
+        broken.fail_over(9)
+    assert set(threading.enumerate()) == before
+
+
+def test_a_closed_controller_takes_no_decision(cluster: EmbeddedCluster) -> None:
+    with ScriptedController(cluster) as controller:
+        pass
+    with pytest.raises(IllegalState, match="closed"):
+        controller.announce()
