@@ -9,8 +9,7 @@ with EmbeddedCluster(300) as cluster, ScriptedController(cluster) as controller:
     controller.create_topic("orders", partitions=20_000, replication_factor=3)
     controller.wait_all()
     cluster.kill(7)
-    began, before = time.monotonic(), len(controller.journal.entries)
+    began = time.monotonic()
     controller.fail_over(7)
     controller.wait_all()
-    requests = len(controller.journal.entries) - before
-    print(f"the other brokers know the new leaders after {time.monotonic() - began:.2f} s, {requests} requests")
+    print(f"the other brokers know the new leaders after {time.monotonic() - began:.2f} s")

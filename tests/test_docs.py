@@ -30,10 +30,10 @@ def test_the_python_examples_of_a_page_hold(page, tmp_path, monkeypatch):
 
 def test_the_failover_rehearsal_is_short_and_runs():
     path = ROOT / "examples" / "rehearse_failover.py"
-    assert len(path.read_text("utf-8").splitlines()) <= 20
+    assert len(path.read_text("utf-8").splitlines()) <= 15
     done = subprocess.run(
         [sys.executable, "-W", "error", path], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"the other brokers know the new leaders after [0-9.]+ s, [0-9]+ requests\n", done.stdout)
+    assert re.fullmatch(r"the other brokers know the new leaders after [0-9.]+ s\n", done.stdout)
     assert done.stderr == "", "300 brokers have nothing to complain of"
