@@ -35,7 +35,7 @@ class PrefixLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 Logger: TypeAlias = logging.Logger | PrefixLogger
-"""What ``get_logger`` gives."""
+"""The result of ``get_logger``."""
 
 
 def get_logger(module: str, prefix: str = "") -> Logger:
@@ -54,9 +54,9 @@ _short.maxother = _short.maxstring = LINE
 
 
 def bounded(thing: object, limit: int = LINE) -> str:
-    """One line of at most ``limit`` characters about anything; a request of a million partitions stays a line.
+    """One line of at most ``limit`` characters about any object, however large.
 
-    Byte strings, containers and messages are abbreviated before they are rendered, not after: the cost is bounded too.
+    Byte strings, containers and messages are abbreviated before they are rendered, so that the cost is bounded too.
     """
     if isinstance(thing, (bytes, bytearray, memoryview)):
         return f"<{len(thing)} bytes>"

@@ -74,7 +74,7 @@ class EndPoint(NamedTuple):
     Attributes:
         host, port: Where it listens.
         listener_name: The listener's name, upper case by custom.
-        security_protocol: How it is secured; as a number where the wire named an unknown one.
+        security_protocol: The protocol that secures it; a bare number if the wire named an unknown protocol.
     """
 
     host: str
@@ -148,7 +148,7 @@ class LeaderAndIsr(NamedTuple):
         isr: Broker ids of the in-sync replicas, the leader's among them.
         leader_epoch: Counts the leader's elections.
         partition_epoch: Counts the changes of this record (the version of its znode).
-        recovery_state: RECOVERING after an unclean election until the leader says otherwise.
+        recovery_state: RECOVERING after an unclean election until the leader has recovered.
     """
 
     leader: int

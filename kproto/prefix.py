@@ -1,4 +1,4 @@
-"""How a control request's body opens: the few fields that come before what all brokers share."""
+"""The first fields of a control request's body, before the part that is the same for all brokers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Prefix:
         """Cut a body where brokers differ.
 
         Returns:
-            What stands before the broker epoch, the broker epoch, and a view of the rest, which all brokers share. Of
-            a version without broker epoch: its first fields, None, and the rest.
+            The bytes before the broker epoch, the broker epoch, and a view of the rest, which is the same for all
+            brokers. In a version without broker epoch: the first fields, None, and the rest.
         """
         at, rest = self.broker_epoch_at, memoryview(body)[self.size :]
         if at is None:

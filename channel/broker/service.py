@@ -165,7 +165,9 @@ class BrokerService:
                 received.close_connection()  # only the control requests list the partitions that an error must name
                 return
             body = codec.encode(request.error_response(ErrorCode.UNKNOWN_SERVER_ERROR), context.version)
-        self._report(context, request, answer)  # before the answer: a peer that has it may look at what was noted
+        self._report(
+            context, request, answer
+        )  # before the answer, which the peer may wait for to look at the hook's notes
         received.respond([header, body])
 
     def _report(self, context: RequestContext, request: Any, answer: Any) -> None:

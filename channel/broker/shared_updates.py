@@ -1,7 +1,7 @@
 """UpdateMetadata as the brokers of one process receive it: equal bodies are decoded once and applied once.
 
-A controller sends every broker the same UpdateMetadata but for the broker epoch. What is kept to share it is bounded by
-bytes: the last bodies, up to a budget, and of metadata snapshots only those that a broker stands at.
+A controller sends every broker the same UpdateMetadata but for the broker epoch. The memory of sharing is bounded by
+bytes: the last bodies are kept up to a budget, and a metadata snapshot as long as it is a broker's present one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SharedUpdates:
     """The UpdateMetadata requests that brokers of one process received lately, and the snapshots they led to.
 
     Args:
-        budget: How many bytes of bodies are kept; of bodies that are larger only the newest one is.
+        budget: The bytes of bodies that are kept; the newest body is kept even if it is larger.
     """
 
     def __init__(self, budget: int = _BUDGET) -> None:
@@ -109,7 +109,7 @@ class SharedUpdates:
     def apply(self, snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool) -> Update:
         """``apply_update``; brokers that received equal requests in the same order get one snapshot between them.
 
-        A snapshot is found again while a broker stands at it; none is kept for its own sake.
+        A snapshot is found again as long as it is some broker's present one; none is kept longer.
         """
         if not isinstance(request, SharedUpdateMetadata):
             lineage = -next(self._unshared)

@@ -98,7 +98,7 @@ def deletions_of_full_update(
     Returns:
         Deletions as (topic, partition indexes), to be applied before the request's own entries, and the log lines.
         Kafka's own transform leaves a partition that vanished from a kept topic in the cache; here it goes, as "full"
-        says it should (no topic loses partitions in Kafka but by being made anew, so the wire shows no difference).
+        implies (in Kafka a topic loses partitions only when it is created anew, so the wire shows no difference).
     """
     sent = {state.topic_id: state for state in topic_states}
     deletions: list[tuple[str, list[int]]] = []

@@ -20,7 +20,7 @@ _CLOSE_S: Final = 10.0
 
 
 class Worker:
-    """One thread that does pieces of work in order; it starts with the first of them. What one raises is logged.
+    """One thread that does pieces of work in order; it starts with the first of them. Errors are logged.
 
     Args:
         name: Names the thread.

@@ -1,4 +1,4 @@
-"""Collects what brokers must be told, and sends each of them as few requests as possible.
+"""The request batch: collects state changes, and sends each broker as few requests as possible.
 
 A controller opens a batch, adds partitions and brokers to it as it decides, and sends it. LeaderAndIsr and StopReplica
 differ from broker to broker; the partitions of UpdateMetadata are the same for all: built, encoded and held once.
@@ -63,17 +63,17 @@ class EventSink(Protocol):
 
 
 class ControllerBrokerRequestBatch:
-    """One batch; a controller keeps it and uses it again and again, on its event thread only.
+    """A request batch; a controller keeps it and uses it again and again, on its event thread only.
 
-    After a failed ``send_requests_to_brokers`` what was not sent stays in the batch, and ``new_batch`` refuses until
-    ``clear`` is called: nothing is lost in silence.
+    After a failed ``send_requests_to_brokers`` the unsent requests stay in the batch, and ``new_batch`` refuses until
+    they are sent or ``clear`` is called: nothing is lost in silence.
 
     Args:
         controller_id: The controller's broker id.
         config: ``inter.broker.protocol.version`` decides the versions, the inter-broker listener leaders' addresses.
         sender: Takes the requests.
-        events: Takes what the brokers answered.
-        context: Gives the controller's knowledge; asked at each ``new_batch``.
+        events: Takes the brokers' answers, as events.
+        context: Gives the controller's context; called at each ``new_batch``.
         log: Kafka's state-change log.
     """
 
@@ -108,21 +108,21 @@ class ControllerBrokerRequestBatch:
     # ---- collecting
 
     def new_batch(self) -> None:
-        """Begin.
+        """Open the batch with the context of now.
 
         Raises:
             IllegalState: The last batch was not sent whole.
         """
         if self._leader_and_isr or self._stop_replica or self._update_metadata_brokers:
-            what, brokers = self._left()[0]
+            api, brokers = self._left()[0]
             raise IllegalState(
-                f"the batch still holds {what} requests for brokers {bounded(brokers)}; a new one would lose "
+                f"the batch still holds {api} requests for brokers {bounded(brokers)}; a new one would lose "
                 "these changes: send them, or clear() the batch"
             )
         self._context = self._context_now()
 
     def clear(self) -> None:
-        """Drop all that was added; ``new_batch`` must follow."""
+        """Drop all added changes; ``new_batch`` must follow."""
         self._leader_and_isr.clear()
         self._stop_replica.clear()
         self._update_metadata_brokers.clear()
@@ -132,7 +132,7 @@ class ControllerBrokerRequestBatch:
         self._update_type = UpdateType.UNKNOWN
 
     def set_update_type(self, update_type: UpdateType) -> None:
-        """Say what a KRaft controller's requests of this batch hold; after ``new_batch``."""
+        """Set the type of a KRaft controller's requests in this batch; after ``new_batch``."""
         self._update_type = update_type
 
     def add_leader_and_isr_request_for_brokers(
@@ -143,23 +143,25 @@ class ControllerBrokerRequestBatch:
         assignment: ReplicaAssignment,
         is_new: bool,
     ) -> None:
-        """Tell brokers who leads a partition; all live brokers get it in UpdateMetadata too.
+        """Add a partition to the LeaderAndIsr requests of brokers, and to the UpdateMetadata of all live brokers.
 
-        A partition that was new in this batch stays new. Negative broker ids are passed over.
+        A partition that was added as new to this batch stays new. Negative broker ids are passed over.
         """
         context, version = self._opened(), self.versions.leader_and_isr
-        told = messages.leader_and_isr_state(version, tp, leadership, assignment, is_new)  # brokers share it
+        state = messages.leader_and_isr_state(version, tp, leadership, assignment, is_new)  # brokers share it
         for broker_id in broker_ids:
             if broker_id < 0:
                 continue
             states = self._leader_and_isr.get(broker_id)
             if states is None:
                 states = self._leader_and_isr[broker_id] = {}
-            before = states.setdefault(tp, told)
-            if before is told:
+            before = states.setdefault(tp, state)
+            if before is state:
                 continue
             stays_new = before.is_new and not is_new
-            states[tp] = messages.leader_and_isr_state(version, tp, leadership, assignment, True) if stays_new else told
+            states[tp] = (
+                messages.leader_and_isr_state(version, tp, leadership, assignment, True) if stays_new else state
+            )
         if self._all_added_at != context.brokers_version:  # not once more for each partition
             self._update_metadata_brokers.update(context.live_or_shutting_down_broker_ids)
             self._all_added_at = context.brokers_version
@@ -168,7 +170,7 @@ class ControllerBrokerRequestBatch:
     def add_stop_replica_request_for_brokers(
         self, broker_ids: Iterable[int], tp: TopicPartition, delete_partition: bool
     ) -> None:
-        """Tell brokers to stop a replica, and to delete it if asked to; once asked to, that stays.
+        """Add a replica to the StopReplica requests of brokers; one that is to be deleted stays so in this batch.
 
         Negative broker ids are passed over.
         """
@@ -182,9 +184,9 @@ class ControllerBrokerRequestBatch:
     def add_update_metadata_request_for_brokers(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()
     ) -> None:
-        """Tell brokers which brokers live, and about partitions; no partition means none.
+        """Add brokers to the receivers of UpdateMetadata, and partitions to its content; no partition means none.
 
-        A partition that nobody ever led is passed over. A topic queued for deletion is told as deleted. Negative
+        A partition that never had a leader is passed over. A topic queued for deletion is sent as deleted. Negative
         broker ids are passed over.
         """
         context = self._opened()
@@ -195,14 +197,14 @@ class ControllerBrokerRequestBatch:
     def add_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[tuple[TopicPartition, PartitionMetadata]]
     ) -> None:
-        """Tell brokers about partitions in so many words, whatever the context knows of them."""
+        """Add brokers and partitions to UpdateMetadata with the given states, whatever the context holds of them."""
         self._opened()
         self._add_update_metadata_brokers(broker_ids)
         for (topic, partition), (leadership, replicas, offline) in partitions:
             self._update_metadata.add(topic, partition, leadership, replicas, offline)
 
     def add_update_metadata_columns(self, broker_ids: Iterable[int], columns: Mapping[str, Sequence[Any]]) -> None:
-        """Tell brokers about many partitions at once, in columns; see ``MetadataColumns.add_columns``."""
+        """Add brokers and many partitions to UpdateMetadata, in columns; see ``MetadataColumns.add_columns``."""
         self._opened()
         self._update_metadata.add_columns(columns)
         self._add_update_metadata_brokers(broker_ids)
@@ -214,7 +216,7 @@ class ControllerBrokerRequestBatch:
         leadership, replicas, offline = context.partition_state(tp)
         topic, partition = tp
         if leadership is None:
-            self._log.info("not in UpdateMetadata: nobody has led %s yet", tp)
+            self._log.info("not in UpdateMetadata: %s never had a leader", tp)
             return
         if topic in context.topics_to_be_deleted:
             leadership = leadership.during_delete()
@@ -229,13 +231,13 @@ class ControllerBrokerRequestBatch:
             self._update_metadata_of(context, TopicPartition(topic, partition))
 
     def _left(self) -> list[tuple[str, list[int]]]:
-        """What is still in the batch: which requests, for which brokers."""
+        """The unsent requests, by the name of their API, with their brokers."""
         parts: tuple[tuple[str, Iterable[int]], ...] = (
             ("LeaderAndIsr", self._leader_and_isr),
             ("StopReplica", self._stop_replica),
             ("UpdateMetadata", self._update_metadata_brokers),
         )
-        return [(what, brokers) for what, left in parts if (brokers := sorted(left))]
+        return [(api, brokers) for api, left in parts if (brokers := sorted(left))]
 
     def _opened(self) -> ControllerContext:
         if self._context is None:
@@ -245,7 +247,7 @@ class ControllerBrokerRequestBatch:
     # ---- sending
 
     def send_requests_to_brokers(self, controller_epoch: int) -> None:
-        """Queue all that was added: LeaderAndIsr, then UpdateMetadata, then StopReplica. Dead brokers get nothing.
+        """Queue all requests: LeaderAndIsr, then UpdateMetadata, then StopReplica. Dead brokers get nothing.
 
         Raises:
             IllegalState: A request could not be made or queued, for the reason in ``__cause__``. Requests that were
@@ -278,7 +280,7 @@ class ControllerBrokerRequestBatch:
             if informs:
                 self._state_log.leader_and_isr(epoch, broker_id, ((tp.topic, state) for tp, state in states.items()))
             request: ControlRequest
-            if first is not None and states == last:  # as all replicas of one partition are told
+            if first is not None and states == last:  # as for all replicas of one partition
                 request = first.for_broker(live[broker_id])
             else:
                 message = messages.leader_and_isr_request(

@@ -1,4 +1,4 @@
-"""What the controller knows of its cluster. Used on the event thread only; nothing here locks."""
+"""The controller's context: its knowledge of the cluster. Used on the event thread only; nothing here locks."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _UNASSIGNED: Final = ReplicaAssignment(())
 
 
 class ControllerContext:
-    """Brokers, topics, assignments, leaders and what is being deleted.
+    """Brokers, topics, assignments, leaders and deletions.
 
-    A *live* broker has an epoch and is not shutting down. Lookups of what is unknown give an empty value, not an error.
+    A *live* broker has an epoch and is not shutting down. Lookups of an unknown name or id give an empty value.
 
     Attributes:
         epoch: The controller epoch, 0 before an election.
         epoch_zk_version: Version of the znode that holds it, which fences every write.
         shutting_down_broker_ids: Brokers in a controlled shutdown.
         all_topics: Every topic's name.
-        topics_to_be_deleted: Queued for deletion; brokers are told so.
-        topics_with_deletion_started: Those whose replicas are being deleted.
-        topics_ineligible_for_deletion: Those that must wait, for a dead replica or a reassignment.
+        topics_to_be_deleted: Topics queued for deletion; UpdateMetadata sends them as deleted.
+        topics_with_deletion_started: Topics whose replicas are being deleted.
+        topics_ineligible_for_deletion: Topics whose deletion must wait for a dead replica or a reassignment.
         preferred_replica_imbalance_count: Partitions that another than their preferred replica leads, those of topics
             queued for deletion apart.
         brokers_version: Another number whenever the known brokers have changed.
@@ -78,7 +78,7 @@ class ControllerContext:
             self._epochs.pop(broker_id, None)
 
     def update_broker_metadata(self, broker: Broker) -> None:
-        """Replace what a known broker has registered, keeping its epoch."""
+        """Replace a known broker's registration, keeping its epoch."""
         self.brokers_version += 1
         if broker.id in self._brokers:
             self._brokers[broker.id] = broker
@@ -124,7 +124,7 @@ class ControllerContext:
             ValueError: The topic is not in ``all_topics``, has another id, or another topic has this id.
         """
         if topic not in self.all_topics:
-            raise ValueError(f"topic {topic} is not one of the known topics")
+            raise ValueError(f"there is no topic {topic}; set_all_topics() comes first")
         known_id, known_name = self._topic_ids.get(topic), self._topic_names.get(topic_id)
         if known_id is not None and known_id != topic_id:
             raise ValueError(f"topic {topic} already has the id {known_id.hex()}, not {topic_id.hex()}")
@@ -135,7 +135,7 @@ class ControllerContext:
 
     @property
     def topic_ids(self) -> Mapping[str, Uuid]:
-        """Name to id of the topics that have one: a view."""
+        """Topic to topic id, without topics that have no id: a view."""
         return self._topic_ids
 
     def topic_name(self, topic_id: Uuid) -> str | None:
@@ -159,7 +159,7 @@ class ControllerContext:
             self._topic_names.pop(topic_id, None)
 
     def queue_topic_deletion(self, topics: Iterable[str]) -> None:
-        """From now on brokers are told that these topics are gone."""
+        """Queue topics for deletion: from now on UpdateMetadata sends them as deleted."""
         for topic in set(topics) - self.topics_to_be_deleted:
             leadership = self._leadership.get(topic, {})
             for partition, assignment in self._assignments.get(topic, {}).items():
@@ -167,11 +167,11 @@ class ControllerContext:
             self.topics_to_be_deleted.add(topic)
 
     def begin_topic_deletion(self, topics: Iterable[str]) -> None:
-        """The replicas of these topics are being deleted."""
+        """Mark topics whose replicas are being deleted."""
         self.topics_with_deletion_started.update(topics)
 
     def is_topic_queued_up_for_deletion(self, topic: str) -> bool:
-        """Whether brokers are told that it is gone."""
+        """Whether UpdateMetadata sends it as deleted."""
         return topic in self.topics_to_be_deleted
 
     def is_topic_deletion_in_progress(self, topic: str) -> bool:
@@ -181,7 +181,7 @@ class ControllerContext:
     # ---- partitions
 
     def update_partition_full_replica_assignment(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Say where a partition's replicas are."""
+        """Set a partition's replicas."""
         of_topic = self._assignments.get(tp.topic)
         if of_topic is None:
             of_topic = self._assignments[tp.topic] = {}
@@ -192,7 +192,7 @@ class ControllerContext:
         of_topic[tp.partition] = assignment
 
     def partition_full_replica_assignment(self, tp: TopicPartition) -> ReplicaAssignment:
-        """Where a partition's replicas are; nowhere if it is unknown."""
+        """A partition's replicas; none if it is unknown."""
         return self._assignments.get(tp.topic, {}).get(tp.partition, _UNASSIGNED)
 
     def partition_replica_assignment(self, tp: TopicPartition) -> tuple[int, ...]:
@@ -200,7 +200,7 @@ class ControllerContext:
         return self.partition_full_replica_assignment(tp).replicas
 
     def put_partition_leadership_info(self, tp: TopicPartition, info: LeaderIsrAndControllerEpoch) -> None:
-        """Say who leads a partition."""
+        """Set a partition's leader, ISR and epochs."""
         of_topic = self._leadership.get(tp.topic)
         if of_topic is None:
             of_topic = self._leadership[tp.topic] = {}
@@ -210,12 +210,12 @@ class ControllerContext:
         of_topic[tp.partition] = info
 
     def partition_leadership_info(self, tp: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
-        """Who leads a partition, None if nobody ever did."""
+        """A partition's leader, ISR and epochs; None if it never had a leader."""
         of_topic = self._leadership.get(tp.topic)
         return None if of_topic is None else of_topic.get(tp.partition)
 
     def leader_epoch(self, tp: TopicPartition) -> int:
-        """The epoch for a StopReplica request: -2 if the topic is queued for deletion, -1 if nobody ever led it."""
+        """The epoch for a StopReplica request: -2 if the topic is queued for deletion, -1 without a leader so far."""
         if tp.topic in self.topics_to_be_deleted:
             return EPOCH_DURING_DELETE
         info = self.partition_leadership_info(tp)
@@ -242,7 +242,7 @@ class ControllerContext:
         return sum(map(len, self._assignments.values()))
 
     def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
-        """The partitions of one topic."""
+        """The partitions of a topic."""
         return [TopicPartition(topic, p) for p in self._assignments.get(topic, {})]
 
     def partitions_on_broker(self, broker_id: int) -> list[TopicPartition]:
@@ -255,7 +255,7 @@ class ControllerContext:
         ]
 
     def partition_leaders_on_broker(self, broker_id: int) -> list[TopicPartition]:
-        """The partitions that a broker leads and could hand over: those with more than one replica."""
+        """The partitions that a broker leads and that have another replica, which could take over."""
         return [
             TopicPartition(topic, p)
             for topic, of_topic in self._leadership.items()
@@ -268,7 +268,7 @@ class ControllerContext:
     # ---- replicas
 
     def set_replicas_on_offline_dirs(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Say which replicas of a broker are on a failed directory; none clears it."""
+        """Set the replicas of a broker that are on a failed directory; no replica clears them."""
         offline = frozenset(partitions)
         if offline:
             self._offline_dirs[broker_id] = offline
@@ -286,7 +286,7 @@ class ControllerContext:
     def partition_state(
         self, tp: TopicPartition
     ) -> tuple[LeaderIsrAndControllerEpoch | None, tuple[int, ...], tuple[int, ...]]:
-        """What UpdateMetadata tells of a partition: who leads it, its replicas, and those that are not online."""
+        """A partition's entry in UpdateMetadata: its leadership, its replicas, and its replicas that are not online."""
         topic, partition = tp
         of_topic = self._assignments.get(topic)
         replicas = () if of_topic is None else of_topic.get(partition, _UNASSIGNED)[0]
@@ -301,28 +301,28 @@ class ControllerContext:
     def partition_states(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[list[LeaderIsrAndControllerEpoch], list[tuple[int, ...]]] | None:
-        """The same of many partitions of one topic, if there is nothing special about any of them.
+        """The entries in UpdateMetadata of many partitions of a topic, if all their replicas are online.
 
         Returns:
-            Who leads each of them, and their replicas, all online. None if there is none of these for a partition: ask
-            ``partition_state`` about each.
+            The leadership and the replicas of each partition. None if a partition lacks either, or has a replica that
+            is not online: call ``partition_state`` for each then.
         """
         leaderships, assignments = self._leadership.get(topic), self._assignments.get(topic)
         if self._offline_dirs or leaderships is None or assignments is None:
             return None
         try:
             replicas = [assignments[p][0] for p in partitions]
-            led = [leaderships[p] for p in partitions]
+            leaders = [leaderships[p] for p in partitions]
         except KeyError:
             return None
         brokers = {*chain.from_iterable(replicas)}
         online = self._epochs.keys() >= brokers and brokers.isdisjoint(self.shutting_down_broker_ids)
-        return (led, replicas) if online else None
+        return (leaders, replicas) if online else None
 
     # ---- the whole
 
     def reset(self) -> None:
-        """Forget everything, as a controller does that resigns."""
+        """Forget everything, as a resigning controller does."""
         changes = self.brokers_version
         self.__init__()  # type: ignore[misc]
         self.brokers_version = changes + 1
@@ -334,6 +334,6 @@ class ControllerContext:
             return
         preferred = assignment.replicas[0]
         if preferred in assignment.adding:
-            return  # it cannot lead yet, so nobody is missed
+            return  # it cannot lead yet
         if info.leader_and_isr.leader != preferred:
             self.preferred_replica_imbalance_count += step

@@ -1,4 +1,4 @@
-"""One thread that does everything a controller does, one event after the other."""
+"""The event manager: one thread that makes all changes of a controller, one event after the other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _QUEUE_SIZE: Final = "EventQueueSize"
 
 
 class ControllerState(Enum):
-    """What the controller is busy with: the gauge's value, and the timer of that kind of work if it has one."""
+    """The kind of work that a controller is at: the gauge's value, and the name of its timer if it has one."""
 
     IDLE = 0, None
     CONTROLLER_CHANGE = 1, "ControllerChangeRateAndTimeMs"
@@ -65,7 +65,7 @@ class ControllerState(Enum):
 
 
 class ControllerEvent:
-    """Something for the controller to do. A subclass says which state that is."""
+    """A piece of work for the controller; a subclass sets the state of the controller meanwhile."""
 
     state: ClassVar[ControllerState]
 
@@ -93,9 +93,9 @@ class TopicDeletionStopReplicaResponseReceived(ControllerEvent):
     """A broker has answered for replicas that it was to delete, of topics whose deletion has begun.
 
     Attributes:
-        broker_id: Who answered.
+        broker_id: The broker.
         request_error: The top-level error code.
-        partition_errors: The code of each such replica.
+        partition_errors: The error code of each such replica.
     """
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
@@ -109,17 +109,17 @@ class _ShutdownEventThread(ControllerEvent):
 
 
 class ControllerEventProcessor(Protocol):
-    """What does the work."""
+    """The owner of an event manager, which does the work of its events."""
 
     def process(self, event: ControllerEvent) -> None:
-        """Do it; on the event thread."""
+        """Do the work of an event; on the event thread."""
 
     def preempt(self, event: ControllerEvent) -> None:
-        """Answer whoever waits for it, as it will not be done; on the thread that cleared the queue."""
+        """Refuse an event that will not be processed; on the thread that cleared the queue."""
 
 
 class QueuedEvent:
-    """An event in the queue. It is processed or preempted, and that once."""
+    """An event in the queue; it is either processed or preempted, once."""
 
     __slots__ = ("_begun", "_spent", "enqueue_time_ms", "event")
 
@@ -132,13 +132,13 @@ class QueuedEvent:
         self._begun.acquire()
 
     def process(self, processor: ControllerEventProcessor) -> None:
-        """Hand it to the processor unless it is spent."""
+        """Have the event processed, unless it was processed or preempted before."""
         if self._spent.acquire(blocking=False):
             self._begun.release()
             processor.process(self.event)
 
     def preempt(self, processor: ControllerEventProcessor) -> None:
-        """Have it refused unless it is spent."""
+        """Have the event refused, unless it was processed or preempted before."""
         if self._spent.acquire(blocking=False):
             processor.preempt(self.event)
 
@@ -150,7 +150,7 @@ class QueuedEvent:
         """
         has_begun = self._begun.acquire(timeout=-1 if timeout_ms is None else max(0.0, timeout_ms / 1000))
         if has_begun:
-            self._begun.release()  # whoever else waits
+            self._begun.release()  # for other threads that wait
         return has_begun
 
     def __repr__(self) -> str:
@@ -158,20 +158,20 @@ class QueuedEvent:
 
 
 def controller_stats(metrics: Metrics) -> dict[ControllerState, Timer]:
-    """A timer for each state that has one, under Kafka's names."""
+    """The timers of the states, under Kafka's names."""
     return {s: metrics.timer(_STATS, s.timer_name) for s in ControllerState if s.timer_name is not None}
 
 
 class ControllerEventManager:
-    """The queue and the thread.
+    """The event queue and its thread.
 
     Args:
         controller_id: The controller's broker id, for the log.
-        processor: What does the work.
-        clock: Time, for how long an event waited.
+        processor: Does the work of the events.
+        clock: Measures how long events wait.
         metrics: Takes ``EventQueueTimeMs`` and ``EventQueueSize``; both are gone after ``close``.
         rate_and_time_metrics: A timer for each state that is to be timed.
-        event_queue_time_timeout_ms: After so long without an event the queue-time histogram is emptied.
+        event_queue_time_timeout_ms: Without an event for so long, the queue-time histogram is emptied.
     """
 
     def __init__(
@@ -199,20 +199,20 @@ class ControllerEventManager:
 
     @property
     def state(self) -> ControllerState:
-        """What the thread is busy with."""
+        """The kind of work that the thread is at."""
         return self._state
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether the queue is empty."""
         return self._queue.empty()
 
     def start(self) -> None:
-        """Begin to process events."""
+        """Start the event thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Preempt what waits, end the thread after the event that it is at, and remove the metrics."""
+        """Preempt the queued events, end the thread after its present event, and remove the metrics."""
         try:
             self._thread.initiate_shutdown()
             self.clear_and_put(_ShutdownEventThread())
@@ -250,7 +250,7 @@ class ControllerEventManager:
         return queued
 
     def process_next(self) -> None:
-        """Wait for the next event and process it; what the thread repeats."""
+        """Wait for the next event and process it; the thread calls this again and again."""
         queued = self._poll()
         if isinstance(queued.event, _ShutdownEventThread):
             return
@@ -260,7 +260,7 @@ class ControllerEventManager:
         began = self._clock.nanoseconds()
         try:
             queued.process(self._processor)
-        except Exception:  # noqa: BLE001  (whatever one event does, the next one is processed)
+        except Exception:  # noqa: BLE001  (the next event is processed all the same)
             self._log.exception("error while processing %s", bounded(queued.event))
         finally:
             if timer is not None:

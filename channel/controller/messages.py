@@ -1,4 +1,4 @@
-"""The three control requests in any version, from what the batch has collected."""
+"""Builds the three control requests in any version from the changes that a batch has collected."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _RECOVERY_STATE_SINCE: Final = 6  # LeaderAndIsr of 3.2-IV0
 
 
 class StopState(NamedTuple):
-    """What a StopReplica request says of one partition."""
+    """One partition's entry in StopReplica."""
 
     leader_epoch: int
     delete: bool
@@ -75,7 +75,7 @@ class BrokerAddresses:
         """The addresses of those brokers that are known, by id.
 
         Raises:
-            BrokerNotAvailable: One of them does not have the listener.
+            BrokerNotAvailable: A broker does not have the listener.
         """
         self._look_at(context)
         return [leader for i in sorted(broker_ids) if (leader := self._leaders.get(i) or self._leader(context, i))]
@@ -112,7 +112,7 @@ def leader_and_isr_state(
     assignment: ReplicaAssignment,
     is_new: bool,
 ) -> LeaderAndIsrPartitionState:
-    """What LeaderAndIsr tells of a partition."""
+    """One partition's entry in LeaderAndIsr."""
     (leader, isr, leader_epoch, partition_epoch, recovery), controller_epoch = leadership
     replicas, adding, removing = assignment
     return LeaderAndIsrPartitionState(
@@ -204,10 +204,10 @@ def stop_replica_requests(
     broker_epoch: int,
     states: Mapping[TopicPartition, StopState],
 ) -> Iterator[tuple[StopReplicaRequest, set[TopicPartition] | None]]:
-    """One StopReplica request, or below version 3 up to two: first what is to be deleted, then the rest.
+    """One StopReplica request, or below version 3 up to two: first the replicas to delete, then the others.
 
     Yields:
-        A request and the replicas that it deletes; None in place of these if nobody asks for the answer.
+        A request and the replicas that it deletes; None in place of these if the answer is of no interest.
     """
     head: dict[str, Any] = {
         "controller_id": controller_id,
@@ -251,15 +251,15 @@ def stop_replica_requests(
         yield StopReplicaRequest(**head, **body), to_delete if delete else None
 
 
-_Told = TypeVar("_Told")
+_Entry = TypeVar("_Entry")
 
 
-def _by_topic(partitions: Iterable[TopicPartition], told: Iterable[_Told]) -> dict[str, list[_Told]]:
-    """What is told of each partition by topic, topics in the order in which they first come."""
-    groups: dict[str, list[_Told]] = {}
-    group: list[_Told] = []
+def _by_topic(partitions: Iterable[TopicPartition], entries: Iterable[_Entry]) -> dict[str, list[_Entry]]:
+    """The partitions' entries by topic, topics in the order in which they first come."""
+    groups: dict[str, list[_Entry]] = {}
+    group: list[_Entry] = []
     last: str | None = None
-    for tp, of_partition in zip(partitions, told, strict=True):
+    for tp, of_partition in zip(partitions, entries, strict=True):
         topic = tp[0]
         if topic is not last:  # partitions mostly come topic by topic
             last, group = topic, groups.setdefault(topic, [])

@@ -1,8 +1,8 @@
-"""What UpdateMetadata will tell of partitions, collected in columns: no object is made for a partition.
+"""The partitions of an UpdateMetadata request, collected in columns: no object is made for a partition.
 
-A full update names every partition of the cluster, while brokers wait. So what the context holds is only pointed at
-here, and the numbers are taken out once, some thousand partitions at a time, right into what the codec writes from:
-next to the body itself nothing of its size is ever in memory.
+A full update names every partition of the cluster, while brokers wait. So the columns point to the context's values,
+and the numbers are taken from these once, some thousand partitions at a time, into the codec's arrays: beside the
+encoded body nothing of its size is ever in memory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MetadataColumns:
         replicas: tuple[int, ...],
         offline: tuple[int, ...] = (),
     ) -> None:
-        """Add a partition: who leads it, its replicas, and those that are not online. The last word counts.
+        """Add a partition: its leadership, its replicas, and those that are not online; a later call replaces it.
 
         Raises:
             ValueError: The topic was added by columns.
@@ -74,7 +74,7 @@ class MetadataColumns:
         leaderships: Sequence[LeaderIsrAndControllerEpoch],
         replicas: Sequence[tuple[int, ...]],
     ) -> None:
-        """``add`` for many partitions of one topic, at least one, all replicas of which are online."""
+        """``add`` for at least one partition of a topic, all replicas of which are online."""
         self._begin(topic)
         self._partitions += partitions
         self._leaderships += leaderships
@@ -113,7 +113,7 @@ class MetadataColumns:
         """Write a request with these partitions.
 
         Args:
-            message: What stands around them.
+            message: The request's other fields.
             version: The version to write.
             topic_ids: A topic without an id has the zero id.
 
@@ -129,7 +129,7 @@ class MetadataColumns:
         return pieces if len(self) > _ROWS else [b"".join(pieces)]
 
     def _settle(self) -> None:
-        """Bring the partitions of a topic together, and keep of each what was said last."""
+        """Bring the partitions of each topic together, and keep the last entry of each partition."""
         if len(set(self._topics)) == len(self._topics) and not self._repeats():
             return
         places: dict[str, dict[int, int]] = {}

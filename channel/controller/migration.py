@@ -1,4 +1,4 @@
-"""What a KRaft controller sends to ZooKeeper brokers while a cluster migrates: whole images and changes to them."""
+"""The requests of a KRaft controller to ZooKeeper brokers in a migration: whole images, and changes of them."""
 
 from __future__ import annotations
 
@@ -24,36 +24,35 @@ _log = get_logger(__name__)
 
 
 class MigrationRequestBatch(ControllerBrokerRequestBatch):
-    """A batch that says it comes from a KRaft controller, and only logs what brokers answer."""
+    """A batch of a KRaft controller; brokers' answers are only logged."""
 
     is_kraft_controller = True
 
     def handle_leader_and_isr_response(self, response: Any, broker_id: int) -> None:
-        """Log an error; the KRaft controller decides nothing by it."""
-        self._note("LeaderAndIsr", response, broker_id)
+        """Log an error; it changes no decision of the KRaft controller."""
+        self._log_answer("LeaderAndIsr", response, broker_id)
 
     def handle_update_metadata_response(self, response: Any, broker_id: int) -> None:
         """Log an error."""
-        self._note("UpdateMetadata", response, broker_id)
+        self._log_answer("UpdateMetadata", response, broker_id)
 
     def handle_stop_replica_response(self, response: Any, broker_id: int, errors: dict[TopicPartition, int]) -> None:
         """Log an error."""
-        self._note("StopReplica", response, broker_id)
+        self._log_answer("StopReplica", response, broker_id)
 
-    def _note(self, what: str, response: Any, broker_id: int) -> None:
+    def _log_answer(self, api: str, response: Any, broker_id: int) -> None:
         if response.error_code:
-            _log.error("broker %d answered %s with %s", broker_id, what, error_name(response.error_code))
+            _log.error("broker %d answered %s with %s", broker_id, api, error_name(response.error_code))
         else:
-            _log.debug("broker %d took %s", broker_id, what)
+            _log.debug("broker %d answered %s", broker_id, api)
 
 
 class ImageChange(NamedTuple):
-    """How one image differs from the last.
+    """The difference between two images.
 
     Attributes:
         new_brokers: ZooKeeper brokers that joined, or came back with another epoch or address.
-        partitions: Partitions whose leadership or replicas are others than before, all replicas of which are told;
-            True for those that are new.
+        partitions: Partitions whose leadership or replicas changed, with True for new ones; they go to all replicas.
         removed_replicas: Replicas that a broker has no more.
         deleted: Partitions of deleted topics as they were last.
     """
@@ -65,10 +64,10 @@ class ImageChange(NamedTuple):
 
 
 class MigrationPropagator:
-    """Tells the migrating ZooKeeper brokers what the KRaft controller knows.
+    """Sends the KRaft controller's images to the migrating ZooKeeper brokers.
 
     Args:
-        batch: What it collects with; its context holds the image, with the ZooKeeper brokers as the live ones.
+        batch: Collects the requests; its context holds the image, with the ZooKeeper brokers as the live ones.
     """
 
     def __init__(self, batch: MigrationRequestBatch) -> None:
@@ -77,7 +76,7 @@ class MigrationPropagator:
     def send_image(self, context: ControllerContext, controller_epoch: int) -> None:
         """Send everything: UpdateMetadata to all brokers, then a full LeaderAndIsr of its replicas to each.
 
-        Which replicas to stop cannot be told from an image; a broker finds out by comparing.
+        An image does not show which replicas to stop; a broker finds out by comparing.
         """
         batch, brokers = self._batch, sorted(context.live_or_shutting_down_broker_ids)
         batch.new_batch()
@@ -91,11 +90,11 @@ class MigrationPropagator:
         batch.send_requests_to_brokers(controller_epoch)
 
     def send_change(self, context: ControllerContext, change: ImageChange, controller_epoch: int) -> None:
-        """Send what changed: to new brokers all metadata, to the others the live brokers, to all the partitions.
+        """Send a change: all metadata to new brokers, the live brokers to the others, the partitions to all.
 
         Args:
-            context: The image with the change made.
-            change: What is different.
+            context: The image after the change.
+            change: The difference.
             controller_epoch: The epoch to send under.
         """
         batch, brokers = self._batch, sorted(context.live_or_shutting_down_broker_ids)

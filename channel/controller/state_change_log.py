@@ -1,7 +1,7 @@
-"""Kafka's state-change log: one line for each partition that a controller tells a broker about.
+"""Kafka's state-change log of a controller: one line for each partition of a request.
 
-A line for a partition is built only if somebody wants it: with the log off a request of a million partitions costs one
-question.
+A partition's line is built only if the log's level asks for it: with the log off a request of a million partitions
+costs one look at the level.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StateChangeLog:
         STATE_CHANGE.info("[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def error(self, epoch: int, line: str, *values: object) -> None:
-        """A line about what went wrong."""
+        """A line about a failure."""
         STATE_CHANGE.error("[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def trace(self, epoch: int, line: str, *values: object) -> None:
@@ -50,13 +50,13 @@ class StateChangeLog:
         STATE_CHANGE.log(TRACE, "[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def leader_and_isr(self, epoch: int, broker_id: int, states: Iterable[tuple[str, Any]]) -> None:
-        """What a LeaderAndIsr request tells a broker: a line for each partition, and one with the counts.
+        """The lines of a LeaderAndIsr request: one for each partition, and one with the counts.
 
         Ask ``informs`` first.
 
         Args:
             epoch: The controller epoch.
-            broker_id: Who is told.
+            broker_id: The broker that it goes to.
             states: Topic and partition state.
         """
         traces, leaders, followers = self.traces, 0, 0
@@ -66,9 +66,14 @@ class StateChangeLog:
             followers += not leads
             if traces:
                 kind = "become-leader" if leads else "become-follower"
-                what = f"LeaderAndIsr request {bounded(repr(state))}"
                 self.trace(
-                    epoch, "sending %s %s to broker %d for %s-%d", kind, what, broker_id, topic, state.partition_index
+                    epoch,
+                    "sending %s LeaderAndIsr request %s to broker %d for %s-%d",
+                    kind,
+                    bounded(repr(state)),
+                    broker_id,
+                    topic,
+                    state.partition_index,
                 )
         self.info(
             epoch,
