@@ -1,40 +1,40 @@
-"""``kproto inspect``: who told which broker what, and when, and what it answered."""
+"""``kproto inspect``: each control request, what it changed at its broker, and how the broker answered."""
 
 from __future__ import annotations
 
 import heapq
-import json
 import os
 import shutil
 import sys
-from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kproto.api import CONTROL_APIS
+from kproto.cli.footer import has_loss, print_footer, warn_of_losses
 from kproto.cli.lines import LineFormatter
 from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.progress import reading
-from kproto.cli.states import damage, error_codes
-from kproto.cli.tally import Tally
-from kproto.tables.brokers import BrokerDirectory
-from kproto.tables.filters import Filters
+from kproto.cli.records import exchange_record, loss_records
+from kproto.cli.times import parse_duration
+from kproto.errors import CaptureError
+from kproto.tables.timeline import EntryFilters, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from kproto.capture import Endpoint, Exchange
+    from kproto.capture import CaptureSummary, Exchange
     from kproto.cli.progress import ReadingProgress
+    from kproto.tables.filters import Filters
+    from kproto.tables.timeline import Entry
 
 __all__ = ["command"]
 
+_STANDARD_INPUT: Final = "-"
 _OPEN_FILES: Final = 200
 """How many captures are read side by side."""
-
-_HELD: Final = 1000
-"""How many exchanges may wait until the traffic tells whose the first one's address is."""
+_EXIT_LOSS: Final = 3
 
 
 @click.command(
@@ -47,152 +47,180 @@ if there is one, the control-plane listener's; no TLS):
 \b
 Examples:
   kproto inspect control.pcap
-  kproto inspect control.pcap --broker 7 --partition orders-3     who told broker 7 that, and when?
-  kproto inspect control.pcap --topic 'orders*' --since 2026-11-21T05:59 --until 2026-11-21T06:05
-  kproto inspect control.pcap --errors -v                         what went wrong, partition by partition
+  kproto inspect control.pcap --broker 7 --partition orders-3     who told broker 7 of a new leader, and when?
+  kproto inspect control.pcap --changes --since -10m              what changed in the last ten minutes
+  kproto inspect control.pcap --errors request                    refused requests, and why
+  kproto inspect control.pcap --slow 500ms                        which broker lags
+  kproto inspect control.pcap --topic 'orders*' -v                every partition on a line of its own
   kproto inspect kafka-request.log.* --api UpdateMetadata         the brokers' own request log
   tcpdump -i any -s 0 -U -w - 'tcp port 9092' | kproto inspect -  follow it live
-  kproto inspect control.pcap --format json | jq 'select(.response.errorCode != 0)'""",
+
+\b
+JSON, one object a line:
+  kproto inspect control.pcap --format json | jq 'select(.outcome == "refused") | {time, broker_id, error_name, reason}'
+  kproto inspect control.pcap --format json | jq 'select(.partition_errors | length > 0) | .partition_errors[]'
+  kproto inspect control.pcap --format json | jq 'select(.latency_ms != null and .latency_ms > 500) | .broker_id'
+  kproto inspect control.pcap --format json | jq 'select(.record == "loss")'
+
+\b
+kproto summary answers for a whole capture in one page. """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @capture_filters
+@click.option("--changes", is_flag=True, help="Only requests that changed something at their broker.")
+@click.option("--deletes", is_flag=True, help="Only requests that delete partitions.")
+@click.option("--slow", metavar="DURATION", help="Only requests answered so late or later, e.g. 500ms.")
+@click.option("--unanswered", is_flag=True, help="Only requests without answer.")
 @click.option("--all-apis", is_flag=True, help="Other requests too: AlterPartition, Metadata, ControlledShutdown ...")
-@click.option("-v", "--details", is_flag=True, help="Each partition state, live broker and error on a line of its own.")
+@click.option("-v", "--details", is_flag=True, help="Each partition state and live broker on a line of its own.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--wide", is_flag=True, help="Cut nothing, however wide the terminal is; as in a pipe.")
+@click.option("--fail-on-loss", is_flag=True, help="Exit with 3 if bytes of a capture are missing or unusable.")
 @click.option("--strict", is_flag=True, help="Count as unreadable what the protocol forbids though Kafka lets it pass.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.pass_context
 def command(
+    context: click.Context,
+    /,
     captures: tuple[str, ...],
     filters: Filters,
     *,
+    changes: bool,
+    deletes: bool,
+    slow: str | None,
+    unanswered: bool,
     all_apis: bool,
-    details: bool,
     form: str,
+    fail_on_loss: bool,
     strict: bool,
-    color: str,
+    **layout: Any,
 ) -> None:
-    """Show who told which broker what, and what it answered.
+    """Show each control request, what it changed at its broker, and how the broker answered.
 
     CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, or - for standard input,
-    which is followed as it grows; several files are shown as one, by time. One line is one request with its response:
-    when, controller → broker, the request and its correlation id, controller epoch/broker epoch, milliseconds until the
-    answer, the answer, and what was said. Times are UTC.
+    which is followed as it grows; several files are shown as one, by time.
+
+    One line is one request with its response: when (UTC); controller → broker; the request and its version; its
+    correlation id; controller epoch/broker epoch (- where the version has none); milliseconds until the answer; the
+    answer; and what changed against what the same broker was told before: "leader 0→2", "isr 0,1,2→0,2", "new",
+    "deleted", "unchanged". "first seen" marks what the broker may have known before the capture began.
+
+    REFUSED is an error of the whole request. "ok, 1 of 3 partitions: ..." is a request that was accepted, with an error
+    of a partition alone: most often a leader epoch that the broker has already.
 
     Broker ids are learnt from the traffic; --brokers names those that it does not tell.
 
-    --format json: one object a line with time (seconds), server, client, api_key, api_version, correlation_id,
-    client_id, request and response (Kafka's JSON form, or null), latency_ms, and error where a body cannot be read.
+    --format json prints an object a line. "record" is "exchange" for a request: time (seconds), server, client,
+    api_key, api_version, correlation_id, client_id, request and response (Kafka's JSON form, or null), latency_ms, and
+    error where a body cannot be read; beside them api, broker_id, controller_id, controller_epoch, broker_epoch,
+    outcome, error_code, error_name, partition_errors, reason, changes. It is "loss" for what a capture lacks, and
+    "bad_input" for each piece of it that could not be used.
     """
-    directory = BrokerDirectory(filters.broker_ids)
+    apis = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)
+    more = EntryFilters(changes, deletes, None if slow is None else parse_duration(slow), unanswered)
+    follow = _STANDARD_INPUT in captures
+    timeline = Timeline(filters, more, apis=apis, strict=strict, follow=follow)
+    interrupted = False
+    with reading() as progress:
+        source = _Captures(captures, filters, None if apis is None else apis | frozenset(CONTROL_APIS), progress)
+        print_entry = _printer(filters, form=form, **layout)
+        try:
+            for entry in timeline.entries(source.exchanges()):
+                progress.hide()
+                print_entry(entry)
+                if follow:
+                    sys.stdout.flush()
+        except KeyboardInterrupt:
+            if not follow:
+                raise
+            interrupted = True
+    source.check()
+    if form == "json":
+        for path, summary in source.read:
+            for line in loss_records(path, summary):
+                print(line)
+    print_footer(timeline, source.read, filters, quiet=form == "json")
+    warn_of_losses(source.read)
+    if interrupted:
+        raise KeyboardInterrupt
+    if fail_on_loss and any(has_loss(summary) for _path, summary in source.read):
+        context.exit(_EXIT_LOSS)
+
+
+def _printer(filters: Filters, *, form: str, details: bool, wide: bool, color: str) -> Callable[[Entry], None]:
+    """Prints an entry in the chosen form."""
+    if form == "json":
+        return lambda entry: print(exchange_record(entry, filters))
     terminal = sys.stdout.isatty()
     formatter = LineFormatter(
         filters,
-        directory,
         terminal=terminal,
         color=color == "always" or (color == "auto" and terminal and "NO_COLOR" not in os.environ),
-        width=shutil.get_terminal_size().columns if terminal else None,
+        width=shutil.get_terminal_size().columns if terminal and not wide else None,
         details=details,
     )
-    tally = Tally()
-    with reading() as progress:
-        for exchange in _selected(captures, filters, directory, tally, progress, all_apis=all_apis, strict=strict):
-            lines = [_json_line(exchange)] if form == "json" else formatter.lines(exchange)
-            progress.hide()
-            for line in lines:
-                print(line)
-            if captures == ("-",):
-                sys.stdout.flush()
-    tally.conclude(filters, quiet=form == "json")
+
+    def print_lines(entry: Entry) -> None:
+        for line in formatter.lines(entry):
+            print(line)
+
+    return print_lines
 
 
-def _selected(
-    captures: tuple[str, ...],
-    filters: Filters,
-    directory: BrokerDirectory,
-    tally: Tally,
-    progress: ReadingProgress,
-    *,
-    all_apis: bool,
-    strict: bool,
-) -> Iterator[Exchange]:
-    """The exchanges that the filters want, counted."""
-    shown = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)
-    read = None if shown is None else shown | frozenset(CONTROL_APIS)  # those tell the brokers' ids, shown or not
-    source = _in_order(captures, filters, read, tally, progress)
-    for exchange in _once_named(source, directory, 0 if "-" in captures else _HELD, strict=strict):
-        if shown is not None and exchange.api_key not in shown:
-            continue
-        tally.seen += 1
-        if _wanted(exchange, filters, directory, tally):
-            tally.show(exchange, failed=_failed(exchange, filters))
-            yield exchange
+class _Captures:
+    """The captures of a command, read as if one capture had seen them all.
 
-
-def _in_order(
-    captures: tuple[str, ...],
-    filters: Filters,
-    apis: Collection[int] | None,
-    tally: Tally,
-    progress: ReadingProgress,
-) -> Iterator[Exchange]:
-    """All exchanges of the captures by time, as if one capture had seen them all.
-
-    A pipe cannot wait for the others, and files can be too many to be open at once: then one is read after the other.
+    Attributes:
+        read: Path and summary of each capture that could be read.
     """
-    from kproto.capture import CaptureSummary, exchanges
 
-    sources = []
-    for path in captures:
+    def __init__(
+        self, paths: tuple[str, ...], filters: Filters, apis: frozenset[int] | None, progress: ReadingProgress
+    ) -> None:
+        self._paths = list(dict.fromkeys(paths))
+        self._filters = filters
+        self._apis = apis
+        self._progress = progress
+        self._problems: list[str] = []
+        self.read: list[tuple[str, CaptureSummary]] = []
+
+    def exchanges(self) -> Iterator[Exchange]:
+        """All exchanges by time.
+
+        A pipe cannot wait for the others, and files can be too many to be open at once: then one is read after the
+        other.
+        """
+        sources = [self._exchanges_of(path) for path in self._paths]
+        if _STANDARD_INPUT in self._paths or len(sources) > _OPEN_FILES:
+            return chain.from_iterable(sources)
+        return heapq.merge(*sources, key=lambda exchange: exchange.time_ns)
+
+    def _exchanges_of(self, path: str) -> Iterator[Exchange]:
+        from kproto.capture import CaptureSummary, exchanges
+
         summary = CaptureSummary()
-        tally.summaries.append(summary)
-        sources.append(exchanges(path, ports=filters.ports, apis=apis, summary=summary, progress=progress.of(path)))
-    if "-" in captures or len(sources) > _OPEN_FILES:
-        return chain.from_iterable(sources)
-    return heapq.merge(*sources, key=lambda exchange: exchange.time_ns)
+        try:
+            self.read.append((path, summary))
+            yield from exchanges(
+                path, ports=self._filters.ports, apis=self._apis, summary=summary, progress=self._progress.of(path)
+            )
+        except CaptureError as e:
+            self.read.remove((path, summary))
+            self._problems.append(_with_path(str(e), path))
+
+    def check(self) -> None:
+        """Say which captures could not be read.
+
+        Raises:
+            CaptureError: None could.
+        """
+        if not self.read:
+            raise CaptureError("; ".join(self._problems))
+        for problem in self._problems:
+            print(f"warning: {problem}; skipped", file=sys.stderr)
 
 
-def _once_named(
-    source: Iterable[Exchange], directory: BrokerDirectory, limit: int, *, strict: bool
-) -> Iterator[Exchange]:
-    """The same in the same order, each held back (within the limit) until the id of its server is known."""
-    held: deque[Exchange] = deque()
-    unknown: set[Endpoint] = set()
-    for exchange in source:
-        exchange.strict = strict
-        directory.learn(exchange)
-        held.append(exchange)
-        if len(held) > limit:
-            unknown.add(held[0].server)
-        while held and (
-            held[0].server in unknown or directory.id_of(held[0].server, capture=held[0].connection.capture) is not None
-        ):
-            yield held.popleft()
-    yield from held
-
-
-def _wanted(exchange: Exchange, filters: Filters, directory: BrokerDirectory, tally: Tally) -> bool:
-    if not filters.wants_time(exchange.time_ns):
-        return False
-    if filters.by_partition:
-        request = exchange.request_message
-        if request is None or exchange.api_key not in CONTROL_APIS:
-            return False
-        if not any(filters.wants_partition(s.topic_name, s.partition_index) for s in request.partition_states):
-            return False
-    if filters.errors and not _failed(exchange, filters):
-        return False
-    broker = directory.id_of(exchange.server, exchange.time_ns, exchange.connection.capture)
-    if filters.wants_broker(broker):
-        return True
-    tally.unnamed += broker is None
-    return False
-
-
-def _failed(exchange: Exchange, filters: Filters) -> bool:
-    return damage(exchange) is not None or bool(error_codes(exchange, filters))
-
-
-def _json_line(exchange: Exchange) -> str:
-    form = exchange.to_json()
-    form.pop("unmatched_reason", None)
-    return json.dumps(form, separators=(",", ":"))
+def _with_path(reason: str, path: str) -> str:
+    """A reason that begins with a file's name, with its whole path instead."""
+    name = os.path.basename(path)  # noqa: PTH119  a path as the user typed it
+    return path + reason.removeprefix(name) if reason.startswith(f"{name}: ") else reason

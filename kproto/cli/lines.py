@@ -1,27 +1,28 @@
-"""One exchange as lines of text for the person on call.
+"""One request as lines of text for the person on call.
 
-On a terminal each day has a heading and each line the time of day, in colour and cut to the terminal's width; in a pipe
-every line stands for itself, with its date, whole and plain.
+On a terminal each day has a heading and each line the time of day; every line fits, and topic names give way before
+anything else does. In a pipe every line stands for itself, with its date, whole and plain.
 """
 
 from __future__ import annotations
 
-import json
+import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproto.api import CONTROL_APIS, ApiKey, api_name
-from kproto.cli.states import PartitionLine, damage, error_codes, partition_lines
-from kproto.cli.text import day_and_clock, printable, ranges
-from kproto.error_codes import named_error
+from kproto.api import ApiKey, api_name
+from kproto.cli.describe import PartitionWords, answer_of, parts_of, state_cells
+from kproto.cli.sections import shortened
+from kproto.cli.text import day_and_clock, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproto.capture import Exchange
-    from kproto.tables.brokers import BrokerDirectory
     from kproto.tables.filters import Filters
+    from kproto.tables.knowledge import PartitionChange
+    from kproto.tables.timeline import Entry
 
 __all__ = ["LineFormatter"]
 
@@ -30,30 +31,32 @@ _API_COLOURS: Final = {
     ApiKey.STOP_REPLICA: "magenta",
     ApiKey.UPDATE_METADATA: "blue",
 }
-_UPDATE_TYPES: Final = {0: "", 1: "incremental", 2: "full"}
-_LONGEST: Final = 160
-"""How much of another API's request is told without ``--details``."""
 _LONGEST_CLIENT: Final = 40
-_SHORTEST: Final = 16
-"""What is left for the last column even on a narrow terminal."""
+_LONGEST_NAME: Final = 40
+"""How wide the names of partitions make their column; a longer one moves its own line alone."""
+_NARROW: Final = 120
+"""A terminal below leaves version, correlation id and epochs out."""
+_FEW_LINES: Final = 2
+"""In so few lines what was said may stand below; else topic names give way first."""
+_NAME_LIMITS: Final = (None, 60, 40, 24, 16)
+"""How long topic names may be, tried in this order until a line fits."""
+_INDENT: Final = "    "
 
 
 class LineFormatter:
-    """Makes lines of exchanges; remembers the day and how wide the columns have become.
+    """Makes lines of entries; remembers the day and how wide the columns have become.
 
     Args:
-        filters: Which partitions to tell of.
-        brokers: Who is where.
+        filters: Which partitions are wanted.
         terminal: Headings and times of day; else every line has its date.
         color: ANSI colours.
-        width: Columns of the terminal, None for no limit.
+        width: Columns that a line may have, None for no limit.
         details: Each partition state on a line of its own.
     """
 
     def __init__(
         self,
         filters: Filters,
-        brokers: BrokerDirectory,
         *,
         terminal: bool = False,
         color: bool = False,
@@ -61,58 +64,131 @@ class LineFormatter:
         details: bool = False,
     ) -> None:
         self._filters = filters
-        self._brokers = brokers
         self._terminal = terminal
         self._color = color
         self._width = width
+        self._narrow = width is not None and width < _NARROW
         self._details = details
         self._day = ""
-        self._columns = {"who": 3, "request": 17, "id": 3, "epochs": 6, "ms": 6, "answer": 6}
+        self._words = PartitionWords()
+        sizes = {"from → to": 9 if terminal else 5, "request": 17, "id": 3, "epochs": 6, "latency": 9, "answer": 6}
+        if self._narrow:
+            sizes = {name: size for name, size in sizes.items() if name not in ("id", "epochs")} | {"request": 14}
+        self._sizes = sizes
 
-    def lines(self, exchange: Exchange) -> Iterator[str]:
-        """The lines of one exchange, the day's heading before the first of a day."""
-        states = list(partition_lines(exchange, self._filters))
-        inline = self._filters.by_partition and len(states) == 1 and not self._details
-        what = states[0].inline() if inline else _what(exchange, states)
-        plain = {
-            "who": self._who(exchange),
-            "request": _request(exchange),
+    def lines(self, entry: Entry) -> Iterator[str]:
+        """The lines of one request, the day's heading before the first of a day."""
+        exchange = entry.exchange
+        answer, colour = answer_of(entry)
+        cells = {
+            "from → to": _sender_and_receiver(entry),
+            "request": _request(exchange, version=not self._narrow),
             "id": f"#{exchange.correlation_id}",
-            "epochs": _epochs(exchange.request_message),
-            "ms": "-" if exchange.latency_ms is None else f"{exchange.latency_ms:.1f}",
-            "answer": "",
+            "epochs": _epochs(entry),
+            "latency": "-" if exchange.latency_ms is None else f"{exchange.latency_ms:.1f} ms",
+            "answer": answer,
         }
-        plain["answer"], answer_colour = _answer(exchange, self._filters, len(states))
-        colours = {
-            "who": {"bold": True},
+        cells = {name: cells[name] for name in self._sizes}
+        for name, text in cells.items():
+            if name != "answer":  # a long error moves its own line, not all that follow
+                self._sizes[name] = max(self._sizes[name], len(text))
+        styles: dict[str, dict[str, Any]] = {
+            "from → to": {"bold": True},
             "request": {"fg": _API_COLOURS.get(exchange.api_key)},  # type: ignore[call-overload]
             "epochs": {"dim": True},
             "id": {"dim": True},
-            "answer": {"fg": answer_colour} if answer_colour else {},
+            "answer": {"fg": colour} if colour else {},
         }
-        for name, text in plain.items():
-            if name != "answer":  # a long error moves its own line, not all that follow
-                self._columns[name] = max(self._columns[name], len(text))
         day, moment = self._time(exchange.time_ns)
         if day:
             yield from self._heading(day, len(moment))
-        cells = [(moment, {"dim": True})]
-        for name, text in plain.items():
-            size = self._columns[name]
-            cells.append((text.rjust(size) if name == "ms" else text.ljust(size), colours.get(name, {})))
-        room = self._room(sum(len(text) + 2 for text, _ in cells))
-        cells.append((_cut(what, room), {}))
-        yield "  ".join(self._paint(text, style) for text, style in cells).rstrip()
-        if self._details or (self._filters.by_partition and not inline):
-            yield from self._state_lines(states)
+        if (
+            self._width is not None
+            and len(moment) + sum(2 + self._sizes[n] for n in cells) - 6 + len(answer) > self._width
+        ):
+            cells["answer"] = ""  # it goes on a line of its own, before what was said
+        shown = [self._paint(moment, {"dim": True})]
+        used = len(moment)
+        for name, text in cells.items():
+            padded = text.rjust(self._sizes[name]) if name == "latency" else text.ljust(self._sizes[name])
+            shown.append(self._paint(padded, styles.get(name, {})))
+            used += 2 + len(padded)
+        listed = self._details or (self._filters.by_partition and len(entry.partitions) > 1)
+        single = self._filters.by_partition and len(entry.partitions) == 1 and not self._details
+        answer = "" if cells["answer"] else answer
+        inline, below = self._fitted(entry, answer, used, single=single)
+        yield "  ".join([*shown, inline]).rstrip()
+        yield from below
+        if listed:
+            yield from self._state_lines(entry)
         if self._details:
-            yield from self._more(exchange)
+            yield from self._live_brokers(entry)
+
+    # ---- what the request says ----
+
+    def _fitted(self, entry: Entry, answer: str, used: int, *, single: bool) -> tuple[str, list[str]]:
+        """What was said: behind the other columns, or on lines of its own where that is too narrow.
+
+        Args:
+            entry: The request.
+            answer: The answer, if it is to stand before it.
+            used: Columns that are taken.
+            single: Whether to tell of one partition in full.
+        """
+        texts = []
+        for limit in _NAME_LIMITS:
+            text = _single(entry, limit) if single else "; ".join(parts_of(entry, self._words, limit))
+            texts.append("; ".join(filter(None, (answer, text))))
+            if self._width is None or (not answer and used + 2 + len(text) <= self._width):
+                return text, []
+        folded = (self._wrapped(text) for text in texts)
+        return "", next((lines for lines in folded if len(lines) <= _FEW_LINES), self._wrapped(texts[-1]))
+
+    def _wrapped(self, text: str) -> list[str]:
+        assert self._width is not None
+        return textwrap.wrap(
+            text, max(self._width, 20), initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
+        )
+
+    def _state_lines(self, entry: Entry) -> Iterator[str]:
+        errors = {(error.topic, error.partition): error.error for error in entry.verdict.partition_errors}
+        rows = [(change, _partition_name(change), state_cells(change)) for change in entry.partitions]
+        if not rows:
+            return
+        sizes = [max(len(cells[column]) for _change, _name, cells in rows) for column in range(5)]
+        name_size = min(max(len(name) for _change, name, _cells in rows), _LONGEST_NAME)
+        for change, name, cells in rows:
+            error = errors.get((change.state.topic, change.state.partition), "")
+            yield from self._state_line(name, cells, sizes, name_size, error)
+
+    def _state_line(
+        self, name: str, cells: tuple[str, ...], sizes: list[int], name_size: int, error: str
+    ) -> Iterator[str]:
+        text = "  ".join(cell.ljust(size) for cell, size in zip(cells, sizes, strict=True) if size).rstrip()
+        if self._width is not None:
+            room = self._width - len(_INDENT) - 2
+            if len(text) + len(error) + 2 + min(len(name), 16) > room:
+                text = "  ".join(cell for cell in cells if cell)
+            left = max(room - len(text) - (len(error) + 2 if error else 0), 12)
+            name, name_size = shortened(name, left), min(name_size, left)
+        line = f"{_INDENT}{name.ljust(name_size)}  {text}".rstrip()
+        if self._width is not None and len(line) + (len(error) + 2 if error else 0) > self._width:
+            yield from self._wrapped(f"{line.strip()}  {error}".strip())
+            return
+        yield line + (self._paint(f"  {error}", {"fg": "red"}) if error else "")
+
+    def _live_brokers(self, entry: Entry) -> Iterator[str]:
+        if entry.exchange.api_key != ApiKey.UPDATE_METADATA or entry.body is None:
+            return
+        for broker, endpoints, rack in entry.body.message.broker_endpoints:
+            where = ", ".join(f"{printable(e.listener)}://{printable(e.host)}:{e.port}" for e in endpoints)
+            line = f"{_INDENT}broker {broker}  {where}" + (f"  rack {printable(rack)}" if rack else "")
+            yield from [line] if self._width is None or len(line) <= self._width else self._wrapped(line.strip())
+
+    # ---- the columns before it ----
 
     def _paint(self, text: str, style: dict[str, Any]) -> str:
         return click.style(text, **style) if self._color and style else text
-
-    def _room(self, used: int) -> int | None:
-        return None if self._width is None else max(self._width - used, _SHORTEST)
 
     def _time(self, time_ns: int) -> tuple[str, str]:
         """The heading where a new day begins, and the moment as the line shows it."""
@@ -127,98 +203,51 @@ class LineFormatter:
     def _heading(self, day: str, moment_width: int) -> Iterator[str]:
         yield self._paint(f"{day} (UTC)", {"bold": True})
         names = ["time".ljust(moment_width)]
-        names += [n.rjust(size) if n == "ms" else n.ljust(size) for n, size in self._columns.items()]
-        yield self._paint("  ".join([*names, "what"]), {"dim": True})
-
-    def _who(self, exchange: Exchange) -> str:
-        request = exchange.request_message
-        sender = getattr(request, "controller_id", None)
-        if sender is None:
-            sender = getattr(request, "broker_id", None)
-        if sender is None:
-            sender = _cut(printable(exchange.client_id), _LONGEST_CLIENT) if exchange.client_id else exchange.client
-        receiver = self._brokers.id_of(exchange.server, exchange.time_ns, exchange.connection.capture)
-        return f"{sender} → {exchange.server if receiver is None else receiver}"
-
-    def _state_lines(self, states: list[PartitionLine]) -> Iterator[str]:
-        rows = [state.cells() for state in states]
-        sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for state, row in zip(states, rows, strict=True):
-            text = "  ".join(cell.ljust(size) for cell, size in zip(row, sizes, strict=True) if size).rstrip()
-            error = self._paint(f"  {named_error(state.error)}", {"fg": "red"}) if state.error else ""
-            yield f"    {text}{error}"
-
-    def _more(self, exchange: Exchange) -> Iterator[str]:
-        if exchange.api_key == ApiKey.UPDATE_METADATA and exchange.request_message is not None:
-            for broker, endpoints, rack in exchange.request_message.broker_endpoints:
-                where = ", ".join(f"{printable(e.listener)}://{printable(e.host)}:{e.port}" for e in endpoints)
-                yield f"    broker {broker}  {where}" + (f"  rack {printable(rack)}" if rack else "")
-        if problem := damage(exchange):
-            yield self._paint(f"    {printable(problem)}", {"fg": "red"})
+        names += [n.rjust(size) if n == "latency" else n.ljust(size) for n, size in self._sizes.items()]
+        line = "  ".join([*names, "what changed"])
+        yield self._paint(line if self._width is None else line[: self._width].rstrip(), {"dim": True})
 
 
-def _request(exchange: Exchange) -> str:
+def _single(entry: Entry, name_limit: int | None) -> str:
+    """The one wanted partition, in full."""
+    (change,) = entry.partitions
+    name = _partition_name(change)
+    name = name if name_limit is None else shortened(name, name_limit)
+    cells = state_cells(change)
+    if name_limit is not None and change.kind != "first seen" and "→" not in cells[3]:
+        cells = (*cells[:3], "", cells[4])
+    head = [entry.reason] if entry.reason else []
+    if entry.exchange.response is None and entry.exchange.unmatched_reason:
+        head.append(entry.exchange.unmatched_reason)
+    return "; ".join([*head, "  ".join(cell for cell in (name, *cells) if cell)])
+
+
+def _partition_name(change: PartitionChange) -> str:
+    return f"{printable(change.state.topic)}-{change.state.partition}"
+
+
+def _sender_and_receiver(entry: Entry) -> str:
+    exchange = entry.exchange
+    sender: object = (
+        None if entry.sender is None or entry.verdict.outcome == "unreadable" else entry.sender.controller_id
+    )
+    if sender is None and entry.sender is None:
+        sender = getattr(exchange.request_message, "broker_id", None)
+    if sender is None:
+        client = exchange.client_id
+        sender = shortened(printable(client), _LONGEST_CLIENT) if client else exchange.client
+    return f"{sender} → {exchange.server if entry.broker_id is None else entry.broker_id}"
+
+
+def _request(exchange: Exchange, *, version: bool) -> str:
     if exchange.api_key is None:
         return "?"
-    return f"{api_name(exchange.api_key)} v{exchange.api_version}"
+    return f"{api_name(exchange.api_key)} v{exchange.api_version}" if version else api_name(exchange.api_key)
 
 
-def _epochs(request: Any) -> str:
-    """Controller epoch / broker epoch, of which old versions have only the first."""
-    controller = getattr(request, "controller_epoch", None)
-    broker = getattr(request, "broker_epoch", None)
-    parts = ["-" if controller is None else str(controller)]
-    if broker is not None and broker != -1:
-        parts.append(str(broker))
-    return "" if parts == ["-"] else "/".join(parts)
-
-
-def _answer(exchange: Exchange, filters: Filters, asked: int) -> tuple[str, str]:
-    """What was answered about so many partitions, and its colour."""
-    if damage(exchange) is not None:
-        return "cannot be read", "red"
-    if exchange.response is None:
-        return "none", "yellow"
-    if exchange.response_message is None:
-        return "not shown", ""
-    errors = error_codes(exchange, filters)
-    if not errors:
-        return "ok", "green"
-    if getattr(exchange.response_message, "error_code", 0) or (asked == 1 and errors.total() == 1):
-        return named_error(*errors), "red"
-    return ", ".join(f"{n} x {named_error(code)}" for code, n in sorted(errors.items())), "red"
-
-
-def _what(exchange: Exchange, states: list[PartitionLine]) -> str:
-    """The partitions by topic, and what else the request says in a word or two."""
-    if problem := damage(exchange):
-        return printable(problem)
-    request = exchange.request_message
-    if request is None:
-        return exchange.unmatched_reason or ""
-    if exchange.api_key not in CONTROL_APIS:
-        return _cut(json.dumps(request.to_json(exchange.api_version), separators=(",", ":")), _LONGEST)
-    words = []
-    if exchange.response is None and exchange.unmatched_reason:
-        words.append(f"({exchange.unmatched_reason})")
-    if getattr(request, "is_kraft_controller", False):
-        words.append("kraft")
-    if kind := _UPDATE_TYPES.get(getattr(request, "type", 0), ""):
-        words.append(kind)
-    topics: dict[str, list[int]] = {}
-    deleted = 0
-    for state in states:
-        topics.setdefault(state.topic, []).append(state.partition)
-        deleted += state.deletes
-    if deleted:
-        words.append("delete" if deleted == len(states) else f"delete {deleted} of {len(states)}")
-    if len(states) > 1:
-        words.append(f"{len(states)} partitions:")
-    words += [f"{printable(topic) or repr(topic)}[{ranges(numbers)}]" for topic, numbers in topics.items()]
-    if not states and exchange.api_key == ApiKey.UPDATE_METADATA:
-        words.append("live brokers " + ranges(broker for broker, _, _ in request.broker_endpoints))
-    return " ".join(words)
-
-
-def _cut(text: str, room: int | None) -> str:
-    return text if room is None or len(text) <= room else text[: room - 1] + "…"
+def _epochs(entry: Entry) -> str:
+    """Controller epoch/broker epoch; a dash for the broker epoch that old versions do not have."""
+    if entry.sender is None or entry.body is None:
+        return ""
+    epoch = entry.sender.broker_epoch
+    return f"{entry.sender.controller_epoch}/{'-' if epoch in (None, -1) else epoch}"

@@ -112,7 +112,7 @@ def _row(row: Sequence[str], sizes: Sequence[int], right: Sequence[bool], width:
         yield (start + last).rstrip()
         return
     indent = start if width - len(start) >= 24 else _INDENT * 3
-    pieces = textwrap.wrap(last, max(width - len(indent), 20), break_long_words=False, break_on_hyphens=False)
+    pieces = textwrap.wrap(last, max(width - len(indent), 20), break_on_hyphens=False)
     if indent != start:
         yield start.rstrip()[:width]
         yield from (indent + piece for piece in pieces)

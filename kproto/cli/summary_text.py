@@ -75,7 +75,7 @@ def _zombies(rows: Sequence[Row]) -> Section:
     if not rows:
         return Section("Zombie controllers", text="none: no request came from a controller that another had replaced")
     return Section(
-        "Zombie controllers (requests after another controller had taken over)",
+        "Zombie controllers (requests after another took over)",
         [">controller", ">epoch", "replaced by", ">requests", ">refused", "first (UTC)", "last (UTC)"],
         [
             [
@@ -125,7 +125,7 @@ def _errors(summary: Mapping[str, Any]) -> Iterator[Section]:
         )  # fmt: skip
     if summary["partition_errors"]:
         yield Section(
-            "Errors of single partitions (their requests were answered ok, or are listed above)",
+            "Errors of single partitions",
             ["api", "error", ">partitions"],
             [[r["api"], named_error(r["error_code"]), str(r["count"])] for r in summary["partition_errors"]],
         )

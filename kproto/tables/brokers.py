@@ -12,12 +12,10 @@ from kproto.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from kproto.capture import Exchange
+    from kproto.tables.bodies import ControlBody
     from kproto.types import BrokerId
 
 __all__ = ["BrokerDirectory", "address_of"]
-
-_TELLING: Final = (ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR)
 
 _EVERY: Final = ""
 """Stands for all capture points together."""
@@ -54,6 +52,7 @@ class BrokerDirectory:
         self._claims: dict[tuple[str, str, int], list[tuple[int, BrokerId]]] = {}
         self._at_port: dict[tuple[str, int], BrokerId | None] = {}  # None: several brokers have the port
         self._common: dict[tuple[str, str, int], frozenset[BrokerId]] = {}
+        self._listed: dict[str, object] = {}
 
     def id_of(self, address: tuple[str, int], time_ns: int | None = None, capture: str = _EVERY) -> BrokerId | None:
         """The id of the broker that listens at an address, None if nothing tells.
@@ -88,18 +87,21 @@ class BrokerDirectory:
                 return [(0, next(iter(common)))]
         return []
 
-    def learn(self, exchange: Exchange) -> None:
-        """Take what an exchange tells: its decoded UpdateMetadata or LeaderAndIsr; others tell nothing."""
-        request = exchange.request_message if exchange.api_key in _TELLING else None
-        if request is None:
-            return
-        capture = exchange.connection.capture
-        if exchange.api_key == ApiKey.UPDATE_METADATA:
-            listeners = ((broker, e.host, e.port) for broker, ends, _rack in request.broker_endpoints for e in ends)
-            self.learn_listeners(exchange.time_ns, capture, listeners)
-        elif self.id_of(exchange.server, capture=capture) is None and request.partition_states:
-            common = frozenset.intersection(*(frozenset(state.replicas) for state in request.partition_states))
-            self.learn_replicas(capture, exchange.server, common)
+    def learn(self, time_ns: int, capture: str, server: tuple[str, int], body: ControlBody) -> None:
+        """Take what a control request tells.
+
+        Args:
+            time_ns: When it passed, ns since 1970.
+            capture: The capture point that saw it.
+            server: The address that it was sent to.
+            body: What it says.
+        """
+        if body.api_key == ApiKey.UPDATE_METADATA:
+            if self._listed.get(capture) is not body.listeners:
+                self._listed[capture] = body.listeners
+                self.learn_listeners(time_ns, capture, body.listeners)
+        elif body.api_key == ApiKey.LEADER_AND_ISR and body.states and self.id_of(server, time_ns, capture) is None:
+            self.learn_replicas(capture, server, body.common_replicas)
 
     def learn_listeners(self, time_ns: int, capture: str, listeners: Iterable[tuple[BrokerId, str, int]]) -> None:
         """Take the live brokers that an UpdateMetadata lists: id, host and port of each listener.

@@ -46,10 +46,13 @@ def test_a_broker_that_is_known_by_no_address_is_shown_by_its_own() -> None:
     request = update_metadata({"orders": [metadata_state(3, 2, epoch=14)]}, [live(7, "kafka-7"), live(8, "kafka-8")])
     result = inspect(packets=talk(1, TWO, request))
     assert " 2 → 10.0.0.2:9092  UpdateMetadata v8 " in result.stdout
-    assert result.stdout.rstrip().endswith("orders[3]")
+    assert result.stdout.rstrip().endswith("live brokers 7-8; orders[3] first seen")
     result = inspect("--broker", "7", packets=talk(1, TWO, request))
     assert result.stdout == ""
-    assert "1 to brokers whose id the traffic does not tell were left out; name them with --brokers" in result.stderr
+    assert (
+        "1 request to brokers whose id the traffic does not tell were left out; name them with --brokers"
+        in result.stderr
+    )
     result = inspect("--broker", "7", "--brokers", "7=10.0.0.2:9092", packets=talk(1, TWO, request))
     assert " 2 → 7 " in result.stdout
 

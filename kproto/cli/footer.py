@@ -1,0 +1,154 @@
+"""What ``inspect`` says on standard error when it has come to the end."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kproto.api import CONTROL_APIS, api_name
+from kproto.cli.text import counted, day_and_clock, ranges
+from kproto.errors import CaptureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kproto.capture import CaptureSummary
+    from kproto.tables.filters import Filters
+    from kproto.tables.timeline import Timeline
+
+__all__ = ["has_loss", "print_footer", "problem_with_path", "warn_of_losses"]
+
+_OUTCOMES = {
+    "ok": "ok",
+    "partition errors": "ok with errors of single partitions",
+    "refused": "refused",
+    "unanswered": "without answer",
+    "unreadable": "that cannot be read",
+    "not decoded": "not decoded",
+}
+
+Read = tuple[str, "CaptureSummary"]
+"""A capture that was read: its path, and what was met."""
+
+
+def print_footer(timeline: Timeline, captures: Sequence[Read], filters: Filters, *, quiet: bool) -> None:
+    """Say what was shown, what was folded away, and where to look if nothing was.
+
+    Args:
+        timeline: Counted what was shown.
+        captures: What was read.
+        filters: What was asked for.
+        quiet: Say only what a program's user must know.
+
+    Raises:
+        CaptureError: None of the captures holds a request of the wanted APIs.
+    """
+    if not timeline.seen:
+        raise CaptureError("; ".join(dict.fromkeys(_why_nothing(path, s, filters) for path, s in captures)))
+    shown = timeline.given.total()
+    if not shown:
+        _say(_where_to_look(captures))
+        if timeline.brokers:
+            _say(f"brokers in this capture: {', '.join(map(str, sorted(timeline.brokers)))}")
+    if timeline.unnamed:
+        _say(
+            f"{counted(timeline.unnamed, 'request')} to brokers whose id the traffic does not tell were left out; "
+            "name them with --brokers"
+        )
+    if quiet:
+        return
+    if shown:
+        _say(f"{shown} of {timeline.seen} requests shown: {_apis(timeline)}; {_outcomes(timeline)}")
+    folded: Counter[int] = Counter()
+    for _path, summary in captures:
+        for (api, _version), count in summary.requests.items():
+            if api not in CONTROL_APIS and api not in timeline.given:
+                folded[api] += count
+    if folded and not filters.apis and not filters.by_partition:
+        parts = ", ".join(f"{count} {api_name(api)}" for api, count in folded.most_common(6))
+        _say(f"other requests, for --all-apis: {parts}")
+
+
+def _apis(timeline: Timeline) -> str:
+    items = sorted(timeline.given.items(), key=lambda item: (item[0] is None, item[0] or 0))
+    return ", ".join(f"{n} {'of unknown request' if api is None else api_name(api)}" for api, n in items)
+
+
+def _outcomes(timeline: Timeline) -> str:
+    return ", ".join(
+        f"{timeline.outcomes[outcome]} {words}" for outcome, words in _OUTCOMES.items() if timeline.outcomes[outcome]
+    )
+
+
+def _where_to_look(captures: Sequence[Read]) -> str:
+    spans = [(s.first_ns, s.last_ns) for _path, s in captures if s.first_ns]
+    if not spans:
+        return "no request matches the filters"
+    first, last = ("T".join(day_and_clock(ns)) for ns in (min(a for a, _ in spans), max(b for _, b in spans)))
+    return f"no request matches the filters; the captures reach from {first}Z to {last}Z"
+
+
+def _why_nothing(path: str, summary: CaptureSummary, filters: Filters) -> str:
+    """Why a capture gave nothing at all."""
+    problem = problem_with_path(path, summary)
+    if problem is not None and filters.ports is not None and not summary.kafka_connections:
+        kafka = _kafka_ports(path)
+        if kafka:
+            return (
+                f"{path}: no Kafka request on --ports {ranges(filters.ports)}; ports that carry Kafka: {ranges(kafka)}"
+            )
+    if problem is not None:
+        return problem
+    wanted = ", ".join(api_name(api) for api in sorted(filters.apis))
+    return f"{path}: no {wanted} request; without --api it shows {summary.control_requests} control requests"
+
+
+def problem_with_path(path: str, summary: CaptureSummary) -> str | None:
+    """Why a capture holds no control request, with its whole path; None if it holds one."""
+    problem = summary.problem()
+    return None if problem is None else path + problem.removeprefix(summary.file or "the capture")
+
+
+def _kafka_ports(path: str) -> set[int]:
+    """The ports of a capture's listeners, whichever they are."""
+    from kproto.capture import frames
+
+    if path == "-":
+        return set()
+    try:
+        return {frame.connection.server.port for frame in frames(path, apis=None)}
+    except CaptureError:
+        return set()
+
+
+def has_loss(summary: CaptureSummary) -> bool:
+    """Whether bytes of a capture are missing, or could not be used."""
+    return any(_losses(summary))
+
+
+def warn_of_losses(captures: Iterable[Read]) -> None:
+    """Say what the captures lack, one line each."""
+    for path, summary in captures:
+        if lost := "; ".join(_losses(summary)):
+            _say(f"warning: {path}: {lost}")
+        if summary.tls_connections and summary.kafka_connections:
+            _say(f"warning: {path}: {counted(summary.tls_connections, 'connection')} speak TLS and cannot be read")
+
+
+def _losses(summary: CaptureSummary) -> Iterator[str]:
+    if summary.gaps:
+        yield f"{counted(summary.gap_bytes, 'byte')} missing, in {counted(summary.gaps, 'gap')}"
+    if summary.cut_packets:
+        yield f"{counted(summary.cut_packets, 'packet')} cut short: capture with -s 0"
+    if summary.ip_fragments:
+        yield f"{counted(summary.ip_fragments, 'IP fragment')} without the rest of their packets"
+    if summary.bad_checksums:
+        yield f"{counted(summary.bad_checksums, 'packet')} left out, not matching the checksum recorded with it"
+    count, reason = summary.unusable
+    if count:
+        yield f"{counted(count, 'piece')} could not be used" + (f", first: {reason}" if reason else "")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,232 @@
+"""What each broker was told so far, and what a request changes against that.
+
+A broker keeps two things apart: its replicas, of which LeaderAndIsr and StopReplica tell it, and its metadata cache,
+which UpdateMetadata fills. So does this: each is a snapshot of partition states. Snapshots never change, and brokers
+that were told the same share one, so that an update of 20,000 partitions to 300 brokers is compared once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kproto.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kproto.tables.bodies import ControlBody, PartitionState
+    from kproto.types import BrokerId
+
+__all__ = ["Changes", "Knowledge", "PartitionChange"]
+
+_DELETED: Final = -2
+
+_Partition = tuple[str, int]
+
+
+class PartitionChange(NamedTuple):
+    """What a request says of a partition, and what its broker knew.
+
+    Attributes:
+        kind: ``new``, ``first seen`` (the capture does not show what the broker knew), ``changed``, ``unchanged``,
+            ``stopped``, ``deleted``, or ``refused``: the broker answered an error, so that nothing changed.
+        state: As the request has it.
+        before: As the broker knew it, None where the capture does not show it.
+    """
+
+    kind: str
+    state: PartitionState
+    before: PartitionState | None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a request changed at its broker; shared by all requests that changed the same.
+
+    Attributes:
+        partitions: All its partitions, in the order sent.
+        brokers_before: The live brokers that the metadata cache held, None where the capture does not show it.
+        brokers: The live brokers that an UpdateMetadata lists, None of other requests.
+    """
+
+    partitions: tuple[PartitionChange, ...] = ()
+    brokers_before: frozenset[BrokerId] | None = None
+    brokers: frozenset[BrokerId] | None = None
+
+    @cached_property
+    def any(self) -> bool:
+        """Whether anything changed, or was seen for the first time."""
+        if self.brokers is not None and self.brokers != self.brokers_before:
+            return True
+        return any(change.kind not in ("unchanged", "refused") for change in self.partitions)
+
+
+class _Snapshot:
+    """Partition states: its own, and those of the snapshot that it stands on. None: the broker has none any more.
+
+    Each stands on a larger one, so that there are few to look into and an entry is copied a few times in all.
+    """
+
+    __slots__ = ("__weakref__", "_own", "_parent", "later")
+
+    _own: dict[_Partition, PartitionState | None]
+    _parent: _Snapshot | None
+
+    def __init__(
+        self, parent: _Snapshot | None = None, own: dict[_Partition, PartitionState | None] | None = None
+    ) -> None:
+        own = own or {}
+        while parent is not None and len(own) >= len(parent._own):
+            own = parent._own | own
+            parent = parent._parent
+        self._parent = parent
+        self._own = own
+        self.later: dict[tuple[bytes, frozenset[BrokerId] | None, int], tuple[weakref.ref[_Snapshot], Changes]] = {}
+
+    def get(self, partition: _Partition) -> PartitionState | None:
+        snapshot: _Snapshot | None = self
+        while snapshot is not None:
+            if partition in snapshot._own:
+                return snapshot._own[partition]
+            snapshot = snapshot._parent
+        return None
+
+
+@dataclass(slots=True)
+class _Broker:
+    """What one broker was told since it started."""
+
+    began: int = 0
+    epoch: int | None = None
+    replicas: _Snapshot = field(default_factory=_Snapshot)
+    metadata: _Snapshot = field(default_factory=_Snapshot)
+    live_brokers: frozenset[BrokerId] | None = None
+
+
+class Knowledge:
+    """The state of every broker as a capture has shown it so far. Requests come in the order of their times."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[object, _Broker] = {}
+        self._created: dict[_Partition, int] = {}
+        self._requests = 0
+        self._empty = _Snapshot()
+
+    def replica(self, broker: object, topic: str, partition: int) -> PartitionState | None:
+        """What LeaderAndIsr told a broker of a partition last; None where the capture does not show it."""
+        known = self._brokers.get(broker)
+        return None if known is None else known.replicas.get((topic, partition))
+
+    def apply(
+        self,
+        broker: object,
+        body: ControlBody,
+        broker_epoch: int | None,
+        *,
+        accepted: bool,
+        failed: Collection[_Partition] = (),
+    ) -> Changes:
+        """Take a request.
+
+        Args:
+            broker: The receiving broker: its id, or its address where the id is not known.
+            body: What the request says.
+            broker_epoch: The broker epoch that it is meant for; a new one means that the broker has started again.
+            accepted: Whether the broker may have done it: it did not refuse the whole request.
+            failed: Partitions that it answered with an error.
+
+        Returns:
+            What changed.
+        """
+        self._requests += 1
+        known = self._brokers.get(broker)
+        if known is None or (
+            accepted and broker_epoch not in (None, -1) and known.epoch is not None and broker_epoch != known.epoch
+        ):
+            began = 0 if known is None else self._requests
+            known = self._brokers[broker] = _Broker(began, replicas=self._empty, metadata=self._empty)
+        if accepted and broker_epoch not in (None, -1):
+            known.epoch = broker_epoch
+        is_metadata = body.api_key == ApiKey.UPDATE_METADATA
+        snapshot = known.metadata if is_metadata else known.replicas
+        if not accepted or failed:
+            changes = self._compared(body, snapshot, known, accepted=accepted, failed=set(failed))
+            after = _applied(snapshot, changes) if accepted else snapshot
+        else:
+            key = (body.key, known.live_brokers if is_metadata else None, known.began)
+            reference, changes = snapshot.later.get(key, (None, Changes()))
+            later = reference() if reference is not None else None
+            if later is None:
+                changes = self._compared(body, snapshot, known, accepted=True, failed=set())
+                later = _applied(snapshot, changes)
+                if later is not snapshot:
+                    snapshot.later[key] = (weakref.ref(later), changes)
+            after = later
+        if is_metadata:
+            known.metadata = after
+            if accepted:
+                known.live_brokers = body.live_brokers
+        else:
+            known.replicas = after
+        return changes
+
+    def _compared(
+        self,
+        body: ControlBody,
+        snapshot: _Snapshot,
+        broker: _Broker,
+        *,
+        accepted: bool,
+        failed: set[_Partition],
+    ) -> Changes:
+        found = []
+        for state in body.states:
+            place = (state.topic, state.partition)
+            before = snapshot.get(place)
+            if not accepted or place in failed:
+                kind = "refused"
+            else:
+                if state.is_new:
+                    self._created.setdefault(place, self._requests)
+                kind = self._kind(body.api_key, state, before, broker.began)
+            found.append(PartitionChange(kind, state, before))
+        if body.api_key != ApiKey.UPDATE_METADATA:
+            return Changes(tuple(found))
+        brokers = body.live_brokers if accepted else broker.live_brokers
+        return Changes(tuple(found), broker.live_brokers, brokers)
+
+    def _kind(self, api_key: int, state: PartitionState, before: PartitionState | None, began: int) -> str:
+        if api_key == ApiKey.STOP_REPLICA:
+            return "deleted" if state.delete else "stopped"
+        if state.leader == _DELETED:
+            return "deleted"
+        if before is None:
+            place = (state.topic, state.partition)
+            # A broker that starts again is told of all partitions; new are those created since.
+            is_new = api_key == ApiKey.UPDATE_METADATA and self._created.get(place, -1) >= began
+            return "new" if state.is_new or is_new else "first seen"
+        same = (
+            state.leader == before.leader
+            and state.leader_epoch == before.leader_epoch
+            and set(state.isr) == set(before.isr)
+            and state.replicas == before.replicas
+            and state.offline == before.offline
+            and state.adding == before.adding
+            and state.removing == before.removing
+        )
+        return "unchanged" if same else "changed"
+
+
+def _applied(snapshot: _Snapshot, changes: Changes) -> _Snapshot:
+    """What a broker knows after some changes; the same snapshot if they change nothing."""
+    own: dict[_Partition, PartitionState | None] = {}
+    for kind, state, _before in changes.partitions:
+        place = (state.topic, state.partition)
+        if kind in ("deleted", "stopped"):
+            own[place] = None
+        elif kind not in ("unchanged", "refused"):
+            own[place] = state
+    return _Snapshot(snapshot, own) if own else snapshot

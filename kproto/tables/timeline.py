@@ -1,0 +1,279 @@
+"""Exchanges in the order of time, each with what the capture has shown so far: what ``kproto inspect`` prints."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kproto.api import CONTROL_APIS, ApiKey
+from kproto.tables.bodies import BodyCache, ControlBody, RequestPrefix, prefix_fields
+from kproto.tables.brokers import BrokerDirectory
+from kproto.tables.epochs import Epochs
+from kproto.tables.knowledge import Changes, Knowledge, PartitionChange
+from kproto.tables.verdicts import PartitionError, Verdict, partition_reason, unreadable, verdict_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kproto.capture import Endpoint, Exchange
+    from kproto.tables.filters import Filters
+    from kproto.types import BrokerId
+
+__all__ = ["Entry", "EntryFilters", "Timeline"]
+
+_HELD: Final = 1000
+"""How many exchanges may wait until the traffic tells which broker the first one's address is."""
+
+_REMEMBERED: Final = 64
+"""For so many changes the wanted partitions are kept: the same update goes to every broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFilters:
+    """What ``inspect`` can choose beside ``Filters``, all of it about the outcome.
+
+    Attributes:
+        changes: Only requests that changed something at their broker, as far as the capture shows.
+        deletes: Only requests that delete partitions.
+        slow_ns: Only requests that were answered so late or later.
+        unanswered: Only requests without response.
+    """
+
+    changes: bool = False
+    deletes: bool = False
+    slow_ns: int | None = None
+    unanswered: bool = False
+
+
+@dataclass(slots=True)
+class Entry:
+    """A request with its response, and what the capture had shown before it.
+
+    Attributes:
+        exchange: The two frames.
+        broker_id: The receiving broker's id, None where nothing tells it.
+        sender: The request's first fields, None where they cannot be read or are none of a control request.
+        body: The request's body, None where it cannot be read or is none of a control request.
+        verdict: How the broker answered; its partition errors are those of wanted partitions.
+        problem: Why a body cannot be read, None if both can.
+        reason: Why the broker refused the request or a partition, in one clause; may be empty.
+        brokers_before, brokers: Live brokers before and after, of UpdateMetadata; None where not shown.
+        partitions: The wanted partitions and what changed.
+    """
+
+    exchange: Exchange
+    broker_id: BrokerId | None
+    sender: RequestPrefix | None
+    body: ControlBody | None
+    verdict: Verdict
+    problem: str | None = None
+    reason: str = ""
+    changes: Changes = field(default_factory=Changes)
+    partitions: tuple[PartitionChange, ...] = ()
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the request changed anything at its broker, as far as wanted partitions go."""
+        if self.verdict.outcome in ("refused", "unreadable"):
+            return False
+        if self.partitions is self.changes.partitions:
+            return self.changes.any
+        return any(change.kind not in ("unchanged", "refused") for change in self.partitions)
+
+
+class Timeline:
+    """Reads exchanges in the order of time and gives those that are wanted.
+
+    Args:
+        filters: Which requests are wanted.
+        more: Which of them, by their outcome.
+        apis: API keys that are wanted, None for all.
+        strict: Whether bodies count as unreadable that the protocol forbids though Kafka lets them pass.
+        follow: Whether exchanges must be given as they come, without waiting for their broker's id.
+
+    Attributes:
+        seen: Exchanges of wanted APIs, before any other filter.
+        given: How many were given, by API key (None: a response whose request is not in the capture).
+        outcomes: The same by outcome.
+        unnamed: Left out by a filter on brokers only because the id at that address is not known.
+        brokers: Ids of the brokers that requests were sent to.
+    """
+
+    def __init__(
+        self,
+        filters: Filters,
+        more: EntryFilters | None = None,
+        *,
+        apis: frozenset[int] | None = frozenset(CONTROL_APIS),
+        strict: bool = False,
+        follow: bool = False,
+    ) -> None:
+        self._filters = filters
+        self._more = more or EntryFilters()
+        self._apis = apis
+        self._strict = strict
+        self._follow = follow
+        self._directory = BrokerDirectory(filters.broker_ids)
+        self._bodies = BodyCache()
+        self._epochs = Epochs()
+        self._knowledge = Knowledge()
+        self._chosen: dict[int, tuple[Changes, tuple[PartitionChange, ...]]] = {}
+        self.seen = 0
+        self.given: Counter[int | None] = Counter()
+        self.outcomes: Counter[str] = Counter()
+        self.unnamed = 0
+        self.brokers: set[BrokerId] = set()
+
+    def entries(self, exchanges: Iterable[Exchange]) -> Iterator[Entry]:
+        """The wanted ones among some exchanges."""
+        for exchange in self._named(exchanges):
+            entry = self._entry(exchange)
+            if entry is not None:
+                self.given[exchange.api_key] += 1
+                self.outcomes[entry.verdict.outcome] += 1
+                yield entry
+
+    def _named(self, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
+        """The same in the same order, each held back (within a limit) until the id of its broker is known."""
+        held: deque[Exchange] = deque()
+        nameless: set[Endpoint] = set()
+        limit = 0 if self._follow else _HELD
+        for exchange in exchanges:
+            exchange.strict = self._strict
+            self._learn(exchange)
+            held.append(exchange)
+            if len(held) > limit:
+                nameless.add(held[0].server)
+            while held and (held[0].server in nameless or self._id_of(held[0]) is not None):
+                yield held.popleft()
+        yield from held
+
+    def _learn(self, exchange: Exchange) -> None:
+        if exchange.api_key == ApiKey.UPDATE_METADATA or (
+            exchange.api_key == ApiKey.LEADER_AND_ISR and self._id_of(exchange) is None
+        ):
+            body = self._bodies.of(exchange.request)
+            if body is not None:
+                self._directory.learn(exchange.time_ns, exchange.connection.capture, exchange.server, body)
+
+    def _id_of(self, exchange: Exchange) -> BrokerId | None:
+        return self._directory.id_of(exchange.server, exchange.time_ns, exchange.connection.capture)
+
+    def _entry(self, exchange: Exchange) -> Entry | None:
+        is_control = exchange.api_key in CONTROL_APIS
+        is_wanted_api = self._apis is None or exchange.api_key in self._apis
+        if not is_control and not is_wanted_api:
+            return None
+        self.seen += is_wanted_api
+        broker_id = self._id_of(exchange)
+        if broker_id is not None:
+            self.brokers.add(broker_id)
+        is_wanted_broker = self._filters.wants_broker(broker_id)
+        in_time = self._filters.wants_time(exchange.time_ns)
+        sender = prefix_fields(exchange.request) if is_control and exchange.request is not None else None
+        if not is_wanted_broker:
+            self._note(exchange, broker_id, sender)
+            self.unnamed += broker_id is None and is_wanted_api and in_time
+            return None
+        body = self._bodies.of(exchange.request) if is_control else None
+        entry = Entry(exchange, broker_id, sender, body, verdict_of(exchange, body))
+        if is_control:
+            self._compare(entry)
+        if not (is_wanted_api and in_time and self._wants(entry)):
+            return None
+        if entry.verdict.outcome == "unreadable":
+            entry.problem = unreadable(exchange, body)
+        return entry
+
+    def _note(self, exchange: Exchange, broker_id: BrokerId | None, sender: RequestPrefix | None) -> None:
+        """Take the epochs of a request that is not wanted, for the reasons of others."""
+        if sender is not None:
+            code = getattr(exchange.response_message, "error_code", None)
+            self._epochs.note(
+                exchange.time_ns, _target(exchange, broker_id), sender.controller_id, sender.controller_epoch,
+                sender.broker_epoch, code,
+            )  # fmt: skip
+
+    def _compare(self, entry: Entry) -> None:
+        """Fill in reason and changes, and take the request into what the brokers know."""
+        exchange, sender, verdict = entry.exchange, entry.sender, entry.verdict
+        target = _target(exchange, entry.broker_id)
+        wanted_errors = tuple(
+            error for error in verdict.partition_errors if self._filters.wants_partition(error.topic, error.partition)
+        )
+        if sender is not None:
+            if verdict.error_code:
+                entry.reason = self._epochs.reason(
+                    verdict.error_code, target, sender.controller_epoch, sender.broker_epoch
+                )
+            self._epochs.note(
+                exchange.time_ns, target, sender.controller_id, sender.controller_epoch, sender.broker_epoch,
+                verdict.error_code,
+            )  # fmt: skip
+        body = entry.body
+        if body is not None:
+            if wanted_errors and not verdict.error_code:
+                entry.reason = self._partitions_reason(wanted_errors, body, target)
+            entry.changes = self._knowledge.apply(
+                target,
+                body,
+                None if sender is None else sender.broker_epoch,
+                accepted=verdict.accepted,
+                failed=[(error.topic, error.partition) for error in verdict.partition_errors],
+            )
+            entry.partitions = self._wanted_partitions(entry.changes)
+        if len(wanted_errors) != len(verdict.partition_errors):
+            outcome = "ok" if verdict.outcome == "partition errors" and not wanted_errors else verdict.outcome
+            entry.verdict = Verdict(outcome, verdict.error_code, wanted_errors)
+
+    def _partitions_reason(self, errors: tuple[PartitionError, ...], body: ControlBody, target: object) -> str:
+        """Why single partitions were refused: of the first of each kind of error."""
+        firsts: dict[int, PartitionError] = {}
+        for error in errors:
+            firsts.setdefault(error.error_code, error)
+        reasons = (partition_reason(error, body, self._knowledge, target) for error in firsts.values())
+        return "; ".join(dict.fromkeys(filter(None, reasons)))
+
+    def _wanted_partitions(self, changes: Changes) -> tuple[PartitionChange, ...]:
+        if not self._filters.by_partition:
+            return changes.partitions
+        known = self._chosen.get(id(changes))
+        if known is not None and known[0] is changes:
+            return known[1]
+        wants = self._filters.wants_partition
+        chosen = tuple(change for change in changes.partitions if wants(change.state.topic, change.state.partition))
+        if len(self._chosen) >= _REMEMBERED:
+            self._chosen.clear()
+        self._chosen[id(changes)] = (changes, chosen)
+        return chosen
+
+    def _wants(self, entry: Entry) -> bool:
+        filters, more, verdict = self._filters, self._more, entry.verdict
+        if filters.controllers and not (
+            entry.sender is not None and filters.wants_controller(entry.sender.controller_id)
+        ):
+            return False
+        if filters.by_partition and not entry.partitions:
+            return False
+        if not filters.wants_errors(request=verdict.failed, partition=bool(verdict.partition_errors)):
+            return False
+        if more.unanswered and not (entry.exchange.request is not None and entry.exchange.response is None):
+            return False
+        if more.slow_ns is not None:
+            latency_ms = entry.exchange.latency_ms
+            if latency_ms is None or latency_ms * 1_000_000 < more.slow_ns:
+                return False
+        if more.deletes and not any(
+            change.state.delete or change.state.leader == _BEING_DELETED for change in entry.partitions
+        ):
+            return False
+        return not more.changes or entry.is_change
+
+
+_BEING_DELETED: Final = -2
+
+
+def _target(exchange: Exchange, broker_id: BrokerId | None) -> object:
+    """The receiving broker: its id, or its address where the id is not known."""
+    return str(exchange.server) if broker_id is None else broker_id
