@@ -29,10 +29,10 @@ lint:    ## style, types, stubs, import contracts
 	@tools/setup dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi channel/network/*.pyx channel/network/*.pxd
+	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi
 	.venv/bin/mypy
 	.venv/bin/pyright
-	MYPYPATH=. .venv/bin/python -m mypy.stubtest --allowlist tests/codec_ext/stubtest-allowlist.txt kproto._codec channel.network._outbox
+	MYPYPATH=. .venv/bin/python -m mypy.stubtest --allowlist tests/codec_ext/stubtest-allowlist.txt kproto._codec
 	.venv/bin/lint-imports
 
 sanitize: ## the extensions under AddressSanitizer and UndefinedBehaviourSanitizer
@@ -66,4 +66,4 @@ dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	tools/check-dist
 
 clean:
-	rm -rf .venv build dist out *.egg-info kproto/*.so kproto/_codec.c channel/network/*.so channel/network/_outbox.c
+	rm -rf .venv build dist out *.egg-info kproto/*.so kproto/_codec.c

@@ -1,4 +1,4 @@
-"""The extensions only; everything else about the distribution stands in pyproject.toml.
+"""The extension only; everything else about the distribution stands in pyproject.toml.
 
 KPROTO_DEBUG=1 builds it with bounds checks and line tracing, without optimisation. KPROTO_CFLAGS and KPROTO_LDFLAGS
 are added to the compiler's and linker's (the sanitizers come in that way).
@@ -34,17 +34,7 @@ codec = Extension(
     define_macros=[("CYTHON_TRACE", "1")] if DEBUG else [],
 )
 
-outbox = Extension(
-    "channel.network._outbox",
-    ["channel/network/_outbox.pyx"],
-    include_dirs=["channel/network"],
-    depends=[f"channel/network/{name}.h" for name in ("_line", "_turn", "_io")],
-    extra_compile_args=codec.extra_compile_args,
-    extra_link_args=codec.extra_link_args,
-    define_macros=codec.define_macros,
-)
-
 setup(
     package_dir={"": "."},
-    ext_modules=cythonize([codec, outbox], compiler_directives=DIRECTIVES),
+    ext_modules=cythonize([codec], compiler_directives=DIRECTIVES),
 )

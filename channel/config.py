@@ -33,6 +33,9 @@ class ChannelConfig:
     Traceback (most recent call last):
     kproto.errors.ConfigurationError: no setting 'request.timout.ms'; did you mean 'request.timeout.ms'?
 
+    Three keys are kproto's own: ``receive.max`` bounds the bytes of an answer, ``receive.stall.max.ms`` the time that a
+    frame may take for each 64th of it, and ``send.threads`` is a number of send threads, or ``per_broker``.
+
     Defaults are those of a Kafka 3.9 broker; where only clients have the setting, of a client. -1 bytes means "as the
     system has it" for socket buffers and "no limit" for the others.
 
@@ -53,6 +56,9 @@ class ChannelConfig:
     connection_failed_authentication_delay_ms: int = _number(100)
     socket_request_max_bytes: int = _number(104_857_600, 1)
     queued_max_request_bytes: int = _number(-1, -1, 2**63 - 1)
+    receive_max: int = _number(104_857_600, -1)
+    receive_stall_max_ms: int = _number(30_000, -1)
+    send_threads: str = "1"
     max_connections: int = _number(_INT32)
     max_connections_per_ip: int = _number(_INT32)
     reconnect_backoff_ms: int = _number(50)
@@ -78,6 +84,8 @@ class ChannelConfig:
                 f"security.inter.broker.protocol is {self.security_inter_broker_protocol!r}; "
                 f"there are: {', '.join(_PROTOCOLS)}"
             )
+        if self.send_threads != "per_broker" and not (self.send_threads.isdecimal() and int(self.send_threads) > 0):
+            raise ConfigurationError(f"send.threads is {self.send_threads!r}; it takes a number from 1, or per_broker")
         control = self.control_plane_listener_name
         if control is not None and control == self.inter_broker_listener_name:
             raise ConfigurationError(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from channel.config import ChannelConfig
     from channel.controller.requests import ControlRequest
-    from channel.controller.send_thread import QueueItem
+    from channel.controller.send_thread import DroppedRequest
     from channel.journal import Journal
     from channel.metrics import Metrics
     from channel.network.recorder import Recorder
@@ -158,6 +158,6 @@ class DecisionRunner:
             self.journal.dropped(request)
             raise
 
-    def _dropped(self, broker_id: int, items: list[QueueItem]) -> None:
+    def _dropped(self, broker_id: int, items: list[DroppedRequest]) -> None:
         for item in items:
             self.journal.dropped(item.request)

@@ -1,4 +1,4 @@
-"""A thread that can be told to stop, and waited for.
+"""A thread that can be told to stop, and waited for; and how threads end with the process, and are absent in a child.
 
 Its life: created, started, shutdown initiated, shutdown complete. Every long-lived thread of the channel is one, so
 that all end the same way and none is left behind.
@@ -6,10 +6,12 @@ that all end the same way and none is left behind.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Final, Protocol
 
 from .errors import IllegalState
 from .logs import get_logger
@@ -17,7 +19,46 @@ from .logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FatalExit", "StoppableThread", "end_process"]
+__all__ = ["FatalExit", "StoppableThread", "end_process", "ends_with_process"]
+
+_EXIT_S: Final = 5.0
+_log = get_logger(__name__)
+
+
+class _Ending(Protocol):
+    def end_at_exit(self, timeout_s: float) -> None:
+        """End, as the interpreter does; wait no longer than this."""
+
+    def forget_in_child(self) -> None:
+        """Give back a forked child's copies: threads, connections and queues are the parent's."""
+
+
+_ending: weakref.WeakSet[_Ending] = weakref.WeakSet()
+
+
+def ends_with_process(thing: _Ending) -> None:
+    """End something with the interpreter, which does not wait for daemon threads, and forget it in a forked child."""
+    _ending.add(thing)
+
+
+@atexit.register
+def _end_all() -> None:
+    for thing in list(_ending):
+        try:
+            thing.end_at_exit(_EXIT_S)
+        except Exception:  # noqa: BLE001  (the others must end too)
+            _log.exception("%r could not be ended", thing)
+
+
+def _forget_all() -> None:
+    for thing in list(_ending):
+        try:
+            thing.forget_in_child()
+        except Exception:  # noqa: BLE001
+            _log.exception("a forked child could not forget %r", thing)
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 class FatalExit(Exception):
@@ -41,14 +82,17 @@ def end_process(status: int) -> None:
 class StoppableThread(threading.Thread):
     """Calls ``do_work`` again and again until it is told to stop.
 
-    A subclass writes ``do_work`` and, if that can block, ``interrupt``, which makes it return early. The thread is no
-    daemon: whoever starts it ends it.
+    A subclass writes ``do_work`` and, if that can block, ``interrupt``, which makes it return early. Whoever starts it
+    ends it; else it ends with the interpreter, which it does not keep alive.
 
     Args:
         name: The thread's name, as debuggers and logs show it.
         interruptible: Whether ``initiate_shutdown`` calls ``interrupt``.
         log_prefix: Stands before every line logged; ``[<name>]:`` by default.
         exit_procedure: What ends the process after ``FatalExit``; tests replace it.
+
+    Attributes:
+        error: What has ended it, None if a shutdown did.
     """
 
     def __init__(
@@ -59,7 +103,7 @@ class StoppableThread(threading.Thread):
         log_prefix: str | None = None,
         exit_procedure: Callable[[int], None] = end_process,
     ) -> None:
-        super().__init__(name=name, daemon=False)
+        super().__init__(name=name, daemon=True)
         self.log = get_logger(__name__, log_prefix or f"[{name}]:")
         self._interruptible = interruptible
         self._exit_procedure = exit_procedure
@@ -67,6 +111,8 @@ class StoppableThread(threading.Thread):
         self._initiated = threading.Event()
         self._complete = threading.Event()
         self._was_started = False
+        self.error: BaseException | None = None
+        ends_with_process(self)
 
     def do_work(self) -> None:
         """One round of work. An error ends the thread."""
@@ -74,6 +120,9 @@ class StoppableThread(threading.Thread):
 
     def interrupt(self) -> None:
         """Make a blocked ``do_work`` return; called at most once, from the thread that asks for the shutdown."""
+
+    def ended(self) -> None:
+        """Clean up; called on the thread itself as its last act, however it ended."""
 
     @property
     def is_running(self) -> bool:
@@ -119,22 +168,40 @@ class StoppableThread(threading.Thread):
                 self.interrupt()
             return True
 
-    def await_shutdown(self) -> None:
+    def await_shutdown(self, timeout_s: float | None = None) -> bool:
         """Wait until the thread has ended; at once if it was never started.
+
+        Returns:
+            Whether it has, within the time given.
 
         Raises:
             IllegalState: Nobody has asked for the shutdown.
         """
         if not self._initiated.is_set():
             raise IllegalState(f"{self.name}: initiate_shutdown() must be called before await_shutdown()")
-        if self._was_started:
-            self._complete.wait()
+        if self._was_started and not self._complete.wait(timeout_s):
+            return False
         self.log.info("shut down")
+        return True
 
     def shutdown(self) -> None:
         """Ask for the end and wait for it."""
         self.initiate_shutdown()
         self.await_shutdown()
+
+    def end_at_exit(self, timeout_s: float) -> None:
+        """End with the interpreter."""
+        if self.is_alive():
+            self.initiate_shutdown()
+            if not self.await_shutdown(timeout_s):
+                self.log.warning("still busy as the interpreter ends")
+
+    def forget_in_child(self) -> None:
+        """Be over in a forked child: the thread runs in the parent alone."""
+        self._initiate = threading.Lock()
+        self._initiated, self._complete = threading.Event(), threading.Event()
+        self._initiated.set()
+        self._complete.set()
 
     def pause(self, timeout_ms: float) -> bool:
         """Wait, but no longer than until a shutdown is asked for.
@@ -155,9 +222,11 @@ class StoppableThread(threading.Thread):
             self._complete.set()
             self.log.critical("fatal error, the process ends with status %d", e.status)
             self._exit_procedure(e.status)
-        except BaseException:
+        except BaseException as e:
             if self.is_running:
+                self.error = e
                 self.log.exception("ended by an error")
         finally:
+            self.ended()
             self._complete.set()
         self.log.info("stopped")

@@ -90,12 +90,14 @@ class Node(NamedTuple):
         id: The broker's id.
         host, port: Where it listens.
         rack: The broker's rack, None if it has none.
+        listener: The listener's name.
     """
 
     id: int
     host: str
     port: int
     rack: str | None = None
+    listener: str = "PLAINTEXT"
 
     @property
     def key(self) -> str:

@@ -1,17 +1,19 @@
-"""Peers for tests of the network: an echo server over real sockets, and a selector that does what a test says."""
+"""Peers for tests of the network: an echo server over real sockets, transports of all kinds, a scripted network."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import select
 import socket
 import struct
 import threading
 import time
 from typing import Any
 
-from channel.errors import IllegalState
-from channel.network.channel import ChannelState, Disconnection
-from channel.network.frames import Receive, Send
+from channel.network.frames import Send
+from channel.network.selector import Selector
+from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 
 WAIT_S = 10
 
@@ -96,86 +98,289 @@ class EchoServer:
         self.sockets.clear()
 
 
-class FakeSelector:
-    """Connects at once, completes every send at the next poll, and delivers what a test has put in."""
+class CipherTransport(PlaintextTransport):
+    """A transport with the habits of TLS and none of its secrets: a handshake, and bytes held back in both directions.
 
-    def __init__(self, clock: Any) -> None:
-        self.clock = clock
-        self.completed_sends: list[Send] = []
-        self.completed_receives: list[Receive] = []
-        self.connected: list[str] = []
-        self.disconnected: dict[str, Disconnection] = {}
-        self.channels: dict[str, Any] = {}
-        self.open: set[str] = set()
-        self.not_ready: set[str] = set()
+    Args:
+        handshake: What each step of the handshake waits for. Reading steps wait for an echo of what they have sent.
+        holds: Whether writes are kept back until the transport is flushed, and reads come in small pieces.
+        fails: What the last step of the handshake raises.
+    """
+
+    def __init__(self, sock, *, connected, handshake=(), holds=False, fails=None):
+        self._handshake = list(handshake)
+        self._asked = False
+        self._holds = holds
+        self._fails = fails
+        self._out = bytearray()
+        self._in = bytearray()
+        self._ended = None
+        super().__init__(sock, connected=connected)
+
+    @property
+    def ready(self):
+        return self._connected and not self._handshake and self._fails is None
+
+    def handshake(self):
+        while self._handshake:
+            step = self._handshake[0]
+            if step == EVENT_READ:
+                if not self._asked:
+                    self._asked = True
+                    self._sock.send(b"?")
+                    return EVENT_READ
+                try:
+                    assert self._sock.recv(1) == b"?"
+                except BlockingIOError:
+                    return EVENT_READ
+                self._asked = False
+            elif not self._asked:
+                self._asked = True
+                return EVENT_WRITE
+            else:
+                self._asked = False
+            del self._handshake[0]
+        if self._fails is not None:
+            raise self._fails
+        return 0
+
+    @property
+    def has_pending_writes(self):
+        return bool(self._out)
+
+    @property
+    def has_bytes_buffered(self):
+        return bool(self._in)
+
+    def write(self, buffers):
+        if not self._holds:
+            return super().write(buffers)
+        if self._out:
+            self.flush()
+            return 0
+        self._out += b"".join(buffers)[:5000]
+        return len(self._out)
+
+    def flush(self):
+        if self._out:
+            with contextlib.suppress(BlockingIOError):
+                del self._out[: self._sock.send(self._out)]
+
+    def read_into(self, buffer):
+        if not self._holds:
+            return super().read_into(buffer)
+        if not self._in:
+            with contextlib.suppress(BlockingIOError):
+                self._in += self._sock.recv(5000)
+                if not self._in:
+                    raise EOFError("the end")
+        count = min(len(self._in), len(buffer), 700)
+        buffer[:count] = self._in[:count]
+        del self._in[:count]
+        return count
+
+
+TRANSPORTS = {
+    "plain": {},
+    "wants-read": {"handshake": [EVENT_READ, EVENT_READ]},
+    "wants-write": {"handshake": [EVENT_WRITE]},
+    "wants-both": {"handshake": [EVENT_WRITE, EVENT_READ, EVENT_WRITE]},
+    "ciphertext": {"handshake": [EVENT_READ], "holds": True},
+}
+"""The kinds of transports that every row of the selector runs over."""
+
+
+def cipher_builder(**habits):
+    """A channel builder for transports with these habits."""
+    return lambda sock, peer: (CipherTransport(sock, connected=peer.accepted, **habits), None)
+
+
+class ScriptedTransport:
+    """A transport without a socket, for the clients of a ``ScriptedSelector``."""
+
+    local = ("127.0.0.1", 50000)
+    has_bytes_buffered = False
+
+    def __init__(self, network, peer, handshake=(), holds=False):
+        self.network = network
+        self.remote = (peer.host, peer.port)
+        self.fd = next(network.numbers)
+        self.node_id = network.dialling
+        self.handshakes = list(handshake)
+        self.asked = False
+        self.holds = holds
+        self.held = 0
+        self.connected = False
+        self.inbox = bytearray()
+        self.ended = None
+        network.transports[self.fd] = self
+
+    def fileno(self):
+        return self.fd
+
+    @property
+    def ready(self):
+        return self.connected and not self.handshakes and self.node_id not in self.network.failing
+
+    def finish_connect(self):
+        if self.ended is not None:
+            raise ConnectionRefusedError(111, "Connection refused")
+        self.connected = self.node_id not in self.network.blocked
+        return self.connected
+
+    def handshake(self):
+        if self.handshakes:
+            if not self.asked:
+                self.asked = True
+                return self.handshakes[0]
+            self.asked = False
+            del self.handshakes[0]
+            return self.handshake() if self.handshakes else 0
+        if self.node_id in self.network.failing:
+            raise self.network.failing[self.node_id]
+        return 0
+
+    def readiness(self):
+        """What an event would tell."""
+        if self.ended is not None:
+            return EVENT_READ | EVENT_WRITE
+        if not self.connected:
+            return 0 if self.node_id in self.network.blocked else EVENT_WRITE
+        asks = bool(self.handshakes) or self.node_id in self.network.failing
+        return EVENT_WRITE | (EVENT_READ if self.inbox or asks else 0)
+
+    @property
+    def has_pending_writes(self):
+        return self.held > 0
+
+    def write(self, buffers):
+        count = sum(map(len, buffers))
+        self.held = count if self.holds else 0
+        return count
+
+    def flush(self):
+        self.held = 0
+
+    def read_into(self, buffer):
+        if self.inbox:
+            count = min(len(buffer), len(self.inbox))
+            buffer[:count] = self.inbox[:count]
+            del self.inbox[:count]
+            return count
+        if self.ended is not None:
+            raise self.ended
+        return 0
+
+    def close(self):
+        self.network.transports.pop(self.fd, None)
+
+    abandon = close
+
+
+class ScriptedSelector(Selector):
+    """The selector itself, over transports and events that a test scripts; it never waits.
+
+    A connection stands at the next poll unless its node is ``blocked``; it is refused at once if its address is in
+    ``refused``; its handshake fails with the error that ``failing`` has for its node.
+    """
+
+    def __init__(self, clock: Any, **habits: Any) -> None:
+        self.numbers = itertools.count(10_000)
+        self.transports: dict[int, ScriptedTransport] = {}
         self.blocked: set[str] = set()
-        self.refused: set[str] = set()
+        self.refused: set[Any] = set()
+        self.failing: dict[str, Exception] = {}
         self.attempts: list[tuple[str, Any]] = []
         self.sends: list[Send] = []
         self.polls: list[int] = []
+        self.dialling = ""
         self.closed = False
-        self._sends: list[Send] = []
-        self._receives: list[Receive] = []
-        self._connected: list[str] = []
-        self._disconnected: dict[str, Disconnection] = {}
+        self._registered: dict[int, int] = {}
 
-    # ---- what a client calls
+        def builder(sock, peer):
+            return ScriptedTransport(self, peer, **habits), None
 
-    def connect(self, node_id, address, send_buffer=-1, receive_buffer=-1):
-        if node_id in self.open:
-            raise IllegalState(f"there is a connection {node_id} already")
-        self.attempts.append((node_id, address))
+        super().__init__(clock=clock, channel_builder=builder, system=self.Events(self), dial=self._scripted_dial)
+
+    class Events:
+        """What the system would tell."""
+
+        def __init__(self, network):
+            self.network = network
+
+        def register(self, fd, mask):
+            assert fd not in self.network._registered
+            self.network._registered[fd] = mask
+
+        def modify(self, fd, mask):
+            assert fd in self.network._registered
+            self.network._registered[fd] = mask
+
+        def unregister(self, fd):
+            del self.network._registered[fd]
+
+        def poll(self, timeout=None):
+            ready = []
+            for fd, mask in self.network._registered.items():
+                transport = self.network.transports.get(fd)
+                if transport is None:
+                    found = mask if select.select([fd], [], [], 0)[0] else 0
+                else:
+                    found = transport.readiness() & mask
+                if found:
+                    ready.append((fd, found))
+            return ready
+
+        def close(self):
+            self.network._registered.clear()
+
+    def _scripted_dial(self, address, send_buffer, receive_buffer):
         if address in self.refused:
             raise ConnectionRefusedError(111, "Connection refused")
-        self.open.add(node_id)
-        if node_id not in self.blocked:
-            self._connected.append(node_id)
+        return contextlib.closing(None), False
+
+    def connect(self, channel_id, address, *args, **kwargs):
+        self._ensure_new(channel_id)
+        self.attempts.append((channel_id, address))
+        self.dialling = channel_id
+        super().connect(channel_id, address, *args, **kwargs)
 
     def send(self, send):
-        assert send.destination in self.open
         self.sends.append(send)
-        self._sends.append(send)
+        super().send(send)
 
     def poll(self, timeout_ms, *, for_sends=True):
         self.polls.append(timeout_ms)
-        for send in self._sends:
-            send.write_to(self)
-        self.completed_sends, self._sends = self._sends, []
-        self.completed_receives, self._receives = self._receives, []
-        self.connected, self._connected = self._connected, []
-        self.disconnected, self._disconnected = self._disconnected, {}
-
-    def close_channel(self, node_id):
-        self.open.discard(node_id)
-        self._sends = [send for send in self._sends if send.destination != node_id]
-        if node_id in self._connected:
-            self._connected.remove(node_id)
-
-    def is_channel_ready(self, node_id):
-        return node_id in self.open and node_id not in self.blocked | self.not_ready
-
-    def wakeup(self):
-        pass
+        super().poll(timeout_ms, for_sends=for_sends)
 
     def close(self):
         self.closed = True
+        super().close()
+
+    @property
+    def open(self):
+        """The nodes that there are connections to."""
+        return set(self.channels)
 
     # ---- what a test calls
 
-    def write(self, buffers):
-        return sum(map(len, buffers))
-
     def receives(self, node_id: str, payload: bytes) -> None:
-        """The node's next frame, header included."""
-        receive = Receive(node_id)
-        receive.requested, receive.payload = len(payload), bytearray(payload)
-        self._receives.append(receive)
+        """Let the node's next frame arrive, header included."""
+        self.channels[node_id].transport.inbox += frame(payload)
 
     def answers(self, node_id: str, correlation_id: int, body: bytes, *, flexible: bool = True) -> None:
-        """The node's answer to a request."""
+        """Let the node's answer to a request arrive."""
         self.receives(node_id, struct.pack(">i", correlation_id) + (b"\0" if flexible else b"") + body)
 
-    def drops(self, node_id: str, state: ChannelState = ChannelState.READY, error: Any = None) -> None:
-        """The node ends the connection."""
-        self.open.discard(node_id)
-        self._disconnected[node_id] = Disconnection(state, ("127.0.0.1", 9092), error)
+    def drops(self, node_id: str) -> None:
+        """Let the node end the connection."""
+        self.channels[node_id].transport.ended = EOFError("the end")
+
+
+SCRIPTED = {
+    "plain": {},
+    "wants-read": {"handshake": [EVENT_READ, EVENT_READ]},
+    "wants-write": {"handshake": [EVENT_WRITE]},
+    "ciphertext": {"handshake": [EVENT_READ, EVENT_WRITE], "holds": True},
+}
+"""The kinds of transports that every row of the client runs over."""

@@ -1,73 +1,86 @@
-"""The controller's connections: for each broker a queue, a thread and a client of its own."""
+"""The controller's connections: for each broker a queue, and send threads that deliver what is in the queues."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import get_logger
 from channel.metrics import Metrics
-from channel.network._outbox import Outbox
 from channel.network.client import NetworkClient
-from channel.network.direct import DirectConversation
-from channel.network.metadata import ManualMetadataUpdater
 from channel.network.selector import Selector
-from channel.network.selector_metrics import SelectorMetrics
+from channel.network.selector_metrics import PollTimes, SelectorMetrics
+from channel.network.sockets import channel_builder
+from channel.threads import ends_with_process
 from channel.types import Node
 from kproto.api import api_name
-from kproto.errors import KprotoError
+from kproto.errors import ConfigurationError, KprotoError
 
-from .send_thread import QueueItem, RequestQueue, RequestSendThread, send_thread_name
+from .send_thread import (
+    BrokerRequests,
+    ClientFactory,
+    DroppedRequest,
+    Outcome,
+    QueueItem,
+    RequestSendThread,
+    send_thread_name,
+)
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from channel.network.metadata import MetadataUpdater
     from channel.network.recorder import Recorder
     from channel.types import Broker
 
     from .requests import ControlRequest
 
-__all__ = ["ClientFactory", "ControllerChannelManager", "DroppedHook"]
+__all__ = ["ControllerChannelManager", "DroppedHook", "SendThreads"]
 
 GROUP: Final = "kafka.controller:type=ControllerChannelManager"
 _QUEUE_SIZE: Final = "QueueSize"
 _RATE_AND_TIME: Final = "RequestRateAndQueueTimeMs"
 _PREFIX: Final = "controller-channel"
 
-
-class ClientFactory(Protocol):
-    """Makes the client of one broker."""
-
-    def __call__(self, node: Node) -> NetworkClient:
-        """A client that knows this node alone and keeps one request in flight."""
+SendThreads = int | Literal["per_broker"]
+"""How many send threads serve the brokers: a number, or one for each as in Kafka."""
 
 
 class DroppedHook(Protocol):
-    """Hears of what was queued for a broker and will never be sent."""
+    """Hears of requests that will not be answered."""
 
-    def __call__(self, broker_id: int, items: list[QueueItem]) -> None:
-        """Called once the broker's thread and connection are gone, oldest request first, in place of the callbacks."""
+    def __call__(self, broker_id: int, items: list[DroppedRequest]) -> None:
+        """Called in place of the callbacks, oldest request first, once nothing of them is sent any more."""
 
 
 @dataclass(slots=True)
 class _BrokerState:
-    node: Node
-    client: NetworkClient
-    queue: RequestQueue
+    requests: BrokerRequests
     thread: RequestSendThread
-    is_removed: bool = False
+    metrics: SelectorMetrics
+
+
+@dataclass(slots=True)
+class _SendThread:
+    """A send thread, and what belongs to it."""
+
+    thread: RequestSendThread
+    polls: PollTimes
+    brokers: int = 0
 
 
 class ControllerChannelManager:
     """Sends control requests to brokers; also a context manager, which shuts down at its end.
 
-    Any thread may call it. A callback runs on its broker's send thread: it may send, but not add or remove brokers.
+    Any thread may call it. A callback runs on its broker's send thread, before the next request of that broker is
+    sent: it may send, but not add or remove brokers, and it must not block, as the thread serves other brokers too
+    (the metrics ``CallbackTimeMsMax`` and ``CallbackTimeMsMean`` show it).
 
     Args:
         controller_id: The controller's broker id: names threads, and the client id in every header.
@@ -77,13 +90,21 @@ class ControllerChannelManager:
         metrics: Takes queue sizes and times, and what the selectors count.
         state_log: Kafka's state-change log.
         thread_name_prefix: Stands before every thread's name.
-        client_factory: Makes a broker's client; a plaintext one by default.
-        on_dropped: Hears of requests that are dropped with their broker, or because there is none.
+        send_threads: How many threads serve the brokers; as ``config`` says if None.
+        client_factory: Makes a send thread's client; a plaintext one by default.
+        on_dropped: Hears of requests that will not be answered: dropped with their broker, or because there is none,
+            or because they cannot be written, or because their send thread has died.
+        on_thread_failed: Hears of a send thread that has died of an error, with the ids of its brokers.
         recorder: Sees every frame that passes.
 
     Attributes:
         metrics: Where the figures are.
-        dropped: How many requests were dropped so far.
+        dropped: How many requests were dropped so far, whatever the outcome.
+        possibly_applied: How many of them the broker may have applied: they were sent, and not answered.
+        failed_threads: The names of the send threads that have died.
+
+    Raises:
+        ConfigurationError: The security protocol between brokers is not served.
     """
 
     def __init__(
@@ -96,28 +117,53 @@ class ControllerChannelManager:
         *,
         state_log: StateChangeLog | None = None,
         thread_name_prefix: str | None = None,
+        send_threads: SendThreads | None = None,
         client_factory: ClientFactory | None = None,
         on_dropped: DroppedHook | None = None,
+        on_thread_failed: Callable[[str, list[int]], None] | None = None,
         recorder: Recorder | None = None,
     ) -> None:
         self.controller_id = controller_id
         self.dropped = 0
+        self.possibly_applied = 0
+        self.failed_threads: list[str] = []
         self._controller_epoch = controller_epoch
-        self._config = config or ChannelConfig()
+        self._config = config = config or ChannelConfig()
+        if client_factory is None and not (config.control_plane_listener_name or config.inter_broker_listener_name):
+            channel_builder(config.security_inter_broker_protocol)
         self._clock = clock
         self.metrics = Metrics(clock) if metrics is None else metrics
         self._state_log = state_log or StateChangeLog(controller_id)
         self._prefix = thread_name_prefix
         self._client_factory = client_factory
         self._on_dropped = on_dropped
+        self._on_thread_failed = on_thread_failed
         self._recorder = recorder
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
+        if send_threads is None:
+            send_threads = "per_broker" if config.send_threads == "per_broker" else int(config.send_threads)
+        if send_threads != "per_broker" and send_threads < 1:
+            raise ConfigurationError(f"send_threads is {send_threads}; it must be a number from 1, or 'per_broker'")
+        self._send_threads = send_threads
+        self._threads: list[_SendThread] = []
         self._brokers: dict[int, _BrokerState] = {}
-        self._lock = threading.Lock()  # the map and the count
+        self._lock = threading.Lock()  # the map and the counts
         self._changing = threading.RLock()  # starting and removing, which may take long
         self._is_shut_down = False
-        self.metrics.gauge(GROUP, "TotalQueueSize", self._total_queue_size, doc="Requests that wait for any broker")
-        self.metrics.gauge(GROUP, "DroppedRequests", lambda: self.dropped, doc="Requests that were never sent")
+        self._publish()
+        ends_with_process(self)
+
+    def _publish(self) -> None:
+        gauges: list[tuple[str, Callable[[], float], str]] = [
+            ("TotalQueueSize", self._total_queue_size, "Requests that wait for any broker"),
+            ("DroppedRequests", lambda: self.dropped, "Requests that will not be answered"),
+            ("PossiblyAppliedRequests", lambda: self.possibly_applied, "Dropped requests that were sent"),
+            ("FailedSendThreads", lambda: len(self.failed_threads), "Send threads that have died of an error"),
+            ("CallbackTimeMsMax", self._callback_time_max, "Longest time that a callback held its send thread up"),
+            ("CallbackTimeMsMean", self._callback_time_mean, "Mean time that callbacks held their send threads up"),
+        ]
+        for name, read, doc in gauges:
+            self.metrics.gauge(GROUP, name, read, doc=doc)
 
     # ---- brokers
 
@@ -146,15 +192,16 @@ class ControllerChannelManager:
         """
         with self._changing:
             if broker.id not in self._brokers:
-                self._add(self._new_broker(broker))
+                self._add(broker)
 
     def remove_broker(self, broker_id: int) -> None:
-        """Close a broker's channel: its thread, its connection, its queue, its metrics.
+        """Close a broker's channel: its connection, its queue, its metrics, and its thread if that serves no other.
 
         What fails on the way is logged, and the broker stays.
 
         Raises:
             KeyError: There is no such broker.
+            IllegalState: A callback asks for it, on the thread that would have to be waited for.
         """
         with self._changing:
             with self._lock:
@@ -165,14 +212,34 @@ class ControllerChannelManager:
 
     def shutdown(self) -> None:
         """Close all channels. Threads are told first and waited for then, so that it takes as long as the slowest."""
+        self._shut_down(None)
+
+    def _shut_down(self, timeout_s: float | None) -> None:
         with self._changing:
             with self._lock:
                 states = list(self._brokers.items())
                 self._is_shut_down = True
-            for _, state in states:
-                state.thread.initiate_shutdown()
+            for serving in self._threads:
+                if serving.thread is threading.current_thread():
+                    raise IllegalState("a callback cannot shut its own channel manager down; do it on another thread")
+            for serving in self._threads:
+                serving.thread.initiate_shutdown()
+            for serving in self._threads:
+                serving.thread.await_shutdown(timeout_s)
             for broker_id, state in states:
                 self._remove(broker_id, state)
+
+    def end_at_exit(self, timeout_s: float) -> None:
+        """End with the interpreter."""
+        if self._threads:
+            self._shut_down(timeout_s)
+
+    def forget_in_child(self) -> None:
+        """Have no brokers in a forked child: threads and connections are the parent's."""
+        self._lock, self._changing = threading.Lock(), threading.RLock()
+        self._is_shut_down = True
+        self._brokers = {}
+        self._threads = []
 
     def __enter__(self) -> Self:
         return self
@@ -193,19 +260,20 @@ class ControllerChannelManager:
             broker_id: To whom.
             request: What.
             callback: Takes the response, also one with an error code, on the broker's send thread.
+
+        Raises:
+            EncodeError, UnsupportedVersion: The request cannot be written; ``on_dropped`` is told too.
         """
         try:
             request.build(request.latest_version)  # now, so that what waits is bytes and not objects
         except KprotoError as e:
-            self._log.warning("%s cannot be encoded, broker %d will not get it: %s", request, broker_id, e)
-        item = (request, callback, self._clock.milliseconds())
+            self._log.error("%s cannot be encoded, broker %d will not get it: %s", request, broker_id, e)
+            item = DroppedRequest(request, callback, self._clock.milliseconds(), Outcome.NOT_SENT, e)
+            self._drop(broker_id, [item])
+            raise
+        queued = QueueItem(request, callback, self._clock.milliseconds())
         state = self._brokers.get(broker_id)
-        if state is not None:
-            # No lock: send threads pass here for every request. Whoever finds a request in the queue of a broker that
-            # is removed, this thread or the removing one, takes it out, so that none is lost or told of twice.
-            state.queue.put(item)
-            if state.is_removed:
-                self._drop(broker_id, _drain(state))
+        if state is not None and state.requests.put(queued):
             return
         self._log.warning(
             "not sending %s from controller %d with controller epoch %d and broker epoch %d: broker %d is offline%s",
@@ -216,11 +284,11 @@ class ControllerChannelManager:
             broker_id,
             ", as the channel manager is shut down" if self._is_shut_down else "",
         )
-        self._drop(broker_id, [QueueItem(*item)])
+        self._drop(broker_id, [DroppedRequest(*queued, Outcome.NOT_SENT)])
 
     # ---- the inside
 
-    def _new_broker(self, broker: Broker) -> _BrokerState:
+    def _add(self, broker: Broker) -> None:
         config = self._config
         listener = (
             config.control_plane_listener_name
@@ -230,35 +298,70 @@ class ControllerChannelManager:
         endpoint = broker.endpoint(listener)
         if endpoint is None:
             raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
-        node = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
-        client = self._plaintext_client(node) if self._client_factory is None else self._client_factory(node)
-        tags = {"broker-id": str(broker.id)}
+        if self._client_factory is None:
+            channel_builder(getattr(endpoint.security_protocol, "name", str(endpoint.security_protocol)))
+        node = Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener)
+        serving = self._thread_for(broker.id)
+        tags = {"broker-id": node.key}
         timer = self.metrics.timer(GROUP, _RATE_AND_TIME, tags, "How long requests wait, and how many there are")
-        queue: RequestQueue = Outbox(self._clock.milliseconds, timer.record)
-        self.metrics.gauge(GROUP, _QUEUE_SIZE, queue.__len__, tags, "Requests that wait")
+        requests = BrokerRequests(node, serving.thread, timer, self._undeliverable)
+        self.metrics.gauge(GROUP, _QUEUE_SIZE, requests.__len__, tags, "Requests that wait")
+        selector_metrics = SelectorMetrics(self.metrics, _PREFIX, tags, polls=serving.polls)
+        state = _BrokerState(requests, serving.thread, selector_metrics)
+        with self._lock:
+            self._brokers[broker.id] = state
+            self._is_shut_down = False
+        serving.brokers += 1
+        serving.thread.brokers[node.key] = requests
+        try:
+            if not serving.thread.ident:
+                serving.thread.start()
+        except BaseException:
+            self._remove(broker.id, state)  # a channel without its thread would take requests for ever
+            raise
+
+    def _thread_for(self, broker_id: int) -> _SendThread:
+        """The send thread that a new broker is assigned to: a new one as long as there may be more."""
+        alive = [serving for serving in self._threads if not serving.thread.is_failed]
+        if self._send_threads != "per_broker" and len(alive) >= self._send_threads:
+            return min(alive, key=lambda serving: serving.brokers)
+        per_broker = self._send_threads == "per_broker"
+        used = {serving.thread.name for serving in self._threads}
+        names = (
+            send_thread_name(self.controller_id, broker_id if per_broker else None, number, self._prefix)
+            for number in range(len(used) + 1)
+        )
+        polls = PollTimes(self._clock)
+
+        def new_client(metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
+            return self._plaintext_client(metadata, on_invalid_answer, polls)
+
         thread = RequestSendThread(
-            send_thread_name(self.controller_id, broker.id, self._prefix),
+            next((name for name in names if name not in used), self._prefix or "send-thread"),
             self.controller_id,
             self._controller_epoch,
-            queue,
-            client,
-            node,
-            config.controller_socket_timeout_ms,
+            self._client_factory or new_client,
+            self._config.controller_socket_timeout_ms,
             self._state_log,
-            DirectConversation(client, node.key, queue) if self._client_factory is None else None,
+            self._thread_failed,
         )
-        return _BrokerState(node, client, queue, thread)
+        self._threads.append(_SendThread(thread, polls))
+        return self._threads[-1]
 
-    def _plaintext_client(self, node: Node) -> NetworkClient:
+    def _plaintext_client(
+        self, metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None], polls: PollTimes
+    ) -> NetworkClient:
         config = self._config
         selector = Selector(
+            max_receive_size=config.receive_max,
             clock=self._clock,
-            metrics=SelectorMetrics(self.metrics, _PREFIX, {"broker-id": node.key}),
+            metrics_of=self._selector_metrics,
+            polls=polls,
             recorder=self._recorder,
         )
         return NetworkClient(
             selector,
-            ManualMetadataUpdater([node]),
+            metadata,
             str(self.controller_id),
             max_in_flight=1,
             reconnect_backoff_ms=0,
@@ -267,55 +370,76 @@ class ControllerChannelManager:
             setup_timeout_ms=config.socket_connection_setup_timeout_ms,
             setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
             discover_versions=False,
+            on_invalid_answer=on_invalid_answer,
             clock=self._clock,
         )
 
-    def _add(self, state: _BrokerState) -> None:
-        with self._lock:
-            self._brokers[state.node.id] = state
-            self._is_shut_down = False
-        try:
-            state.thread.start()
-        except BaseException:
-            self._remove(state.node.id, state)  # a channel without its thread would take requests for ever
-            raise
+    def _selector_metrics(self, node_id: str) -> SelectorMetrics | None:
+        state = self._brokers.get(int(node_id))
+        return None if state is None else state.metrics
 
     def _remove(self, broker_id: int, state: _BrokerState) -> None:
-        if threading.current_thread() is state.thread:
-            raise IllegalState(f"a callback cannot remove its own broker {broker_id}; do it on another thread")
+        thread = state.thread
+        if threading.current_thread() is thread:
+            raise IllegalState(f"a callback cannot remove a broker of its own thread, as {broker_id} is")
+        serving = next((each for each in self._threads if each.thread is thread), None)
         tags = {"broker-id": str(broker_id)}
         try:
-            state.thread.shutdown()  # the client is its own until it has ended
-            state.queue.close()
-            state.client.close()
-            state.is_removed = True
-            dropped = _drain(state)
-            if state.thread.undelivered is not None:
-                dropped.insert(0, state.thread.undelivered)
+            if serving is not None and serving.brokers == 1:
+                thread.shutdown()  # the client is its own until it has ended
+                thread.client.close()
+                self._threads.remove(serving)
+            else:
+                thread.remove(state.requests)
+            dropped = state.requests.close()
+            self.metrics.remove(GROUP, _QUEUE_SIZE, tags)
+            self.metrics.remove(GROUP, _RATE_AND_TIME, tags)
+            state.metrics.remove()
             with self._lock:
-                self.metrics.remove(GROUP, _QUEUE_SIZE, tags)
-                self.metrics.remove(GROUP, _RATE_AND_TIME, tags)
-                self.metrics.remove(f"{_PREFIX}-metrics", None, tags)
                 del self._brokers[broker_id]
+            if serving is not None:
+                serving.brokers -= 1
             if dropped:
-                self._log.warning("broker %d is removed: %d requests will not be sent", broker_id, len(dropped))
+                self._log.warning("broker %d is removed: %d requests will not be answered", broker_id, len(dropped))
             self._drop(broker_id, dropped)
         except Exception:  # noqa: BLE001  (the other brokers must be removed too)
             self._log.exception("broker %d could not be removed", broker_id)
 
-    def _drop(self, broker_id: int, items: list[QueueItem]) -> None:
+    def _undeliverable(self, requests: BrokerRequests, item: DroppedRequest) -> None:
+        """Report a request that cannot be written; those behind it go on."""
+        self._log.error("%s cannot be sent to %s: %s", item.request, requests.node, item.error)
+        self._drop(requests.node.id, [item])
+
+    def _thread_failed(self, thread: RequestSendThread) -> None:
+        """Report a send thread that has died, and the requests of its brokers; later ones are dropped too."""
+        self.failed_threads.append(thread.name)
+        brokers = list(thread.brokers.values())
+        ids = sorted(broker.node.id for broker in brokers)
+        self._log.critical("%s has died; brokers %s get no requests until they are removed and added", thread.name, ids)
+        for broker in brokers:
+            self._drop(broker.node.id, [item._replace(error=thread.error) for item in broker.close()])
+        if self._on_thread_failed is not None:
+            self._on_thread_failed(thread.name, ids)
+
+    def _drop(self, broker_id: int, items: list[DroppedRequest]) -> None:
         if not items:
             return
         with self._lock:
             self.dropped += len(items)
+            self.possibly_applied += sum(item.outcome is Outcome.POSSIBLY_APPLIED for item in items)
         if self._on_dropped is not None:
-            self._on_dropped(broker_id, items)
+            try:
+                self._on_dropped(broker_id, items)
+            except Exception:  # noqa: BLE001  (a hook must cost neither a send thread nor a removal)
+                self._log.exception("the hook for dropped requests failed")
 
     def _total_queue_size(self) -> int:
         with self._lock:
-            return sum(len(state.queue) for state in self._brokers.values())
+            return sum(len(state.requests) for state in self._brokers.values())
 
+    def _callback_time_max(self) -> float:
+        return max((serving.thread.callback_max_ns for serving in self._threads), default=0) / 1e6
 
-def _drain(state: _BrokerState) -> list[QueueItem]:
-    """What waits, oldest first."""
-    return [QueueItem(*item) for item in state.queue.drain()]
+    def _callback_time_mean(self) -> float:
+        calls = sum(serving.thread.callbacks for serving in self._threads)
+        return sum(serving.thread.callback_ns for serving in self._threads) / max(1, calls) / 1e6

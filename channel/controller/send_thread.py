@@ -1,12 +1,22 @@
-"""The thread that delivers to one broker: one request at a time, in order, again and again until it is answered."""
+"""Delivers requests to brokers: to each one at a time, in order, again and again until it is answered.
+
+One thread runs one client over any number of brokers. A broker's requests are sent by whichever thread finds it idle
+and connected: the thread that puts the request, or the send thread, which does everything else.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+import heapq
+import itertools
+import threading
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from channel.errors import IllegalState
+from channel.clock import FOREVER
+from channel.errors import ChannelError, ClientClosed, Disconnected, IllegalState, RequestTimeout
 from channel.logs import STATE_CHANGE, TRACE, bounded
-from channel.network.blocking import await_ready, is_ready, send_and_receive
+from channel.network.metadata import ManualMetadataUpdater
 from channel.threads import StoppableThread
 from kproto.api import CONTROL_APIS, api_name
 
@@ -15,20 +25,32 @@ from .requests import ControlRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.network._outbox import Outbox
+    from channel.errors import AuthenticationFailed
+    from channel.metrics import Timer
     from channel.network.client import NetworkClient
-    from channel.network.direct import DirectConversation
+    from channel.network.metadata import MetadataUpdater
+    from channel.network.request import ClientRequest, ClientResponse
     from channel.types import Node
 
     from .state_change_log import StateChangeLog
 
-__all__ = ["RETRY_PAUSE_MS", "QueueItem", "RequestQueue", "RequestSendThread", "send_thread_name"]
+__all__ = [
+    "RETRY_BACKOFF_MS", "BrokerRequests", "ClientFactory", "DroppedRequest", "Outcome", "QueueItem",
+    "RequestSendThread", "send_thread_name",
+]  # fmt: skip
 
-RETRY_PAUSE_MS: Final = 100
+RETRY_BACKOFF_MS: Final = 100
 """Between two attempts to deliver a request."""
 
 _CONTROL: Final = frozenset(map(int, CONTROL_APIS))
 _traced = STATE_CHANGE.isEnabledFor
+
+
+class Outcome(Enum):
+    """How a request ended that was not answered."""
+
+    NOT_SENT = "not sent"
+    POSSIBLY_APPLIED = "possibly applied"
 
 
 class QueueItem(NamedTuple):
@@ -45,43 +67,262 @@ class QueueItem(NamedTuple):
     enqueue_time_ms: int
 
 
-RequestQueue: TypeAlias = "Outbox[ControlRequest]"
-"""What waits for one broker: the fields of a ``QueueItem`` each."""
+class DroppedRequest(NamedTuple):
+    """A request that will not be answered any more.
 
-_Answer: TypeAlias = tuple[int, Any]
-"""The API that the answered request belongs to, and the response. Tuples, as they are made for every request."""
+    Attributes:
+        request: What was to be sent.
+        callback: What would have taken the response; it is not called.
+        enqueue_time_ms: When it came, in ms of the clock.
+        outcome: Whether the broker may have applied it: all of it was sent at least once.
+        error: Why it could not be sent; None if its broker was removed, or is unknown.
+    """
+
+    request: ControlRequest
+    callback: Callable[[Any], None] | None
+    enqueue_time_ms: int
+    outcome: Outcome
+    error: BaseException | None = None
 
 
-def send_thread_name(controller_id: int, broker_id: int, prefix: str | None = None) -> str:
-    """What the thread is called.
+def send_thread_name(controller_id: int, broker_id: int | None, number: int = 0, prefix: str | None = None) -> str:
+    """What a send thread is called: after its broker, or by its number if it serves several.
 
     >>> send_thread_name(1, 2)
     'Controller-1-to-broker-2-send-thread'
+    >>> send_thread_name(1, None, 0)
+    'Controller-1-to-brokers-0-send-thread'
     """
-    name = f"Controller-{controller_id}-to-broker-{broker_id}-send-thread"
+    whom = f"broker-{broker_id}" if broker_id is not None else f"brokers-{number}"
+    name = f"Controller-{controller_id}-to-{whom}-send-thread"
     return f"{prefix}:{name}" if prefix else name
 
 
+class BrokerRequests:
+    """One broker's requests: those that wait, and the one that is being delivered.
+
+    Whoever sets ``_busy`` under the lock delivers the request: the thread that put it, for the moment of writing it,
+    then the send thread until its callback has returned. So no request overtakes another, and none is sent while a
+    callback runs.
+
+    Args:
+        node: The broker.
+        thread: The send thread that it is assigned to.
+        queue_time: Takes how long each request waited, in ms.
+        on_undeliverable: Takes a request that cannot be written at all.
+
+    Attributes:
+        node: The broker.
+        thread: Its send thread.
+        closed: Whether nothing is sent any more.
+    """
+
+    __slots__ = (
+        "_busy", "_client", "_clock", "_current", "_lock", "_on_undeliverable", "_queue", "_queue_time", "_request",
+        "_sent_before", "attempt_ends_ms", "closed", "node", "thread",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        node: Node,
+        thread: RequestSendThread,
+        queue_time: Timer,
+        on_undeliverable: Callable[[BrokerRequests, DroppedRequest], None],
+    ) -> None:
+        self.node = node
+        self.thread = thread
+        self.closed = False
+        self.attempt_ends_ms = 0
+        self._client = thread.client
+        self._clock = thread.client.clock
+        self._queue_time = queue_time
+        self._on_undeliverable = on_undeliverable
+        self._lock = threading.Lock()
+        self._queue: deque[QueueItem] = deque()
+        self._busy = False
+        self._current: QueueItem | None = None
+        self._request: ClientRequest | None = None  # the present attempt
+        self._sent_before = False  # all of it went out in an earlier attempt
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    # ---- for any thread
+
+    def put(self, item: QueueItem) -> bool:
+        """Add a request; it is sent at once if the broker is idle and connected. False if this broker is closed."""
+        with self._lock:
+            if self.closed:
+                return False
+            if self._busy:
+                self._queue.append(item)
+                return True
+            self._busy = True
+            self._take(item, 0)
+            try:
+                self._send()
+            except IllegalState:  # not connected: that is for the send thread to change
+                self.thread.call_soon(self.deliver)
+            except ClientClosed:  # it stays the present request, for ``close`` to give back
+                pass
+            except Exception as e:  # noqa: BLE001
+                self.thread.call_soon(lambda error=e: self._undeliverable(error))  # type: ignore[misc]
+            except BaseException:  # a signal's: nobody knows how far it got, so that the request must be sent again
+                self.thread.call_soon(lambda: self.failed(Disconnected("interrupted while it was sent")))
+                raise
+            return True
+
+    def close(self) -> list[DroppedRequest]:
+        """Send nothing any more; gives what was not answered, oldest first."""
+        with self._lock:
+            self.closed = True
+            left = [DroppedRequest(*item, Outcome.NOT_SENT) for item in self._queue]
+            self._queue.clear()
+            current, self._current = self._current, None
+            if current is not None:
+                left.insert(0, DroppedRequest(*current, self._outcome()))
+            return left
+
+    def _outcome(self) -> Outcome:
+        sent = self._sent_before or _all_sent(self._request)
+        return Outcome.POSSIBLY_APPLIED if sent else Outcome.NOT_SENT
+
+    # ---- for whoever delivers
+
+    def _take(self, item: QueueItem, waited_ms: int) -> None:
+        self._current = item
+        self._request = None
+        self._sent_before = False
+        self._queue_time.record(waited_ms)
+
+    def _send(self) -> None:
+        item = self._current
+        assert item is not None
+        self._request = self._client.request(self.node.key, item.request, self._answered)
+
+    # ---- for the send thread
+
+    def deliver(self) -> None:
+        """Send the present request, or connect first."""
+        if self.closed or self._current is None:
+            return
+        try:
+            with self._lock:
+                self._send()
+        except IllegalState:
+            self.thread.connect(self)
+        except ClientClosed:
+            return
+        except Exception as e:  # noqa: BLE001
+            self._undeliverable(e)
+
+    def _undeliverable(self, error: Exception) -> None:
+        """Report a request that cannot be written, and go on with the next."""
+        item, self._current = self._current, None
+        if item is not None and not self.closed:
+            self._on_undeliverable(self, DroppedRequest(*item, Outcome.NOT_SENT, error))
+        self._following()
+
+    def _answered(self, response: ClientResponse) -> None:
+        """Take what came of the present attempt."""
+        if self.closed:
+            return
+        self._sent_before = self._sent_before or _all_sent(response.request)
+        if response.timed_out:
+            self.failed(RequestTimeout(f"no answer within {response.request.timeout_ms} ms"))
+        elif response.disconnected:
+            self.failed(Disconnected(f"Connection to {self.node.key} was disconnected before the response was read"))
+        elif response.version_mismatch is not None:
+            self._undeliverable(response.version_mismatch)
+        else:
+            item, self._current = self._current, None
+            assert item is not None
+            self.thread.call_back(self, item, response.request.api_key, response.body)
+            self._following()
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a request is being delivered."""
+        return self._current is not None
+
+    def failed(self, error: ChannelError | Exception) -> None:
+        """Try again over a new connection, after a pause."""
+        if self.closed or self._current is None:
+            return
+        self._sent_before = self._sent_before or _all_sent(self._request)
+        self._request = None
+        self.thread.retry(self, self._current.request, error)
+
+    def _following(self) -> None:
+        """Go on with the next request, if there is one."""
+        try:
+            with self._lock:
+                if self.closed:
+                    return
+                if not self._queue:
+                    self._busy = False
+                    return
+                item = self._queue.popleft()
+                self._take(item, self._clock.milliseconds() - item.enqueue_time_ms)
+                self._send()
+        except IllegalState:
+            self.thread.connect(self)
+        except ClientClosed:
+            return
+        except Exception as e:  # noqa: BLE001
+            # Not from here: many in a row that cannot be written must not pile up calls.
+            self.thread.call_soon(lambda error=e: self._undeliverable(error))  # type: ignore[misc]
+
+
+def _all_sent(request: ClientRequest | None) -> bool:
+    return request is not None and request.send is not None and request.send.remaining == 0
+
+
+def _refuse(api_key: int, request: ControlRequest) -> None:
+    raise IllegalState(f"an answer to {api_name(api_key)}, unexpected after {api_name(request.api_key)}")
+
+
+class ClientFactory(Protocol):
+    """Makes the client of a send thread."""
+
+    def __call__(self, metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
+        """A client with this updater, which keeps one request in flight for each node and tells of invalid answers."""
+
+
+class _Nodes(ManualMetadataUpdater):
+    """Tells a send thread whose connections have ended, or could not be made."""
+
+    def __init__(self, thread: RequestSendThread) -> None:
+        super().__init__()
+        self._thread = thread
+
+    def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
+        """Let the thread look at the node."""
+        self._thread._failed.append(node_id)
+
+
 class RequestSendThread(StoppableThread):
-    """Takes from the queue, delivers, calls back.
+    """Runs a client over the brokers assigned to it: connects, delivers, calls back, tries again.
 
     What cannot be delivered is tried again without end, over a new connection and with a new correlation id: only the
     removal of the broker, or the shutdown, stops that. An answer with an error code is an answer. The broker may
-    see a request twice if the answer was lost, never one after a later one.
+    see a request twice if the answer was lost, never one after a later one. A callback that blocks holds up all
+    brokers of the thread: ``callback_max_ns`` shows it.
 
     Args:
         name: The thread's name.
         controller_id: The controller's broker id, for the log.
         controller_epoch: Tells the controller's epoch, for the log.
-        queue: What waits.
-        client: This thread's own, with ``node`` alone and one request in flight.
-        node: The broker.
+        new_client: Makes this thread's own client.
         socket_timeout_ms: How long to wait for a connection.
         state_log: Kafka's state-change log.
-        direct: The short way to a broker that is connected, if there is one.
+        on_failed: Called as the thread dies of an error.
 
     Attributes:
-        undelivered: The request that it was at when it was stopped, None if there was none.
+        client: Its client.
+        brokers: The brokers that are assigned to it, by node key.
+        callbacks: How many callbacks it has called.
+        callback_ns, callback_max_ns: How long they took, all of them and the longest.
     """
 
     def __init__(
@@ -89,105 +330,211 @@ class RequestSendThread(StoppableThread):
         name: str,
         controller_id: int,
         controller_epoch: Callable[[], int],
-        queue: RequestQueue,
-        client: NetworkClient,
-        node: Node,
+        new_client: ClientFactory,
         socket_timeout_ms: int,
         state_log: StateChangeLog,
-        direct: DirectConversation | None = None,
+        on_failed: Callable[[RequestSendThread], None] | None = None,
     ) -> None:
         super().__init__(name, log_prefix=f"[RequestSendThread controllerId={controller_id}]")
-        self.undelivered: QueueItem | None = None
+        self._failed: list[str] = []  # nodes whose connection has ended, or could not be made
+        self.client = new_client(_Nodes(self), self._invalid_answer)
+        self.brokers: dict[str, BrokerRequests] = {}
+        self.callbacks = 0
+        self.callback_ns = 0
+        self.callback_max_ns = 0
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
-        self._queue = queue
-        self._client = client
-        self._node = node
         self._socket_timeout_ms = socket_timeout_ms
         self._state_log = state_log
-        self._direct = direct
+        self._on_failed = on_failed
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._connecting: dict[str, BrokerRequests] = {}
+        self._numbers = itertools.count()
+
+    # ---- for any thread
+
+    def call_soon(self, task: Callable[[], None]) -> None:
+        """Do something on this thread."""
+        self._tasks.append(task)
+        self.client.wakeup()
+
+    def remove(self, broker: BrokerRequests) -> None:
+        """Close a broker's connection; returns when nothing of it runs any more.
+
+        Raises:
+            IllegalState: This is the send thread itself, which must not wait for itself.
+        """
+        if threading.current_thread() is self:
+            raise IllegalState("a callback cannot remove a broker of its own thread; do it on another thread")
+        done = threading.Event()
+
+        def close() -> None:
+            self._forget(broker)
+            done.set()
+
+        self.call_soon(close)
+        while not done.wait(0.1):
+            if self.is_shutdown_complete or not self.is_alive():
+                return  # and its client is closed with it
+
+    def _forget(self, broker: BrokerRequests) -> None:
+        broker.closed = True
+        if self.brokers.get(broker.node.key) is broker:
+            del self.brokers[broker.node.key]
+            self._connecting.pop(broker.node.key, None)
+            self.client.forget_node(broker.node.key)
 
     def interrupt(self) -> None:
-        """End the wait for the queue and the wait for the broker."""
-        self._queue.end()
-        self._client.initiate_close()
+        """End a poll that waits."""
+        self.client.initiate_close()
+
+    # ---- for brokers, on this thread
+
+    def connect(self, broker: BrokerRequests) -> None:
+        """Connect to a broker that has a request to be sent, and then send it."""
+        broker.attempt_ends_ms = self.client.clock.milliseconds() + self._socket_timeout_ms
+        self._connecting[broker.node.key] = broker  # the oldest attempt is the first
+        try:
+            is_ready = self.client.ready(broker.node)
+        except Exception as e:  # noqa: BLE001  (any failure to connect is tried again, and costs no other broker)
+            self._not_connected(broker, bounded(str(e)))
+            return
+        if is_ready:
+            self._connected(broker)
+        elif self.client.connection_failed(broker.node):
+            self._not_connected(broker, f"Connection to {broker.node} failed.")
+
+    def _connected(self, broker: BrokerRequests) -> None:
+        del self._connecting[broker.node.key]
+        self.log.info("controller %d connected to %s to send state changes", self._controller_id, broker.node)
+        broker.deliver()
+
+    def _not_connected(self, broker: BrokerRequests, failure: str) -> None:
+        error = self.client.authentication_error(broker.node)
+        if error is not None:
+            failure = bounded(str(error))
+        self.log.warning("controller %d has no connection to %s: %s", self._controller_id, broker.node, failure)
+        self._begin_anew(broker)
+
+    def _look_at_connections(self) -> None:
+        """Go on with brokers whose connection has come to stand, could not be made, or takes too long."""
+        client = self.client
+        for node_id in client.newly_ready:
+            broker = self._connecting.get(node_id)
+            if broker is not None and client.is_ready(broker.node):
+                self._connected(broker)
+        failed, self._failed = self._failed, []
+        for node_id in failed:
+            broker = self._connecting.get(node_id)
+            if broker is not None and client.connection_failed(broker.node):
+                self._not_connected(broker, f"Connection to {broker.node} failed.")
+        now = client.clock.milliseconds()
+        while self._connecting:
+            broker = next(iter(self._connecting.values()))
+            if broker.attempt_ends_ms > now:
+                return
+            self._not_connected(broker, f"failed to connect within {self._socket_timeout_ms} ms")
+
+    def retry(self, broker: BrokerRequests, request: ControlRequest, error: Exception) -> None:
+        """Deliver a request again after a pause."""
+        self.log.warning(
+            "controller %d epoch %d could not send %s to %s: %s; reconnecting",
+            self._controller_id, self._epoch(), request, broker.node, bounded(f"{type(error).__name__}: {error}"),
+        )  # fmt: skip
+        self._begin_anew(broker)
+
+    def _begin_anew(self, broker: BrokerRequests) -> None:
+        self._connecting.pop(broker.node.key, None)
+        self.client.close_node(broker.node.key)
+        self._schedule(self.client.clock.milliseconds() + RETRY_BACKOFF_MS, broker.deliver)
+
+    def _schedule(self, due_ms: int, action: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (due_ms, next(self._numbers), action))
+
+    def call_back(self, broker: BrokerRequests, item: QueueItem, api_key: int, body: Any) -> None:
+        """Hand an answer to its callback. Whatever that raises costs the connection, and neither broker nor thread."""
+        began = self.client.clock.nanoseconds()
+        try:
+            if api_key not in _CONTROL:
+                _refuse(api_key, item.request)
+            if _traced(TRACE):
+                answer = bounded(repr(body))
+                self._state_log.trace(self._epoch(), "%s answered %s to %s", broker.node, answer, item.request)
+            if item.callback is not None:
+                item.callback(body)
+        except BaseException:
+            self.log.exception("controller %d gives up %s to %s", self._controller_id, item.request, broker.node)
+            self.client.close_node(broker.node.key)
+        took = self.client.clock.nanoseconds() - began
+        self.callbacks += 1
+        self.callback_ns += took
+        if took > self.callback_max_ns:
+            self.callback_max_ns = took
+
+    def _epoch(self) -> int:
+        """The controller's epoch, for the log; -1 if nobody can tell."""
+        try:
+            return self._controller_epoch()
+        except BaseException:
+            self.log.exception("controller %d does not tell its epoch", self._controller_id)
+            return -1
+
+    def _invalid_answer(self, node_id: str, error: Exception) -> None:
+        """Take an answer that is none: the connection is of no use any more."""
+        broker = self.brokers.get(node_id)
+        if broker is None:
+            self.client.close_node(node_id)
+        elif broker.awaits_answer:
+            broker.failed(error)
+        else:
+            self.log.warning("%s sent what nobody has asked for: %s; closing the connection", broker.node, error)
+            self.client.close_node(node_id)
+
+    # ---- the loop
 
     def do_work(self) -> None:
-        """Deliver requests until there is a reason to look whether the thread is to go on."""
-        queue, direct = self._queue, self._direct
-        while True:
-            if direct is not None and not queue.lent:
-                direct.lend()
-            taken = queue.get()
-            if taken is None:
-                return
-            item, body, error = taken
-            request, callback, _ = item
-            api_key = request.api_key
-            if body is None:
-                answer = self._deliver(request, error)
-                if answer is None:
-                    self.undelivered = QueueItem(*item)
-                    return
-                api_key, body = answer
-            try:
-                if api_key not in _CONTROL:
-                    self._refuse(api_key, request)
-                if _traced(TRACE):
-                    answer_text = bounded(repr(body))
-                    self._state_log.trace(
-                        self._controller_epoch(), "%s answered %s to %s", self._node, answer_text, request
-                    )
-                if callback is not None:
-                    callback(body)
-            except Exception:
-                self.log.exception("controller %d gives up %s to %s", self._controller_id, request, self._node)
-                self._close()
-
-    def _refuse(self, api_key: int, request: ControlRequest) -> None:
-        raise IllegalState(f"an answer to {api_name(api_key)}, unexpected after {api_name(request.api_key)}")
-
-    def _close(self) -> None:
-        self._queue.take_back()
-        self._client.close_node(self._node.key)
-
-    def _deliver(self, request: ControlRequest, error: Exception | None) -> _Answer | None:
-        """The answer; None if the thread was stopped before one came. ``error`` is how the first attempt ended."""
-        while self.is_running:
-            try:
-                if error is None and self._broker_ready():
-                    response = send_and_receive(self._client, self._client.new_request(self._node.key, request))
-                    return response.request.api_key, response.body
-            except Exception as e:  # noqa: BLE001  (a request that even cannot be encoded is tried again, as Kafka does)
-                error = e
-            if error is not None:
-                if self.is_shutdown_initiated:
-                    break
-                self.log.warning(
-                    "controller %d epoch %d could not send %s to %s: %s; reconnecting",
-                    self._controller_id,
-                    self._controller_epoch(),
-                    request,
-                    self._node,
-                    bounded(f"{type(error).__name__}: {error}"),
-                )
-                error = None
-                self._close()
-            self.pause(RETRY_PAUSE_MS)
-        return None
-
-    def _broker_ready(self) -> bool:
-        client, node = self._client, self._node
+        """Do what others have asked for and what is due, then wait for answers."""
+        while self._tasks:
+            self._tasks.popleft()()
+        timeout_ms = FOREVER
+        if self._timers or self._connecting:
+            timeout_ms = self._run_timers()
         try:
-            if is_ready(client, node):
-                return True
-            if await_ready(client, node, self._socket_timeout_ms):
-                self.log.info("controller %d connected to %s to send state changes", self._controller_id, node)
-                return True
-            failure = f"failed to connect within {self._socket_timeout_ms} ms"
-        except Exception as e:  # noqa: BLE001  (any failure to connect is tried again)
-            failure = bounded(str(e))
-        if self.is_running:
-            self.log.warning("controller %d has no connection to %s: %s", self._controller_id, node, failure)
-            client.close_node(node.key)
-        return False
+            self.client.poll(timeout_ms)
+        except ClientClosed:
+            return
+        except OSError as e:
+            self.log.warning("the selector failed: %s", e)
+            self.pause(RETRY_BACKOFF_MS)
+        if self._connecting:
+            self._look_at_connections()
+        elif self._failed:
+            self._failed.clear()
+
+    def _run_timers(self) -> int:
+        """Do what is due; tells how long until there is more to do."""
+        now = self.client.clock.milliseconds()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+        if self._tasks:
+            return 0
+        timeout_ms = self._timers[0][0] - now if self._timers else FOREVER
+        if self._connecting:
+            timeout_ms = min(timeout_ms, next(iter(self._connecting.values())).attempt_ends_ms - now)
+        return max(0, timeout_ms)
+
+    def ended(self) -> None:
+        """Say so if nobody had asked for the end."""
+        if self.is_running and self._on_failed is not None:
+            try:
+                self._on_failed(self)
+            except Exception:
+                self.log.exception("the death of %s could not be told", self.name)
+
+    def forget_in_child(self) -> None:
+        """Be over in a forked child."""
+        super().forget_in_child()
+        self.client.abandon()
+        self.brokers.clear()
+        self._tasks.clear()

@@ -78,7 +78,7 @@ class VersionDiscovery:
         elif answer.error_code == ErrorCode.UNSUPPORTED_VERSION and request.version > 0:
             ranges = NodeApiVersions.from_response(answer)
             highest = ranges[ApiKey.API_VERSIONS].highest if ApiKey.API_VERSIONS in ranges else 0
-            self.ask(node_id, min(highest, request.version - 1))
+            self.ask(node_id, max(0, min(highest, request.version - 1)))  # it may announce anything
         else:
             raise VersionsRefused(f"error {answer.error_code} {error_name(answer.error_code)}")
         return answer

@@ -1,21 +1,24 @@
-"""One connection: its transport, the frame going out, the frame coming in, and whether it is muted."""
+"""A channel: a connection, the transport that moves its bytes, and the authenticator between the two."""
 
 from __future__ import annotations
 
+import threading
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from channel.errors import AuthenticationFailed, IllegalState
+from channel.errors import AuthenticationFailed
 
-from .frames import UNLIMITED, Receive, Send
+from .connection import MuteState, Phase
 from .transport import EVENT_READ, EVENT_WRITE, Address
 
 if TYPE_CHECKING:
-    from .memory import MemoryPool
-    from .selector_metrics import NodeMetrics
+    from .connection import Connection
+    from .frames import Send
+    from .request import ClientRequest
+    from .selector_metrics import NodeMetrics, SelectorMetrics
     from .transport import Authenticator, Transport
 
-__all__ = ["Channel", "ChannelState", "Disconnection", "MuteEvent", "MuteState"]
+__all__ = ["Channel", "ChannelState", "Disconnection"]
 
 
 class ChannelState(Enum):
@@ -31,110 +34,123 @@ class ChannelState(Enum):
 
 
 class Disconnection(NamedTuple):
-    """A channel that ended: the state it ended in, to whom it led, and the error of a failed authentication."""
+    """How a channel ended.
+
+    Attributes:
+        state: The state it ended in.
+        remote: Where it led.
+        error: Why authentication failed, None if it did not.
+        unanswered: The requests that were in flight, oldest first.
+    """
 
     state: ChannelState
     remote: Address = ("", 0)
     error: AuthenticationFailed | None = None
+    unanswered: tuple[ClientRequest, ...] = ()
 
 
-class MuteState(Enum):
-    """Whether a channel is read, and what it waits for if it is not."""
-
-    NOT_MUTED = "not muted"
-    MUTED = "muted"
-    MUTED_AND_RESPONSE_PENDING = "muted, response pending"
-    MUTED_AND_THROTTLED = "muted, throttled"
-    MUTED_AND_THROTTLED_AND_RESPONSE_PENDING = "muted, throttled, response pending"
-
-
-class MuteEvent(Enum):
-    """What happens to a muted channel of a server."""
-
-    REQUEST_RECEIVED = "request received"
-    RESPONSE_SENT = "response sent"
-    THROTTLE_STARTED = "throttle started"
-    THROTTLE_ENDED = "throttle ended"
-
-
-_NEXT = {
-    (MuteState.MUTED, MuteEvent.REQUEST_RECEIVED): MuteState.MUTED_AND_RESPONSE_PENDING,
-    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT): MuteState.MUTED,
-    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT): MuteState.MUTED_AND_THROTTLED,
-    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_STARTED): (
-        MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
-    ),
-    (MuteState.MUTED_AND_THROTTLED, MuteEvent.THROTTLE_ENDED): MuteState.MUTED,
-    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_ENDED): (
-        MuteState.MUTED_AND_RESPONSE_PENDING
-    ),
+_STATES = {
+    Phase.CONNECTING: ChannelState.NOT_CONNECTED,
+    Phase.HANDSHAKE: ChannelState.AUTHENTICATE,
+    Phase.AUTHENTICATING: ChannelState.AUTHENTICATE,
 }
 
 
 class Channel:
-    """A connection as the selector sees it. Used by the selector's thread alone.
+    """Moves bytes between a connection and its transport.
+
+    Reading is the selector's thread's own. Whatever writes or closes holds ``lock``, so that any thread may send.
+
+    Args:
+        connection: What is said.
+        transport: What moves the bytes.
+        authenticator: Proves who the two ends are, None if nobody asks.
 
     Attributes:
-        interest: Which of ``EVENT_READ | EVENT_WRITE`` the selector should wait for.
-        registered: Which it waits for now (the selector's own).
-        dropped: It is waited for no more (the selector's own).
-        state: How far it came.
+        lock: Held by whoever writes to the transport, or closes it.
+        registered: The events that the selector waits for now (the selector's own).
+        has_completed_receive: Whether the present poll has given a frame of it (the selector's own).
+        ended: Why it ended, if its phase does not tell.
+        broken: Whether writing to it has failed, so that the selector is to close it.
+        closed: Whether nothing may be sent any more.
+        authentication_error: Why authentication failed.
+        metrics, node_metrics: What is counted, None for nothing.
     """
 
     __slots__ = (
-        "_authenticator", "_pool", "_receive", "client_information", "closed", "connected", "dropped",
-        "explicitly_muted", "has_completed_receive", "id", "interest", "max_receive_size", "mute_state", "node_metrics",
-        "registered", "send", "state", "state_error", "transport",
+        "_wanted", "authentication_error", "authenticator", "broken", "client_information", "closed", "connected",
+        "connection", "ended", "fd", "has_completed_receive", "id", "lock", "metrics", "node_metrics", "registered",
+        "transport", "unanswered", "watched",
     )  # fmt: skip
 
     def __init__(
-        self,
-        channel_id: str,
-        transport: Transport,
-        authenticator: Authenticator | None = None,
-        max_receive_size: int = UNLIMITED,
-        pool: MemoryPool | None = None,
+        self, connection: Connection, transport: Transport, authenticator: Authenticator | None = None
     ) -> None:
-        self.id = channel_id
+        self.id = connection.id
+        self.connection = connection
         self.transport = transport
-        self._authenticator = authenticator
-        self.max_receive_size = max_receive_size
-        self._pool = pool
-        self._receive: Receive | None = None
-        self.send: Send | None = None
-        self.state = ChannelState.NOT_CONNECTED
-        self.state_error: AuthenticationFailed | None = None
-        self.mute_state = MuteState.NOT_MUTED
-        self.explicitly_muted = False
-        self.has_completed_receive = False
-        self.connected = False
-        self.closed = False
-        self.interest = 0
+        self.authenticator = authenticator
+        self.lock = threading.Lock()
+        self.fd = -1
         self.registered = 0
-        self.dropped = False
+        self.has_completed_receive = False
+        self.watched = False
+        self.connected = False
+        self.broken = False
+        self.closed = False
+        self.ended: ChannelState | None = None
+        self.authentication_error: AuthenticationFailed | None = None
+        self.unanswered: list[ClientRequest] = []
         self.client_information: tuple[str, str] | None = None
+        self.metrics: SelectorMetrics | None = None
         self.node_metrics: NodeMetrics | None = None
+        self._wanted = 0
 
     def __repr__(self) -> str:
-        return f"Channel({self.id}, {self.state.value}, {self.mute_state.value})"
+        return f"Channel({self.id}, {self.state.value}, {self.connection.mute_state.value})"
 
-    # ---- connecting --------------------------------------------------------------------------------------------------
+    @property
+    def state(self) -> ChannelState:
+        """How far it came, or why it ended."""
+        return self.ended or _STATES.get(self.connection.phase, ChannelState.READY)
 
     @property
     def ready(self) -> bool:
         """Whether requests may pass: handshake and authentication are over."""
-        return self.transport.ready and (self._authenticator is None or self._authenticator.complete)
+        return self.connection.usable
+
+    @property
+    def interest(self) -> int:
+        """The events that transport and connection want now: any of ``EVENT_READ | EVENT_WRITE``."""
+        connection = self.connection
+        if connection.usable:
+            wanted = EVENT_READ if connection.mute_state is MuteState.NOT_MUTED else 0
+            return wanted | EVENT_WRITE if connection.outgoing is not None else wanted
+        if not self.connected:
+            return EVENT_WRITE
+        return self._wanted or EVENT_READ
+
+    @property
+    def disconnection(self) -> Disconnection:
+        """How it ended."""
+        return Disconnection(self.state, self.transport.remote, self.authentication_error, tuple(self.unanswered))
+
+    # ---- connecting --------------------------------------------------------------------------------------------------
 
     def finish_connect(self) -> bool:
-        """Look whether the connection stands; if so, wait for bytes instead.
+        """Look whether the connection stands.
 
         Raises:
             OSError: It could not be made.
         """
         self.connected = self.transport.finish_connect()
         if self.connected:
-            self.interest = EVENT_READ
-            self.state = ChannelState.READY if self.ready else ChannelState.AUTHENTICATE
+            if not self.transport.ready:
+                self.connection.enter(Phase.HANDSHAKE)
+            elif self.authenticator is not None and not self.authenticator.complete:
+                self.connection.enter(Phase.AUTHENTICATING)
+            else:
+                self.connection.established()
         return self.connected
 
     def prepare(self) -> bool:
@@ -146,121 +162,83 @@ class Channel:
         """
         try:
             wanted = 0 if self.transport.ready else self.transport.handshake()
-            if not wanted and self._authenticator is not None and not self._authenticator.complete:
-                wanted = self._authenticator.authenticate()
+            if not wanted and self.authenticator is not None and not self.authenticator.complete:
+                self.connection.enter(Phase.AUTHENTICATING)
+                wanted = self.authenticator.authenticate()
         except AuthenticationFailed as e:
-            self.state = ChannelState.AUTHENTICATION_FAILED
-            self.state_error = e
+            self.ended = ChannelState.AUTHENTICATION_FAILED
+            self.authentication_error = e
             raise
-        if wanted or not self.ready:
-            self.interest = wanted or EVENT_READ
+        self._wanted = wanted
+        if wanted or not self.transport.ready or not (self.authenticator is None or self.authenticator.complete):
             return False
-        self.state = ChannelState.READY
-        self.interest = EVENT_READ | (EVENT_WRITE if self.send is not None else 0)
+        self.connection.established()
         return True
 
     # ---- sending -----------------------------------------------------------------------------------------------------
 
-    def set_send(self, send: Send) -> None:
-        """Take a frame to send.
+    def write(self) -> tuple[int, Send | None]:
+        """Write what the transport takes now; tells how many bytes that was, and the frame if all of it has gone out.
 
-        Raises:
-            IllegalState: The one before has not gone out yet.
+        The caller holds ``lock``.
         """
-        if self.send is not None:
-            raise IllegalState(f"a send to {self.id} has not gone out yet: {self.send!r}")
-        self.send = send
-
-    def write(self) -> int:
-        """Write what the transport takes now; tells how many bytes of the frame that was."""
-        assert self.send is not None
-        if self.send.remaining:
-            return self.send.write_to(self.transport)
-        self.transport.flush()
-        return 0
-
-    def maybe_complete_send(self) -> Send | None:
-        """The frame, if it has gone out entirely, also from the transport."""
-        send = self.send
-        if send is None or send.remaining or self.transport.has_pending_writes:
-            return None
-        self.send = None
-        self.interest &= ~EVENT_WRITE
-        return send
+        connection, transport = self.connection, self.transport
+        send = connection.outgoing
+        if send is not None and send.remaining:
+            count = transport.write(send.left)
+        else:
+            count = 0
+            transport.flush()
+        return count, connection.sent(count, pending=transport.has_pending_writes)
 
     # ---- receiving ---------------------------------------------------------------------------------------------------
 
-    def read(self) -> int:
-        """Read once; a channel that its pool refuses a buffer mutes itself.
+    def read(self) -> tuple[int, bytearray | None]:
+        """Take a frame that has arrived, or read once; tells how many bytes were read, and a whole frame.
 
         Raises:
             InvalidReceive, EOFError, OSError: The connection cannot be read on.
         """
-        receive = self._receive
-        if receive is None:
-            receive = self._receive = Receive(self.id, self.max_receive_size, self._pool)
-        count = receive.read_from(self.transport)
-        if receive.payload is None and receive.requested >= 0 and self.transport.ready:
-            self.mute()
-        return count
+        connection = self.connection
+        reader = connection.reader
+        if reader.waiting:
+            return 0, reader.next_frame()
+        if reader.refused and not reader.allocate():
+            connection.mute()
+            return 0, None
+        begins = reader.requested < 0
+        count = self.transport.read_into(reader.into)
+        if not count:
+            return 0, None
+        payload = connection.received(count)
+        if payload is None and begins and connection.pool is not None and reader.memory:
+            more = self.transport.read_into(reader.into)  # the length was read alone
+            if more:
+                return count + more, connection.received(more)
+        return count, payload
 
-    def maybe_complete_receive(self) -> Receive | None:
-        """The frame, if all of it is there."""
-        receive = self._receive
-        if receive is None or not receive.complete:
-            return None
-        self._receive = None
-        return receive
+    @property
+    def has_buffered(self) -> bool:
+        """Whether bytes or frames wait on this side, so that no event will announce them."""
+        return bool(self.connection.reader.waiting) or self.transport.has_bytes_buffered
 
     @property
     def receive_started(self) -> bool:
         """Whether a frame is partly there."""
-        return self._receive is not None and self._receive.bytes_read > 0
-
-    # ---- muting ------------------------------------------------------------------------------------------------------
-
-    @property
-    def muted(self) -> bool:
-        """Whether it is not read."""
-        return self.mute_state is not MuteState.NOT_MUTED
-
-    def mute(self) -> None:
-        """Stop reading."""
-        if self.mute_state is MuteState.NOT_MUTED:
-            self.interest &= ~EVENT_READ
-            self.mute_state = MuteState.MUTED
-
-    def maybe_unmute(self) -> bool:
-        """Read again, unless a response or a throttle is still due; tells whether it is read now."""
-        if self.mute_state is MuteState.MUTED:
-            if self.connected:
-                self.interest |= EVENT_READ
-            self.mute_state = MuteState.NOT_MUTED
-        return self.mute_state is MuteState.NOT_MUTED
-
-    def handle_mute_event(self, event: MuteEvent) -> None:
-        """Note what happened while muted.
-
-        Raises:
-            IllegalState: It cannot happen in this state.
-        """
-        following = _NEXT.get((self.mute_state, event))
-        if following is None:
-            raise IllegalState(f"{event.value} cannot happen to channel {self.id}, which is {self.mute_state.value}")
-        self.mute_state = following
+        return self.connection.reader.bytes_read > 0
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the transport and give buffers back; harmless if closed."""
-        if self.closed:
-            return
-        self.closed = True
-        try:
-            self.transport.close()
-        finally:
-            receive, self._receive = self._receive, None
-            if receive is not None:
-                receive.close()
-            if self._authenticator is not None:
-                self._authenticator.close()
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+            try:
+                self.transport.close()
+            finally:
+                self.ended = self.state
+                self.unanswered = self.connection.close()
+                if self.authenticator is not None:
+                    self.authenticator.close()

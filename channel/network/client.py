@@ -5,6 +5,7 @@ Nothing blocks but ``poll``; ``channel.network.blocking`` has helpers that wait.
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,19 +17,26 @@ from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
 
 from .api_versions import VersionDiscovery, VersionsRefused
 from .channel import ChannelState, Disconnection
-from .connection_states import ClusterConnectionStates, Resolver, resolve
-from .frames import Send
-from .in_flight import InFlightRequests
+from .connection import Phase
+from .connection_states import ClusterConnectionStates
 from .nodes import NodeConnections
 from .request import Callback, ClientRequest, ClientResponse, RequestBuilder
+from .resolution import NameResolution
 from .wire import CorrelationIds, RequestFramer, parse_response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from channel.errors import AuthenticationFailed
+    from channel.types import Node
     from kproto.node_versions import NodeApiVersions
 
     from .backoff import Randomness
+    from .channel import Channel
     from .frames import Receive
+    from .least_loaded import LeastLoaded
     from .metadata import MetadataUpdater
+    from .resolution import Resolution
     from .selector import Selector
 
 __all__ = ["NetworkClient"]
@@ -44,19 +52,17 @@ _THROTTLES_FROM: Final[dict[int, int]] = {
 """From which version on an answer's throttle time is for the client to keep; of other APIs it is not read."""
 
 
-_LOCAL_CLOSE: Final = Disconnection(ChannelState.LOCAL_CLOSE)
-
-
 class _Phase(Enum):
     ACTIVE = "active"
     CLOSING = "closing"
     CLOSED = "closed"
 
 
-class NetworkClient(NodeConnections):
-    """Requests to many nodes over one selector.
+class NetworkClient:
+    """Requests to one node or to thousands over one selector.
 
-    Not for more than one thread, but for ``wakeup``, ``initiate_close``, ``active`` and ``in_flight_count``.
+    Not for more than one thread, but for ``wakeup``, ``initiate_close``, ``active``, ``in_flight_count``, and for
+    ``request``: any thread may call it, one at a time for each node.
 
     Args:
         selector: Moves the bytes; the client owns and closes it.
@@ -69,7 +75,11 @@ class NetworkClient(NodeConnections):
         setup_timeout_ms, setup_timeout_max_ms: How long connecting may take, and how far that may grow.
         discover_versions: Ask each node for its versions before anything else.
         api_versions: What is known of nodes' versions, shared between clients if given.
-        clock, resolver, randomness: Where time, addresses and spread come from.
+        on_invalid_answer: Takes a node's id and what is wrong with its answer, instead of ``poll`` raising it.
+        clock, resolution, randomness: Where time, addresses and spread come from.
+
+    Attributes:
+        newly_ready: The nodes that the last ``poll`` has found ready for requests.
     """
 
     def __init__(
@@ -88,37 +98,50 @@ class NetworkClient(NodeConnections):
         setup_timeout_max_ms: int = 30_000,
         discover_versions: bool = True,
         api_versions: dict[str, NodeApiVersions] | None = None,
+        on_invalid_answer: Callable[[str, Exception], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        resolver: Resolver = resolve,
+        resolution: Resolution | None = None,
         randomness: Randomness | None = None,
     ) -> None:
-        states = ClusterConnectionStates(
-            reconnect_backoff_ms,
-            reconnect_backoff_max_ms,
-            setup_timeout_ms,
-            setup_timeout_max_ms,
-            resolver,
-            randomness,
-        )
-        in_flight = InFlightRequests(max_in_flight)
-        super().__init__(selector, metadata, states, in_flight, send_buffer, receive_buffer, clock, randomness)
         self.client_id = client_id
+        self.clock = clock
+        self.newly_ready: list[str] = []
+        self._selector = selector
+        self._metadata = metadata
+        self._states = ClusterConnectionStates(
+            reconnect_backoff_ms, reconnect_backoff_max_ms, setup_timeout_ms, setup_timeout_max_ms, randomness
+        )
+        self._nodes = NodeConnections(
+            selector,
+            metadata,
+            self._states,
+            resolution or NameResolution(),
+            max_in_flight,
+            checks_versions=discover_versions,
+            send_buffer=send_buffer,
+            receive_buffer=receive_buffer,
+            randomness=randomness,
+        )
         self._request_timeout_ms = request_timeout_ms
         self._discover_versions = discover_versions
         self._versions = VersionDiscovery(api_versions)
         self._pipelined = max_in_flight > 1
         self._unanswered = 0  # requests in flight that expect no answer
-        self._earliest_deadline = FOREVER  # no request in flight times out before
-        self._aborted: list[ClientResponse] = []
+        self._next_timeout_ms = clock.milliseconds() + request_timeout_ms  # no request in flight times out before
+        self._aborted: deque[ClientResponse] = deque()
+        self._on_invalid_answer = on_invalid_answer
         self._framer = RequestFramer(client_id)
-        self._ids = CorrelationIds()
+        self._ids: dict[str, CorrelationIds] = {}
         self._phase = _Phase.ACTIVE
 
     # ---- making and sending requests ---------------------------------------------------------------------------------
 
-    def next_correlation_id(self) -> int:
-        """A correlation id that no request of this client has had."""
-        return self._ids.take()
+    def next_correlation_id(self, node_id: str) -> int:
+        """A correlation id that no request to this node has had; each node sees its own 0, 1, 2 ..."""
+        ids = self._ids.get(node_id)
+        if ids is None:
+            ids = self._ids[node_id] = CorrelationIds()
+        return ids.take()
 
     def new_request(
         self,
@@ -143,7 +166,7 @@ class NetworkClient(NodeConnections):
         return ClientRequest(
             node_id,
             builder,
-            self._ids.take(),
+            self.next_correlation_id(node_id),
             self.clock.milliseconds() if created_ms is None else created_ms,
             self._request_timeout_ms if timeout_ms is None else timeout_ms,
             expects_response=expects_response,
@@ -158,10 +181,32 @@ class NetworkClient(NodeConnections):
             IllegalState: The node is not ready, or can take no request now.
             EncodeError: The request cannot be written.
         """
-        self._ensure_active()
-        if not self._can_send(request.destination, self.clock.milliseconds()):
+        if self._phase is not _Phase.ACTIVE:
+            self._ensure_active()
+        now = self.clock.milliseconds()
+        if not self._nodes.can_send(request.destination, now):
             raise IllegalState(f"node {request.destination} can take no request now: {bounded(str(request))}")
-        self._send(request)
+        self._send(request, now)
+
+    def request(self, node_id: str, builder: RequestBuilder, callback: Callback) -> ClientRequest:
+        """Make a request and write it at once, on the calling thread; no correlation id is taken if it cannot be.
+
+        Raises:
+            ClientClosed: This client is closing or closed.
+            IllegalState: The node is not ready, or can take no request now.
+            EncodeError: The request cannot be written.
+        """
+        if self._phase is not _Phase.ACTIVE:
+            self._ensure_active()
+        now = self.clock.milliseconds()
+        channel = self._nodes.sendable(node_id, now)
+        if channel is None:
+            raise IllegalState(f"node {node_id} can take no request now")
+        request = ClientRequest(
+            node_id, builder, self.next_correlation_id(node_id), now, self._request_timeout_ms, callback=callback
+        )
+        self._send(request, now, channel)
+        return request
 
     def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
         """Send a request of the metadata updater's, which gets the answer or the failure.
@@ -172,39 +217,90 @@ class NetworkClient(NodeConnections):
         self._ensure_active()
         request = self.new_request(node_id, builder)
         request.internal = True
-        self._send(request)
+        self._send(request, self.clock.milliseconds())
 
-    def _send(self, request: ClientRequest) -> None:
+    def _send(self, request: ClientRequest, now: int, channel: Channel | None = None) -> None:
+        """Frame a request, and hand it to the selector; with a channel, write it at once."""
         builder, node_id = request.builder, request.destination
         version = builder.latest_version
         try:
-            version = self._versions.choose(node_id, builder)
+            if self._versions.known:
+                version = self._versions.choose(node_id, builder)
             body = builder.build(version)
         except (UnsupportedVersion, FieldNotInVersion) as e:
             error = e if isinstance(e, UnsupportedVersion) else NoUsableVersion(request.api_key, version, str(e))
             _log.debug("%s cannot be sent: %s", request, e)
-            now = self.clock.milliseconds()
             if request.internal:
                 self._metadata.handle_failed_request(now, error)
             else:
                 self._aborted.append(ClientResponse(request, now, version_mismatch=error))
+                self._selector.wakeup()
             return
         request.version = version
-        frame = self._framer.frame(request.api_key, version, request.correlation_id, body)
-        request.send = send = Send(node_id, frame)
-        request.sent_ms = now = self.clock.milliseconds()
-        self._in_flight.add(request)
+        request.send = send = self._framer.frame(request, body)
+        request.sent_ms = now
         if not request.expects_response:
             self._unanswered += 1
-        if now + request.timeout_ms < self._earliest_deadline:
-            self._earliest_deadline = now + request.timeout_ms
-        self._selector.send(send)
+        if now + request.timeout_ms < self._next_timeout_ms:
+            self._next_timeout_ms = now + request.timeout_ms
+        if channel is None:
+            self._selector.send(send)
+        else:
+            self._selector.send_at_once(channel, send)
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
+    def ready(self, node: Node) -> bool:
+        """Whether a request can be sent to the node now; begins to connect if that is allowed.
+
+        Raises:
+            ValueError: No node.
+        """
+        if node.is_empty:
+            raise ValueError(f"cannot connect to {node}: it has no host or port")
+        if self.is_ready(node):
+            return True
+        self._nodes.connect(node, self.clock.milliseconds())
+        return False
+
+    def is_ready(self, node: Node) -> bool:
+        """Whether a request can be sent to the node now."""
+        now = self.clock.milliseconds()
+        return not self._metadata.is_update_due(now) and self._nodes.can_send(node.key, now)
+
+    def connection_delay(self, node: Node) -> int:
+        """How many ms to wait before looking at the node again."""
+        return self._states.connection_delay(node.key, self.clock.milliseconds())
+
+    def poll_delay_ms(self, node: Node) -> int:
+        """As ``connection_delay``, or what is left of a throttle."""
+        return self._states.poll_delay_ms(node.key, self.clock.milliseconds())
+
+    def connection_failed(self, node: Node) -> bool:
+        """Whether the last connection has ended or could not be made."""
+        return self._states.is_disconnected(node.key)
+
+    def authentication_error(self, node: Node) -> AuthenticationFailed | None:
+        """Why the last authentication failed, until the node becomes ready."""
+        return self._states.authentication_error(node.key)
+
+    def has_ready_nodes(self) -> bool:
+        """Whether any node is ready and not throttled."""
+        return self._states.has_ready_nodes(self.clock.milliseconds())
+
+    def least_loaded_node(self) -> LeastLoaded:
+        """The node to ask if any will do: ready and least busy, else on its way, else one that may be connected to.
+
+        Raises:
+            IllegalState: There are no nodes.
+        """
+        return self._nodes.least_loaded(self.clock.milliseconds())
+
     def in_flight_count(self, node_id: str | None = None) -> int:
         """Unanswered requests of one node, or of all."""
-        return len(self._in_flight) if node_id is None else self._in_flight.count(node_id)
+        if node_id is not None:
+            return self._nodes.in_flight(node_id)
+        return sum(len(channel.connection.in_flight) for channel in self._selector.all_channels())
 
     def disconnect(self, node_id: str) -> None:
         """End a connection; its requests come back as disconnected with the next ``poll``.
@@ -217,22 +313,29 @@ class NetworkClient(NodeConnections):
             return
         _log.info("disconnecting from node %s", node_id)
         now = self.clock.milliseconds()
-        self._selector.close_channel(node_id)
+        unanswered = self._selector.close_channel(node_id)
         self._versions.pending.pop(node_id, None)
-        self._cancel_in_flight(node_id, now, self._aborted)
+        aborted: list[ClientResponse] = []
+        self._cancel(unanswered, now, aborted)
+        self._aborted.extend(aborted)
         self._states.disconnected(node_id, now)
 
     def close_node(self, node_id: str) -> None:
         """End a connection and forget it, its requests and its backoff; nobody is told of the requests."""
-        self._selector.close_channel(node_id)
+        unanswered = self._selector.close_channel(node_id)
         self._versions.pending.pop(node_id, None)
         now = self.clock.milliseconds()
-        for request in self._in_flight.clear_all(node_id):
+        for request in unanswered:
             self._unanswered -= not request.expects_response
             _log.debug("dropped with its connection: %s", request)
             if request.internal and request.api_key != ApiKey.API_VERSIONS:
                 self._metadata.handle_failed_request(now, None)
         self._states.remove(node_id)
+
+    def forget_node(self, node_id: str) -> None:
+        """Close a node, and count its correlation ids from 0 again if it ever comes back."""
+        self.close_node(node_id)
+        self._ids.pop(node_id, None)
 
     # ---- polling -----------------------------------------------------------------------------------------------------
 
@@ -250,41 +353,57 @@ class NetworkClient(NodeConnections):
             CorrelationIdMismatch, DecodeError: A node sent what is no answer. Close its connection.
         """
         self._ensure_active()
+        if self.newly_ready:
+            self.newly_ready.clear()
         if self._aborted:
-            aborted, self._aborted = self._aborted, []
+            aborted = [self._aborted.popleft() for _ in range(len(self._aborted))]
             self._complete(aborted)
             return aborted
-        update_ms = self._metadata.maybe_update(self.clock.milliseconds())
-        timeout_ms = min(timeout_ms, update_ms, self._request_timeout_ms)
+        now = self.clock.milliseconds()
+        timeout_ms = min(
+            timeout_ms,
+            self._metadata.maybe_update(now),
+            max(0, self._next_timeout_ms - now + 1),
+            self._connecting_ms(now),
+        )
         selector = self._selector
-        try:
-            selector.poll(timeout_ms, for_sends=self._pipelined or self._unanswered > 0)
-        except OSError:
-            _log.exception("the selector failed")
+        selector.poll(timeout_ms, for_sends=self._pipelined or self._unanswered > 0)
         now = self.clock.milliseconds()
         responses: list[ClientResponse] = []
-        error: Exception | None = None
+        errors: list[tuple[str, Exception]] = []
         try:
             if self._unanswered and selector.completed_sends:
                 self._handle_sends(responses, now)
-            if selector.completed_receives:
-                error = self._handle_receives(responses, now)
+            for receive in selector.completed_receives:
+                try:
+                    self._handle_receive(responses, receive, now)
+                except (IllegalState, DecodeError) as e:  # the other answers are not lost for it
+                    errors.append((receive.source, e))
             if selector.disconnected:
                 for node_id, ended in selector.disconnected.items():
                     self._handle_disconnection(responses, node_id, now, ended)
             if selector.connected:
                 self._handle_connections()
-            if self._versions.pending:
-                self._ask_versions()
+            if selector.prepared and not self._discover_versions:
+                self.newly_ready += selector.prepared
+            if self._versions.pending and (selector.prepared or selector.completed_receives):
+                self._ask_versions(now)
+            self._nodes.go_on(now)
             if self._states.connecting_nodes:
                 self._time_out_connections(responses, now)
-            if now > self._earliest_deadline:
+            if now > self._next_timeout_ms:
                 self._time_out_requests(responses, now)
         finally:
             self._complete(responses)
-        if error is not None:
-            raise error  # one answer was none; the others are not lost for it
+        for node_id, error in errors:
+            if self._on_invalid_answer is None:
+                raise error
+            self._on_invalid_answer(node_id, error)
         return responses
+
+    def _connecting_ms(self, now: int) -> int:
+        """How long until an attempt to connect may take too long."""
+        return self._states.remaining_ms(now) if self._states.connecting_nodes else FOREVER
 
     def _complete(self, responses: list[ClientResponse]) -> None:
         for response in responses:
@@ -300,31 +419,27 @@ class NetworkClient(NodeConnections):
 
     def _handle_sends(self, responses: list[ClientResponse], now: int) -> None:
         for send in self._selector.completed_sends:
-            if not self._in_flight.last_sent(send.destination).expects_response:
-                request = self._take(self._in_flight.complete_last_sent(send.destination))
+            channel = self._nodes.channel(send.destination)
+            if channel is not None and send.request is not None and not send.request.expects_response:
+                request = self._take(channel.connection.in_flight.complete_last_sent())
                 responses.append(ClientResponse(request, now))
 
-    def _handle_receives(self, responses: list[ClientResponse], now: int) -> Exception | None:
-        """Match and read the answers; gives the first error of those that are none."""
-        error: Exception | None = None
-        for receive in self._selector.completed_receives:
-            try:
-                self._handle_receive(responses, receive, now)
-            except (IllegalState, DecodeError) as e:
-                error = error or e
-        return error
-
     def _handle_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
-        request = self._take(self._in_flight.complete_next(receive.source))
+        node_id = receive.source
+        channel = self._selector.channels.get(node_id) or self._selector.closing_channel(node_id)
+        assert channel is not None
         assert receive.payload is not None
-        channel = self._selector.channels.get(receive.source)
-        if channel is not None and channel.node_metrics is not None:
+        request = channel.connection.in_flight.complete_next()
+        if channel.node_metrics is not None:
             channel.node_metrics.latency.record(now - request.sent_ms)
+        if not request.expects_response:
+            self._unanswered -= 1
         if request.internal and request.api_key == ApiKey.API_VERSIONS:
             self._handle_versions(responses, request, receive.payload, now)
             return
         body = parse_response(request, receive.payload)
-        if request.version >= _THROTTLES_FROM.get(request.api_key, FOREVER):
+        throttles_from = _THROTTLES_FROM.get(request.api_key)
+        if throttles_from is not None and request.version >= throttles_from:
             self._maybe_throttle(request, body, now)
         if request.internal:
             self._metadata.handle_successful_response(request, now, body)
@@ -335,7 +450,9 @@ class NetworkClient(NodeConnections):
         throttle_ms = body.throttle_time_ms
         if throttle_ms > 0:
             self._states.throttle(request.destination, now + throttle_ms)
-            self._in_flight.throttle(request.destination, throttle_ms)
+            channel = self._nodes.channel(request.destination)
+            if channel is not None:
+                channel.connection.in_flight.throttle(throttle_ms)
 
     def _handle_disconnection(
         self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, *, timed_out: bool = False
@@ -353,13 +470,13 @@ class NetworkClient(NodeConnections):
                 )  # fmt: skip
             case ChannelState.NOT_CONNECTED:
                 _log.warning("connection to node %s could not be established; the node may be down", node_id)
-        self._cancel_in_flight(node_id, now, responses, timed_out=timed_out)
+        self._cancel(ended.unanswered, now, responses, timed_out=timed_out)
         self._metadata.handle_server_disconnect(now, node_id, ended.error)
 
-    def _cancel_in_flight(
-        self, node_id: str, now: int, responses: list[ClientResponse], *, timed_out: bool = False
+    def _cancel(
+        self, unanswered: Sequence[ClientRequest], now: int, responses: list[ClientResponse], *, timed_out: bool = False
     ) -> None:
-        for request in self._in_flight.clear_all(node_id):
+        for request in unanswered:
             self._take(request)
             if not request.internal:
                 responses.append(ClientResponse(request, now, disconnected=True, timed_out=timed_out))
@@ -369,15 +486,27 @@ class NetworkClient(NodeConnections):
     def _time_out_connections(self, responses: list[ClientResponse], now: int) -> None:
         for node_id in self._states.timed_out_connections(now):
             _log.info("connecting to node %s took longer than %d ms", node_id, self._states.setup_timeout_ms(node_id))
-            self._selector.close_channel(node_id)
-            self._handle_disconnection(responses, node_id, now, _LOCAL_CLOSE, timed_out=True)
+            self._close_locally(responses, node_id, now, timed_out=True)
 
     def _time_out_requests(self, responses: list[ClientResponse], now: int) -> None:
-        for node_id in self._in_flight.timed_out_nodes(now):
-            _log.info("node %s did not answer in time; closing the connection", node_id)
-            self._selector.close_channel(node_id)
-            self._handle_disconnection(responses, node_id, now, _LOCAL_CLOSE, timed_out=True)
-        self._earliest_deadline = self._in_flight.earliest_deadline()
+        """Look at all requests in flight, which is done once in a request timeout: later ones have later deadlines."""
+        earliest = now + self._request_timeout_ms
+        for node_id, channel in list(self._selector.channels.items()):
+            if channel.connection.in_flight.timed_out(now):
+                _log.info("node %s did not answer in time; closing the connection", node_id)
+                self._close_locally(responses, node_id, now, timed_out=True)
+            else:
+                deadline = channel.connection.in_flight.earliest_deadline()
+                if deadline is not None and deadline < earliest:
+                    earliest = deadline
+        self._next_timeout_ms = earliest
+
+    def _close_locally(
+        self, responses: list[ClientResponse], node_id: str, now: int, *, timed_out: bool = False
+    ) -> None:
+        unanswered = self._selector.close_channel(node_id)
+        ended = Disconnection(ChannelState.LOCAL_CLOSE, unanswered=tuple(unanswered))
+        self._handle_disconnection(responses, node_id, now, ended, timed_out=timed_out)
 
     # ---- versions ----------------------------------------------------------------------------------------------------
 
@@ -388,13 +517,14 @@ class NetworkClient(NodeConnections):
             else:
                 self._states.ready(node_id)
 
-    def _ask_versions(self) -> None:
+    def _ask_versions(self, now: int) -> None:
         for node_id in list(self._versions.pending):
-            if self._selector.is_channel_ready(node_id) and self._in_flight.can_send_more(node_id):
+            channel = self._selector.channels.get(node_id)
+            if channel is not None and channel.connection.usable:
                 self._states.checking_api_versions(node_id)
                 request = self.new_request(node_id, self._versions.request(node_id))
                 request.internal = True
-                self._send(request)
+                self._send(request, now)
 
     def _handle_versions(
         self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
@@ -404,13 +534,16 @@ class NetworkClient(NodeConnections):
             answer = self._versions.learn(request, payload)
         except VersionsRefused as e:
             _log.warning("node %s does not tell its versions (%s); disconnecting", node_id, e)
-            self._selector.close_channel(node_id)
-            self._handle_disconnection(responses, node_id, now, _LOCAL_CLOSE)
+            self._close_locally(responses, node_id, now)
             return
         if node_id in self._versions.known:
             if request.version >= _THROTTLES_FROM[ApiKey.API_VERSIONS]:
                 self._maybe_throttle(request, answer, now)
+            channel = self._selector.channels.get(node_id)
+            if channel is not None:
+                channel.connection.enter(Phase.READY)
             self._states.ready(node_id)
+            self.newly_ready.append(node_id)
             _log.debug("node %s has versions %s", node_id, self._versions.known[node_id])
 
     # ---- ending ------------------------------------------------------------------------------------------------------
@@ -444,3 +577,8 @@ class NetworkClient(NodeConnections):
             self._selector.close()
         finally:
             self._metadata.close()
+
+    def abandon(self) -> None:
+        """Be closed in a forked child, without a word to any node."""
+        self._phase = _Phase.CLOSED
+        self._selector.abandon()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from channel.clock import FOREVER
 from channel.errors import IllegalState
@@ -13,26 +12,13 @@ from channel.logs import get_logger
 from .backoff import ExponentialBackoff, Randomness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from channel.errors import AuthenticationFailed
 
-__all__ = ["ClusterConnectionStates", "ConnectionState", "Resolver", "resolve"]
+__all__ = ["ClusterConnectionStates", "ConnectionState"]
 
 _log = get_logger(__name__)
-
-Resolver: TypeAlias = "Callable[[str], Sequence[str]]"
-"""From a host's name to its addresses as texts; raises ``OSError``."""
-
-
-def resolve(host: str) -> list[str]:
-    """The addresses of a host, as the system's resolver orders them.
-
-    Raises:
-        OSError: The name cannot be resolved.
-    """
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class ConnectionState(Enum):
@@ -59,7 +45,7 @@ class _NodeState:
     """One node. Times in ms of the client's clock."""
 
     __slots__ = (
-        "addresses", "authentication_error", "failed_attempts", "failed_connects", "host", "last_address",
+        "addresses", "attempt", "authentication_error", "failed_attempts", "failed_connects", "host", "last_address",
         "last_attempt", "next_address", "reconnect_backoff", "setup_timeout", "state", "throttled_until",
     )  # fmt: skip
 
@@ -76,14 +62,16 @@ class _NodeState:
         self.addresses: Sequence[str] = ()
         self.next_address = 0
         self.last_address: str | None = None
+        self.attempt = object()
 
-    def address(self, resolver: Resolver) -> str:
+    def set_addresses(self, addresses: Sequence[str]) -> None:
+        self.addresses = addresses
+        # The one that was tried last may be why the name was resolved again: begin with the next, if there is one.
+        self.next_address = int(len(addresses) > 1 and addresses[0] == self.last_address)
+
+    def address(self) -> str | None:
         if not self.addresses:
-            self.addresses = resolver(self.host)
-            if not self.addresses:
-                raise OSError(f"{self.host} has no address")
-            # The one that was tried last may be why the name was resolved again: begin with the next, if there is one.
-            self.next_address = int(len(self.addresses) > 1 and self.addresses[0] == self.last_address)
+            return None
         self.last_address = self.addresses[self.next_address]
         return self.last_address
 
@@ -106,14 +94,13 @@ class ClusterConnectionStates:
         reconnect_backoff_max_ms: int,
         setup_timeout_ms: int,
         setup_timeout_max_ms: int,
-        resolver: Resolver = resolve,
         randomness: Randomness | None = None,
     ) -> None:
         self._reconnect = ExponentialBackoff(reconnect_backoff_ms, 2, reconnect_backoff_max_ms, 0.2, randomness)
         self._setup = ExponentialBackoff(setup_timeout_ms, 2, setup_timeout_max_ms, 0.2, randomness)
-        self._resolver = resolver
         self._nodes: dict[str, _NodeState] = {}
         self.connecting_nodes: set[str] = set()
+        self._earliest_timeout = FOREVER  # no attempt has taken too long before
 
     def _node(self, node_id: str) -> _NodeState:
         try:
@@ -202,16 +189,24 @@ class ClusterConnectionStates:
 
     def timed_out_connections(self, now: int) -> list[str]:
         """The nodes whose attempts have taken longer than they may."""
-        nodes = self._nodes
-        return [n for n in self.connecting_nodes if now - nodes[n].last_attempt > nodes[n].setup_timeout]
+        if now <= self._earliest_timeout:
+            return []
+        ends = {n: self._nodes[n].last_attempt + self._nodes[n].setup_timeout for n in self.connecting_nodes}
+        self._earliest_timeout = min((end for end in ends.values() if end >= now), default=FOREVER)
+        return [node_id for node_id, end in ends.items() if now > end]
 
-    def current_address(self, node_id: str) -> str:
-        """The address to try; resolves the host's name if need be.
+    def remaining_ms(self, now: int) -> int:
+        """How long until an attempt may have taken too long."""
+        return max(0, self._earliest_timeout - now + 1)
 
-        Raises:
-            OSError: The name cannot be resolved.
-        """
-        return self._node(node_id).address(self._resolver)
+    def current_address(self, node_id: str) -> str | None:
+        """The address to try; None if the host's name must be resolved first."""
+        return self._node(node_id).address()
+
+    def attempt(self, node_id: str) -> object:
+        """What stands for the present attempt to connect: another object for the next, None without one."""
+        node = self._nodes.get(node_id)
+        return None if node is None or node.state is not ConnectionState.CONNECTING else node.attempt
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
@@ -222,11 +217,17 @@ class ClusterConnectionStates:
             node.last_attempt = now
             node.state = ConnectionState.CONNECTING
             node.move_to_next_address()
+            node.attempt = object()
         else:
             if node is not None:
                 _log.info("node %s moved from host %s to %s", node_id, node.host, host)
             self._nodes[node_id] = _NodeState(host, now, self._reconnect.backoff(0), self._setup.backoff(0))
         self.connecting_nodes.add(node_id)
+        self._earliest_timeout = min(self._earliest_timeout, now + self._nodes[node_id].setup_timeout)
+
+    def resolved(self, node_id: str, addresses: Sequence[str]) -> None:
+        """The host's name has been resolved."""
+        self._node(node_id).set_addresses(addresses)
 
     def disconnected(self, node_id: str, now: int) -> None:
         """The connection ended, or an attempt failed."""

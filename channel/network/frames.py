@@ -1,12 +1,10 @@
-"""One frame on its way out, one on its way in. Nothing is joined, nothing allocated before its length is checked.
-
-A large frame's buffer grows with what has arrived: who only announces 100 MiB does not get them.
-"""
+"""Frames on their way out and in, without I/O: pieces are never joined, memory is taken as bytes arrive."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 from channel.errors import InvalidReceive
 
@@ -14,14 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .memory import MemoryPool
-    from .transport import Bytes, Transport
+    from .request import ClientRequest
+    from .transport import Bytes
 
-__all__ = ["UNLIMITED", "Receive", "Send"]
+__all__ = ["UNLIMITED", "FrameReader", "Receive", "Send", "Window"]
 
-UNLIMITED = -1
+UNLIMITED: Final = -1
 
 _length = struct.Struct(">i")
-_AT_ONCE = 1 << 20  # bytes that a frame gets for its announcement alone
+_unpack_length = _length.unpack_from
+_MOST: Final = 2**31 - 1
+_FIRST: Final = 4096  # bytes of memory that the announcement of a frame alone is worth
 
 
 class Send:
@@ -30,15 +31,26 @@ class Send:
     Args:
         destination: The channel's id.
         buffers: The whole frame, its 4 bytes of length included. ``Send.framed`` puts them in front.
+        request: The request in the frame, if the peer's answer is to be matched with it.
+        size: The size of the buffers together, if it is known already.
+
+    Attributes:
+        left: The buffers that have not been written yet, the first of them perhaps cut (a view, not a copy).
+        remaining: How many bytes that is.
+        completed: Whether every byte has left the transport too: encrypted bytes that it holds back count.
     """
 
-    __slots__ = ("_left", "buffers", "destination", "remaining", "size")
+    __slots__ = ("buffers", "completed", "destination", "left", "remaining", "request", "size")
 
-    def __init__(self, destination: str, buffers: Sequence[Bytes]) -> None:
+    def __init__(
+        self, destination: str, buffers: Sequence[Bytes], request: ClientRequest | None = None, size: int = -1
+    ) -> None:
         self.destination = destination
         self.buffers = buffers
-        self._left = buffers
-        self.size = self.remaining = sum(map(len, buffers))
+        self.request = request
+        self.left = buffers
+        self.size = self.remaining = sum(map(len, buffers)) if size < 0 else size
+        self.completed = False
 
     @classmethod
     def framed(cls, destination: str, payload: Sequence[Bytes]) -> Send:
@@ -48,134 +60,220 @@ class Send:
     def __repr__(self) -> str:
         return f"Send({self.size} bytes to {self.destination}, {self.remaining} remaining)"
 
-    @property
-    def completed(self) -> bool:
-        """Whether every byte has been written."""
-        return self.remaining == 0
-
-    def write_to(self, transport: Transport) -> int:
-        """Write what the transport takes now; tells how many bytes that was."""
-        written = transport.write(self._left)
-        if written:
-            self.remaining -= written
-            if self.remaining:
-                self._advance(written)
-        return written
-
-    def _advance(self, written: int) -> None:
-        """Drop what has been written: whole buffers, and the head of one (a view, not a copy)."""
-        for at, buffer in enumerate(self._left):
-            if written < len(buffer):
-                head = memoryview(buffer)[written:] if written else buffer
-                self._left = [head, *self._left[at + 1 :]]
+    def written(self, count: int) -> None:
+        """Note that so many more bytes have been written."""
+        self.remaining -= count
+        if not self.remaining:
+            return
+        for at, buffer in enumerate(self.left):
+            if count < len(buffer):
+                head = memoryview(buffer)[count:] if count else buffer
+                self.left = [head, *self.left[at + 1 :]]
                 return
-            written -= len(buffer)
+            count -= len(buffer)
 
 
 class Receive:
-    """A frame being received; when it is complete, ``payload`` is exactly its size.
+    """A whole frame that has arrived.
 
     Args:
         source: The channel's id.
-        max_size: Largest payload in bytes; ``UNLIMITED`` for none.
-        pool: Who gives the buffer, None for the heap.
+        payload: The frame without its length.
+        pool: The pool that gave the payload's memory, None for the heap.
     """
 
-    __slots__ = ("_header", "_pool", "_read", "_view", "max_size", "payload", "requested", "source")
+    __slots__ = ("_pool", "payload", "source")
 
-    def __init__(self, source: str, max_size: int = UNLIMITED, pool: MemoryPool | None = None) -> None:
+    def __init__(self, source: str, payload: bytearray, pool: MemoryPool | None = None) -> None:
         self.source = source
-        self.max_size = max_size
+        self.payload: bytearray | None = payload
         self._pool = pool
-        self._header = bytearray(4)
-        self._view = memoryview(self._header)
-        self._read = 0
-        self.requested = -1  # the payload's size, once it is known
-        self.payload: bytearray | None = None
 
     def __repr__(self) -> str:
-        return f"Receive({self._read} of {self.size or '?'} bytes from {self.source})"
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole frame, length included; 0 while unknown."""
-        return self.requested + 4 if self.requested >= 0 else 0
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes read so far, length included."""
-        return self._read
-
-    @property
-    def complete(self) -> bool:
-        """Whether the payload is all there."""
-        return self.payload is not None and self._read == self.requested + 4
-
-    @property
-    def size_known(self) -> bool:
-        """Whether the length has been read."""
-        return self.requested >= 0
-
-    @property
-    def memory_allocated(self) -> bool:
-        """Whether the payload has its buffer; not so while the pool refuses."""
-        return self.payload is not None
-
-    def read_from(self, transport: Transport) -> int:
-        """Read what is there, the length first; tells how many bytes that was.
-
-        Raises:
-            InvalidReceive: A length below zero or above the limit.
-            EOFError: The peer ended before the frame did.
-        """
-        count = 0
-        if self.requested < 0:
-            count = transport.read_into(self._view)
-            self._read += count
-            if self._read < 4:
-                self._view = self._view[count:]
-                return count
-            (size,) = _length.unpack(self._header)
-            if size < 0:
-                raise InvalidReceive(f"{self.source} announced a frame of {size} bytes")
-            if size > self.max_size >= 0:
-                raise InvalidReceive(f"{self.source} announced a frame of {size} bytes; the limit is {self.max_size}")
-            self.requested = size
-        if self.payload is None and not self._allocate():
-            return count
-        if self._read < self.requested + 4:
-            if not self._view:
-                self._grow()
-            more = transport.read_into(self._view)
-            self._read += more
-            if self._read < self.requested + 4:
-                self._view = self._view[more:]
-            count += more
-        return count
-
-    def _allocate(self) -> bool:
-        if self.requested == 0:
-            self.payload = bytearray()
-        elif self._pool is None:
-            self.payload = bytearray(min(self.requested, _AT_ONCE))
-        else:
-            self.payload = self._pool.allocate(self.requested)
-            if self.payload is None:
-                return False
-        self._view = memoryview(self.payload)
-        return True
-
-    def _grow(self) -> None:
-        """As much again as has come, up to the whole: each byte is moved once on average."""
-        assert self.payload is not None
-        have = len(self.payload)
-        self._view.release()
-        self.payload += bytes(min(have, self.requested - have))
-        self._view = memoryview(self.payload)[have:]
+        return f"Receive({'given back' if self.payload is None else len(self.payload)} bytes from {self.source})"
 
     def close(self) -> None:
-        """Give the buffer back to its pool; the payload must not be used any more."""
-        if self.payload is not None and self._pool is not None and self.requested > 0:
-            self._view.release()
-            self._pool.release(self.payload)
-        self.payload = None
+        """Give the memory back to its pool; the payload must not be used any more."""
+        payload, self.payload = self.payload, None
+        if payload and self._pool is not None:
+            self._pool.release(payload)
+
+
+class Window:
+    """A buffer that all connections of one thread read into, one after the other.
+
+    Args:
+        size: Its size in bytes: as much as one read takes of small frames.
+    """
+
+    __slots__ = ("buffer", "view")
+
+    def __init__(self, size: int = 65_536) -> None:
+        self.buffer = bytearray(size)
+        self.view = memoryview(self.buffer)
+
+
+class FrameReader:
+    """Cuts a connection's bytes into frames: it offers the buffer to read into, and takes the count.
+
+    Small frames are read many at once into a window that connections share, and copied out of it; a frame of which a
+    part has arrived gets a buffer of its own, which grows with what arrives, and is read into directly. With a pool
+    the length is read alone and the pool is asked for the frame's size before a byte of the frame is read.
+
+    Args:
+        max_size: Largest payload in bytes; ``UNLIMITED`` for none.
+        pool: The pool that accounts for payloads, None for the heap.
+        window: Where small frames are read into; None reads lengths alone.
+
+    Attributes:
+        into: Where the next bytes belong; empty while the pool refuses memory.
+        bytes_read: How much of an unfinished frame has arrived, its length included; 0 between two frames.
+        requested: The unfinished frame's payload size; -1 while unknown.
+        refused: Whether the pool has refused memory for the announced frame.
+        waiting: Whole frames that have arrived and were not taken; an error behind them is the last.
+    """
+
+    __slots__ = (
+        "_head", "_payload", "_pool", "_window", "_window_view", "bytes_read", "into", "limit", "refused", "requested",
+        "waiting",
+    )  # fmt: skip
+
+    def __init__(self, max_size: int = UNLIMITED, pool: MemoryPool | None = None, window: Window | None = None) -> None:
+        self.limit = max_size if max_size >= 0 else _MOST
+        self._pool = pool
+        self._head = bytearray(4)
+        self._window = self._window_view = None
+        if window is not None and pool is None:
+            self._window, self._window_view = window.buffer, window.view
+        self._payload: bytearray | None = None
+        self.waiting: deque[bytearray | InvalidReceive] = deque()
+        self.refused = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Expect the next frame's length."""
+        self.requested = -1
+        self.bytes_read = 0
+        self.into = memoryview(self._head) if self._window_view is None else self._window_view
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that the unfinished frame has been given."""
+        return 0 if self._payload is None else len(self._payload)
+
+    def next_frame(self) -> bytearray | None:
+        """The next whole frame that has arrived already.
+
+        Raises:
+            InvalidReceive: The bytes behind the last whole frame are none: a length below zero or above the limit.
+        """
+        if not self.waiting:
+            return None
+        following = self.waiting.popleft()
+        if isinstance(following, InvalidReceive):
+            raise following
+        return following
+
+    def received(self, count: int) -> bytearray | None:
+        """Take so many bytes that have been read into ``into``.
+
+        Returns:
+            The first whole frame, None if there is none yet; others wait for ``next_frame``.
+
+        Raises:
+            InvalidReceive: A length below zero or above the limit, and no whole frame before it.
+        """
+        window = self._window
+        if window is not None and self._payload is None:
+            if count >= 4 and not self.bytes_read:
+                size = _unpack_length(window)[0]
+                if size + 4 == count and size <= self.limit:
+                    return window[4:count]  # exactly one frame: the common case
+            self._cut(count)
+            return self.next_frame()
+        return self._fill(count)
+
+    def _cut(self, count: int) -> None:
+        """Cut frames out of the window."""
+        assert self._window_view is not None
+        data: memoryview = self._window_view[:count]
+        if self.bytes_read:
+            data = memoryview(bytes(self._head[: self.bytes_read]) + bytes(data))
+        at, end = 0, len(data)
+        while end - at >= 4:
+            size = _unpack_length(data, at)[0]
+            if not 0 <= size <= self.limit:
+                self.waiting.append(self._invalid(size))
+                return
+            if at + 4 + size > end:
+                self._payload = bytearray(min(size, max(_FIRST, 2 * (end - at))))
+                self._payload[: end - at - 4] = data[at + 4 :]
+                self.requested = size
+                self.bytes_read = end - at
+                self.into = memoryview(self._payload)[end - at - 4 :]
+                return
+            self.waiting.append(bytearray(data[at + 4 : at + 4 + size]))
+            at += 4 + size
+        self._head[: end - at] = data[at:]
+        self.bytes_read = end - at
+
+    def _fill(self, count: int) -> bytearray | None:
+        """Go on with a length, or a payload, that is read alone."""
+        self.bytes_read += count
+        if self.requested < 0:
+            if self.bytes_read < 4:
+                self.into = memoryview(self._head)[self.bytes_read :]
+                return None
+            size = _unpack_length(self._head)[0]
+            if not 0 <= size <= self.limit:
+                raise self._invalid(size)
+            self.requested = size
+            self.into = memoryview(b"")
+            if not size:
+                self._begin()
+                return bytearray()
+            self.allocate()
+            return None
+        payload = self._payload
+        assert payload is not None
+        have = self.bytes_read - 4
+        if have == self.requested:
+            self.into.release()
+            self._payload = None
+            self._begin()
+            return payload
+        if have < len(payload):
+            self.into = self.into[count:]
+        else:  # as much again as has come: each byte is moved once on average
+            self.into.release()
+            payload += bytes(min(have, self.requested - have))
+            self.into = memoryview(payload)[have:]
+        return None
+
+    def allocate(self) -> bool:
+        """Ask for the announced frame's memory; tells whether there is some, or none is needed."""
+        if self.requested <= 0 or self._payload is not None:
+            return True
+        at_once = min(self.requested, _FIRST)
+        if self._pool is None:
+            self._payload = bytearray(at_once)
+        else:
+            self._payload = self._pool.allocate(self.requested, at_once)
+        self.refused = self._payload is None
+        if self._payload is not None:
+            self.into = memoryview(self._payload)
+        return not self.refused
+
+    def _invalid(self, size: int) -> InvalidReceive:
+        limit = f"; the limit is {self.limit}" if size > 0 else ""
+        return InvalidReceive(f"the peer announced a frame of {size} bytes{limit}")
+
+    def close(self) -> None:
+        """Give the memory of an unfinished frame back."""
+        payload, self._payload = self._payload, None
+        if payload is not None:
+            self.into.release()
+            if self._pool is not None:
+                self._pool.release(payload)
+        self.waiting.clear()
+        self.into = memoryview(b"")

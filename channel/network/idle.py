@@ -1,10 +1,16 @@
-"""Which connection has been silent longest, and whether that is too long."""
+"""Which connections have been silent too long, and which frames have stopped arriving."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["IdleExpiry"]
+if TYPE_CHECKING:
+    from .channel import Channel
+
+__all__ = ["IdleExpiry", "StalledFrames"]
+
+_SHARE: Final = 64
 
 
 class IdleExpiry:
@@ -18,24 +24,24 @@ class IdleExpiry:
         self._last_used: OrderedDict[str, int] = OrderedDict()
 
     def touch(self, channel_id: str, now_ns: int) -> None:
-        """It has just been used."""
+        """Note that a connection has just been used."""
         self._last_used[channel_id] = now_ns
         self._last_used.move_to_end(channel_id)
 
     def remove(self, channel_id: str) -> None:
-        """It is gone."""
+        """Forget a connection."""
         self._last_used.pop(channel_id, None)
 
     def oldest(self) -> str | None:
-        """The one that was used least recently."""
+        """The connection that was used least recently."""
         return next(iter(self._last_used), None)
 
     def remaining_ms(self, now_ns: int) -> int:
-        """How long to wait before asking who has expired."""
+        """How long to wait before asking again which has expired."""
         return max(0, (self._next_check_ns - now_ns) // 1_000_000 + 1)
 
     def expired(self, now_ns: int) -> str | None:
-        """The one that has been silent for more than the limit, if any."""
+        """The connection that has been silent for more than the limit, if any."""
         if now_ns <= self._next_check_ns:
             return None
         if not self._last_used:
@@ -44,3 +50,66 @@ class IdleExpiry:
         channel_id, last = next(iter(self._last_used.items()))
         self._next_check_ns = last + self._max_idle_ns
         return channel_id if now_ns > self._next_check_ns else None
+
+
+class StalledFrames:
+    """Frames that have begun to arrive, and must go on arriving: a 64th of a frame, or its end, in each interval.
+
+    A peer that only announces a frame would else hold its share of a memory pool as long as it likes.
+
+    Args:
+        interval_ms: The interval.
+    """
+
+    __slots__ = ("_interval_ns", "_marks", "_next_check_ns")
+
+    def __init__(self, interval_ms: int) -> None:
+        self._interval_ns = interval_ms * 1_000_000
+        self._marks: dict[Channel, tuple[int, int]] = {}  # when to look, and how much of the frame there must be
+        self._next_check_ns = 0
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def look(self, channel: Channel, now_ns: int) -> None:
+        """Note what a read of this channel has left of a frame."""
+        unfinished = channel.connection.reader.bytes_read
+        if not unfinished:
+            self.forget(channel)
+        elif not channel.watched:
+            channel.watched = True
+            self._mark(channel, now_ns)
+
+    def _mark(self, channel: Channel, now_ns: int) -> None:
+        reader = channel.connection.reader
+        due = now_ns + self._interval_ns
+        if not self._marks or due < self._next_check_ns:
+            self._next_check_ns = due
+        self._marks[channel] = (due, reader.bytes_read + max(1, reader.requested // _SHARE))
+
+    def forget(self, channel: Channel) -> None:
+        """Watch a channel no more."""
+        channel.watched = False
+        self._marks.pop(channel, None)
+
+    def remaining_ms(self, now_ns: int) -> int:
+        """How long to wait before asking again which has stalled; ask only if there are any."""
+        return max(0, (self._next_check_ns - now_ns) // 1_000_000 + 1)
+
+    def stalled(self, now_ns: int) -> list[Channel]:
+        """The channels whose frames have stopped arriving; a muted one is not to blame."""
+        found: list[Channel] = []
+        if not self._marks or now_ns < self._next_check_ns:
+            return found
+        marks, self._marks = self._marks, {}
+        for channel, (due, wanted) in marks.items():
+            reader = channel.connection.reader
+            if now_ns < due:
+                self._marks[channel] = (due, wanted)
+            elif reader.bytes_read >= wanted or channel.connection.muted:
+                self._mark(channel, now_ns)
+            else:
+                channel.watched = False
+                found.append(channel)
+        self._next_check_ns = min((due for due, _ in self._marks.values()), default=0)
+        return found

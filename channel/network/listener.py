@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from channel.errors import IllegalState
 from channel.logs import get_logger
@@ -12,11 +12,12 @@ from channel.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .channel import Channel
     from .frames import Receive
-    from .server import SocketServer
+    from .selector import Selector
     from .transport import Address, Bytes
 
-__all__ = ["Connection", "Handler", "Listener", "ReceivedRequest"]
+__all__ = ["AcceptedConnection", "Handler", "Listener", "NetworkThread", "ReceivedRequest"]
 
 _log = get_logger(__name__)
 
@@ -24,7 +25,43 @@ _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, e
 _ACCEPT_PAUSE_MS: Final = 100
 
 
-class Connection:
+class NetworkThread(Protocol):
+    """The part of a server that its listeners and requests call.
+
+    Attributes:
+        listeners: Those that are open.
+        selector: Moves the bytes.
+    """
+
+    listeners: list[Listener]
+    selector: Selector
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call it on the server's thread and wait for it."""
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Call it on the server's thread."""
+
+    def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
+        """Call it on the server's thread after a delay."""
+
+    def accepted(self, listener: Listener, sock: socket.socket, remote: Address) -> None:
+        """Take an accepted socket."""
+
+    def channel(self, connection: AcceptedConnection) -> Channel | None:
+        """The channel of a connection, which may have ended with requests still to be read."""
+
+    def respond(self, connection: AcceptedConnection, payload: Sequence[Bytes]) -> None:
+        """Send an answer."""
+
+    def read_on(self, connection: AcceptedConnection) -> None:
+        """Read the next request."""
+
+    def close_connection(self, connection: AcceptedConnection) -> None:
+        """Close a connection."""
+
+
+class AcceptedConnection:
     """An accepted connection.
 
     Attributes:
@@ -62,7 +99,9 @@ class ReceivedRequest:
 
     __slots__ = ("_answered", "_server", "connection", "payload", "received_ns")
 
-    def __init__(self, server: SocketServer, connection: Connection, payload: bytearray, received_ns: int) -> None:
+    def __init__(
+        self, server: NetworkThread, connection: AcceptedConnection, payload: bytearray, received_ns: int
+    ) -> None:
         self._server = server
         self._answered = False
         self.connection = connection
@@ -76,7 +115,7 @@ class ReceivedRequest:
             IllegalState: It has been answered already.
         """
         self._answer()
-        self._server.call_soon(lambda: self._server._respond(self.connection, payload))
+        self._server.call_soon(lambda: self._server.respond(self.connection, payload))
 
     def no_response(self) -> None:
         """Read on without an answer.
@@ -85,7 +124,7 @@ class ReceivedRequest:
             IllegalState: It has been answered already.
         """
         self._answer()
-        self._server.call_soon(lambda: self._server._read_on(self.connection))
+        self._server.call_soon(lambda: self._server.read_on(self.connection))
 
     def close_connection(self) -> None:
         """Close the connection without an answer, as a broker does that cannot read a request.
@@ -94,7 +133,7 @@ class ReceivedRequest:
             IllegalState: It has been answered already.
         """
         self._answer()
-        self._server.call_soon(lambda: self._server._close_connection(self.connection))
+        self._server.call_soon(lambda: self._server.close_connection(self.connection))
 
     def _answer(self) -> None:
         if self._answered:
@@ -115,14 +154,14 @@ class Listener:
         connections: What is open now, by id (the server's thread's own; others may count it).
     """
 
-    def __init__(self, server: SocketServer, sock: socket.socket, handler: Handler, name: str) -> None:
+    def __init__(self, server: NetworkThread, sock: socket.socket, handler: Handler, name: str) -> None:
         self._server = server
         self._sock = sock
         self._listening = False
         self.handler = handler
         self.name = name
         self.host, self.port = sock.getsockname()[:2]
-        self.connections: dict[str, Connection] = {}
+        self.connections: dict[str, AcceptedConnection] = {}
         self.paused = False
         self.closed = False
 
@@ -141,6 +180,11 @@ class Listener:
         """Close the socket and all its connections at once, answered or not, as a process that ends does."""
         self._server.call(self._close)
 
+    def abandon(self) -> None:
+        """Give back a forked child's copy of the socket."""
+        self.closed = True
+        self._sock.close()
+
     def _pause(self) -> None:
         self.paused = True
         self._watch(False)
@@ -153,9 +197,9 @@ class Listener:
         for connection in self._idle():
             self._server.selector.unmute(connection.id)
 
-    def _idle(self) -> list[Connection]:
+    def _idle(self) -> list[AcceptedConnection]:
         """Connections that have no request in work, but for those that ended in this very turn."""
-        return [c for c in self.connections.values() if not c.in_work and self._server._channel(c) is not None]
+        return [c for c in self.connections.values() if not c.in_work and self._server.channel(c) is not None]
 
     def _close(self) -> None:
         if self.closed:
@@ -164,7 +208,7 @@ class Listener:
         self._watch(False)
         self._sock.close()
         for connection in list(self.connections.values()):
-            self._server._close_connection(connection)
+            self._server.close_connection(connection)
         self._server.listeners.remove(self)
 
     def _watch(self, wanted: bool) -> None:
@@ -190,4 +234,4 @@ class Listener:
                     self._server.call_later(_ACCEPT_PAUSE_MS, lambda: self._watch(not self.paused and not self.closed))
                     return
                 continue  # the one who knocked has gone
-            self._server._accepted(self, sock, (str(remote[0]), int(remote[1])))
+            self._server.accepted(self, sock, (str(remote[0]), int(remote[1])))

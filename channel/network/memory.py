@@ -50,8 +50,12 @@ class MemoryPool:
         """Whether nothing more is given now."""
         return self._available <= 0
 
-    def allocate(self, size: int) -> bytearray | None:
+    def allocate(self, size: int, at_once: int | None = None) -> bytearray | None:
         """A buffer of exactly this size, or None if there is no room now.
+
+        Args:
+            size: How much of the budget it takes, in bytes.
+            at_once: How long the buffer is at first; the caller lets it grow to ``size`` as bytes arrive.
 
         Raises:
             ValueError: The size is below 1 or above the largest buffer.
@@ -60,7 +64,7 @@ class MemoryPool:
             raise ValueError(f"{size} bytes asked of a pool that gives 1 to {self.max_allocation} at a time")
         if self._available < (size if self._strict else 1):
             return None
-        lease = _Lease(size)
+        lease = _Lease(size if at_once is None else at_once)
         key = id(lease)
         self._available -= size
         self._leases[key] = (size, weakref.ref(lease, lambda _: self._reclaim(key)))
@@ -75,7 +79,7 @@ class MemoryPool:
         size, reference = self._leases.get(id(buffer), (0, None))
         if buffer is None or reference is None or reference() is not buffer:
             raise ValueError("released a buffer that this pool has not given out, or has back already")
-        del self._leases[id(buffer)]
+        del self._leases[id(buffer)], reference  # the last reference to it: the buffer may die with this call
         self._available += size
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
-"""A client's connections to its nodes: which are ready, which may be begun, and which to take."""
+"""A client's connections to its nodes: which are ready, which may be begun, and which node to take."""
 
 from __future__ import annotations
 
 import random
+from collections import deque
 from typing import TYPE_CHECKING
 
 from channel.errors import IllegalState
@@ -11,14 +12,15 @@ from channel.logs import get_logger
 from .least_loaded import LeastLoaded, least_loaded
 
 if TYPE_CHECKING:
-    from channel.clock import Clock
-    from channel.errors import AuthenticationFailed
+    from collections.abc import Callable, Sequence
+
     from channel.types import Node
 
     from .backoff import Randomness
+    from .channel import Channel
     from .connection_states import ClusterConnectionStates
-    from .in_flight import InFlightRequests
     from .metadata import MetadataUpdater
+    from .resolution import Resolution
     from .selector import Selector
 
 __all__ = ["NodeConnections"]
@@ -27,15 +29,17 @@ _log = get_logger(__name__)
 
 
 class NodeConnections:
-    """The part of a ``NetworkClient`` that knows connections, not requests.
+    """The connections of a client, not its requests.
 
     Args:
         selector: Moves the bytes.
         metadata: Keeps the nodes.
         states: What is known of each node.
-        in_flight: What each node has not answered yet.
+        resolution: Looks host names up.
+        max_in_flight: Most unanswered requests on one connection.
+        checks_versions: Whether nodes are asked for their versions.
         send_buffer, receive_buffer: Of new sockets in bytes, -1 as the system has it.
-        clock, randomness: Where time and spread come from.
+        randomness: Where spread comes from.
     """
 
     def __init__(
@@ -43,94 +47,130 @@ class NodeConnections:
         selector: Selector,
         metadata: MetadataUpdater,
         states: ClusterConnectionStates,
-        in_flight: InFlightRequests,
-        send_buffer: int,
-        receive_buffer: int,
-        clock: Clock,
-        randomness: Randomness | None,
+        resolution: Resolution,
+        max_in_flight: int,
+        *,
+        checks_versions: bool,
+        send_buffer: int = -1,
+        receive_buffer: int = -1,
+        randomness: Randomness | None = None,
     ) -> None:
-        self.clock = clock
+        self.states = states
         self._selector = selector
         self._metadata = metadata
-        self._states = states
-        self._in_flight = in_flight
+        self._resolution = resolution
+        self._max_in_flight = max_in_flight
+        self._checks_versions = checks_versions
         self._send_buffer = send_buffer
         self._receive_buffer = receive_buffer
         self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
+        self._lookups: deque[tuple[Node, object, Sequence[str] | OSError]] = deque()
+        self._starting = False
 
-    def ready(self, node: Node) -> bool:
-        """Whether a request can be sent to the node now; begins to connect if that is allowed.
+    # ---- questions ---------------------------------------------------------------------------------------------------
 
-        Raises:
-            ValueError: No node.
-        """
-        if node.is_empty:
-            raise ValueError(f"cannot connect to {node}: it has no host or port")
-        if self.is_ready(node):
-            return True
-        now = self.clock.milliseconds()
-        if self._states.can_connect(node.key, now):
-            self._initiate_connect(node, now)
-        return False
+    def channel(self, node_id: str) -> Channel | None:
+        """The node's channel, also one that is being closed; None if there is none."""
+        return self._selector.channels.get(node_id) or self._selector.closing_channel(node_id)
 
-    def is_ready(self, node: Node) -> bool:
-        """Whether a request can be sent to the node now."""
-        now = self.clock.milliseconds()
-        return not self._metadata.is_update_due(now) and self._can_send(node.key, now)
+    def sendable(self, node_id: str, now: int) -> Channel | None:
+        """The node's channel, if it can take another request now."""
+        if not self.states.is_ready(node_id, now):
+            return None
+        channel = self._selector.channels.get(node_id)
+        if channel is None:
+            return None
+        connection = channel.connection
+        if not connection.usable or (
+            connection.in_flight.requests and not connection.in_flight.can_send_more(self._max_in_flight)
+        ):
+            return None
+        return channel
 
-    def _can_send(self, node_id: str, now: int) -> bool:
-        return (
-            self._states.is_ready(node_id, now)
-            and self._selector.is_channel_ready(node_id)
-            and self._in_flight.can_send_more(node_id)
-        )
+    def can_send(self, node_id: str, now: int) -> bool:
+        """Whether the node can take another request now."""
+        return self.sendable(node_id, now) is not None
 
-    def connection_delay(self, node: Node) -> int:
-        """How many ms to wait before looking at the node again."""
-        return self._states.connection_delay(node.key, self.clock.milliseconds())
+    def in_flight(self, node_id: str) -> int:
+        """How many requests the node has not answered."""
+        channel = self.channel(node_id)
+        return 0 if channel is None else len(channel.connection.in_flight)
 
-    def poll_delay_ms(self, node: Node) -> int:
-        """As ``connection_delay``, or what is left of a throttle."""
-        return self._states.poll_delay_ms(node.key, self.clock.milliseconds())
-
-    def connection_failed(self, node: Node) -> bool:
-        """Whether the last connection has ended or could not be made."""
-        return self._states.is_disconnected(node.key)
-
-    def authentication_error(self, node: Node) -> AuthenticationFailed | None:
-        """Why the last authentication failed, until the node becomes ready."""
-        return self._states.authentication_error(node.key)
-
-    def has_ready_nodes(self) -> bool:
-        """Whether any node is ready and not throttled."""
-        return self._states.has_ready_nodes(self.clock.milliseconds())
-
-    def least_loaded_node(self) -> LeastLoaded:
+    def least_loaded(self, now: int) -> LeastLoaded:
         """The node to ask if any will do: ready and least busy, else on its way, else one that may be connected to.
 
         Raises:
             IllegalState: There are no nodes.
         """
-        nodes, now = self._metadata.nodes(), self.clock.milliseconds()
+        nodes = self._metadata.nodes()
         if not nodes:
             raise IllegalState("there are no nodes to choose from")
         offset = self._random.randrange(len(nodes))
         return least_loaded(
             [*nodes[offset:], *nodes[:offset]],
-            self._states,
+            self.states,
             self._selector.is_channel_ready,
-            lambda node_id: self._can_send(node_id, now),
-            self._in_flight.count,
+            lambda node_id: self.can_send(node_id, now),
+            self.in_flight,
             now,
         )
 
-    def _initiate_connect(self, node: Node, now: int) -> None:
+    # ---- connecting --------------------------------------------------------------------------------------------------
+
+    def connect(self, node: Node, now: int) -> None:
+        """Begin to connect, if the node's back-off allows it; looks its host's name up first if need be."""
+        if not self.states.can_connect(node.key, now):
+            return
+        self.states.connecting(node.key, now, node.host)
+        if self.states.current_address(node.key) is not None:
+            self._begin(node, now)
+            return
+        attempt = self.states.attempt(node.key)
+        self._starting = True
         try:
-            self._states.connecting(node.key, now, node.host)
-            address = self._states.current_address(node.key)
-            _log.debug("connecting to node %s at %s", node, address)
-            self._selector.connect(node.key, (address, node.port), self._send_buffer, self._receive_buffer)
+            self._resolution.start(node.host, self._looked_up(node, attempt))
+        finally:
+            self._starting = False
+        self.go_on(now)
+
+    def _looked_up(self, node: Node, attempt: object) -> Callable[[Sequence[str] | OSError], None]:
+        def done(result: Sequence[str] | OSError) -> None:
+            self._lookups.append((node, attempt, result))
+            if not self._starting:
+                self._selector.wakeup()
+
+        return done
+
+    def go_on(self, now: int) -> None:
+        """Go on with nodes whose host has been looked up; one that was given up meanwhile is passed over."""
+        while self._lookups:
+            node, attempt, result = self._lookups.popleft()
+            if attempt is None or self.states.attempt(node.key) is not attempt:
+                continue
+            if isinstance(result, OSError):
+                self._failed(node, result, now)
+            else:
+                self.states.resolved(node.key, result)
+                self._begin(node, now)
+
+    def _begin(self, node: Node, now: int) -> None:
+        address = self.states.current_address(node.key)
+        assert address is not None
+        _log.debug("connecting to node %s at %s", node, address)
+        try:
+            self._selector.connect(
+                node.key,
+                (address, node.port),
+                self._send_buffer,
+                self._receive_buffer,
+                host=node.host,
+                listener=node.listener,
+                checks_versions=self._checks_versions,
+            )
         except OSError as e:
-            _log.warning("could not connect to node %s: %s", node, e)
-            self._states.disconnected(node.key, now)
-            self._metadata.handle_server_disconnect(now, node.key, None)
+            self._failed(node, e, now)
+
+    def _failed(self, node: Node, error: OSError, now: int) -> None:
+        _log.warning("could not connect to node %s: %s", node, error)
+        self.states.disconnected(node.key, now)
+        self._metadata.handle_server_disconnect(now, node.key, None)

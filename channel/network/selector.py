@@ -1,4 +1,4 @@
-"""Many connections, one thread: connects, sends, receives, mutes, expires and closes without ever blocking in between.
+"""Many connections on one thread: connects, reads, writes, mutes, expires and closes without ever blocking in between.
 
 One ``poll`` gives at most one received frame for each connection; what else has arrived stays in order for the next.
 """
@@ -6,30 +6,381 @@ One ``poll`` gives at most one received frame for each connection; what else has
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
 
-from channel.errors import AuthenticationFailed
+from channel.clock import SYSTEM_CLOCK, Clock
+from channel.errors import AuthenticationFailed, IllegalState
 from channel.logs import get_logger
 
+from . import sockets
 from .channel import Channel, ChannelState, Disconnection
-from .connections import Closing, Connections
+from .connection import Connection, Phase
+from .frames import UNLIMITED, Receive, Send, Window
+from .idle import IdleExpiry, StalledFrames
+from .poller import Poller, SystemPoller
+from .selector_metrics import PollTimes
+from .sockets import Peer
+from .traffic import Traffic
 from .transport import EVENT_READ, EVENT_WRITE
 
-__all__ = ["Selector"]
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from .memory import MemoryPool
+    from .recorder import Recorder
+    from .request import ClientRequest
+    from .selector_metrics import SelectorMetrics
+    from .sockets import ChannelBuilder
+    from .transport import Address
+
+__all__ = ["Closing", "Selector"]
 
 _log = get_logger(__name__)
 
 
-class Selector(Connections):
-    """Many connections on one thread. Everything but ``wakeup`` is for that thread alone.
+class Closing(Enum):
+    """How a connection is ended.
 
-    Arguments and attributes are those of ``Connections``.
+    GRACEFUL gives out first what has arrived, NOTIFY only reports the end, DISCARD not even that.
     """
+
+    GRACEFUL = "graceful"
+    NOTIFY = "notify"
+    DISCARD = "discard"
+
+
+class Selector:
+    """Many connections on one thread. Any thread may call ``wakeup`` and ``send``; all else is that thread's own.
+
+    Args:
+        max_receive_size: Largest payload that is received, ``UNLIMITED`` for none.
+        max_idle_ms: Connections silent for longer are closed; -1 for never.
+        max_stall_ms: A frame that has begun must go on arriving: a 64th of it in each such interval; -1 for no limit.
+        clock: Where time comes from.
+        metrics: What to count, None for nothing.
+        metrics_of: Tells what to count of a connection by its id, instead of ``metrics``.
+        polls: Takes the times of polls; those of ``metrics`` if None.
+        pool: The pool that gives the buffers of frames, None for the heap.
+        channel_builder: Puts transports on sockets.
+        recorder: Sees every frame that has passed, None for nobody.
+        system: Waits for events; ``select.epoll`` if None.
+        dial: Begins to connect.
+
+    Attributes:
+        completed_sends: The frames whose last byte has left in the last ``poll``.
+        completed_receives: The frames that the last ``poll`` has received.
+        connected: The connections that stand since the last ``poll``.
+        prepared: The connections that are through handshake and authentication since the last ``poll``.
+        disconnected: The connections that have ended, and how.
+        channels: The open connections.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_receive_size: int = UNLIMITED,
+        max_idle_ms: int = -1,
+        max_stall_ms: int = -1,
+        clock: Clock = SYSTEM_CLOCK,
+        metrics: SelectorMetrics | None = None,
+        metrics_of: Callable[[str], SelectorMetrics | None] | None = None,
+        polls: PollTimes | None = None,
+        pool: MemoryPool | None = None,
+        channel_builder: ChannelBuilder = sockets.plaintext_channel,
+        recorder: Recorder | None = None,
+        system: SystemPoller | None = None,
+        dial: Callable[[Address, int, int], tuple[socket.socket, bool]] = sockets.dial,
+    ) -> None:
+        self._max_receive_size = max_receive_size
+        self._clock = clock
+        self._metrics = metrics
+        self._metrics_of = metrics_of or (lambda _: metrics)
+        self._polls = polls or (metrics.polls if metrics is not None else PollTimes(clock))
+        self._pool = pool
+        self._build = channel_builder
+        self._dial = dial
+        self._traffic = Traffic(recorder, clock)
+        self._recorded = recorder is not None
+        self._idle = IdleExpiry(max_idle_ms, clock.nanoseconds()) if max_idle_ms >= 0 else None
+        self._stalled = StalledFrames(max_stall_ms) if max_stall_ms >= 0 else None
+        self._window = Window()
+
+        self.channels: dict[str, Channel] = {}
+        self.completed_sends: list[Send] = []
+        self.completed_receives: list[Receive] = []
+        self.connected: list[str] = []
+        self.prepared: list[str] = []
+        self.disconnected: dict[str, Disconnection] = {}
+
+        self._closing: dict[str, Channel] = {}
+        self._immediate: list[Channel] = []
+        self._buffered: dict[Channel, None] = {}
+        self._writes: list[Channel] = []
+
+        self._broken: deque[Channel] = deque()  # writing to them failed, on whichever thread
+        self._out_of_memory = False
+        self._progressed = True  # so that the first poll looks at buffered bytes
+        self._worked_since_ns = clock.nanoseconds()
+
+        self._poller = Poller(system)
+        self._waker = sockets.Waker()
+        self._poller.watch(self._waker.fileno(), self._waker.drain)
+
+    # ---- connections -------------------------------------------------------------------------------------------------
+
+    def connect(
+        self,
+        channel_id: str,
+        address: Address,
+        send_buffer: int = -1,
+        receive_buffer: int = -1,
+        *,
+        host: str | None = None,
+        listener: str = "PLAINTEXT",
+        checks_versions: bool = False,
+    ) -> None:
+        """Begin to connect. ``poll`` tells when the connection stands.
+
+        Args:
+            channel_id: What to call it.
+            address: An IP address as text, and a port.
+            send_buffer, receive_buffer: Sizes of the socket's buffers in bytes, -1 for the system's.
+            host: The host's name for the channel builder; the address if None.
+            listener: The name of the listener that is connected to, for the channel builder.
+            checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
+
+        Raises:
+            IllegalState: There is a connection of that name.
+            OSError: The address is none, the system refuses at once, or no transport can be put on the socket.
+        """
+        self._ensure_new(channel_id)
+        sock, at_once = self._dial(address, send_buffer, receive_buffer)
+        channel = None
+        try:
+            peer = Peer(address[0] if host is None else host, address[1], listener)
+            channel = self._channel(channel_id, sock, peer, checks_versions=checks_versions)
+            self._register(channel)
+            if at_once:
+                self._immediate.append(channel)
+        except BaseException:
+            self._undo(channel, sock)
+            raise
+
+    def register(self, channel_id: str, sock: socket.socket, listener: str = "PLAINTEXT") -> Channel:
+        """Take an accepted socket; it is closed if it cannot be taken.
+
+        Raises:
+            IllegalState: There is a connection of that name.
+            OSError: It is gone already, or no transport can be put on it.
+        """
+        self._ensure_new(channel_id)
+        channel = None
+        try:
+            sockets.configure(sock)
+            host, port = sock.getpeername()[:2] if sock.family != sockets.UNIX else ("", 0)
+            channel = self._channel(channel_id, sock, Peer(host, port, listener, accepted=True))
+            channel.finish_connect()
+            self._register(channel)
+        except BaseException:
+            self._undo(channel, sock)
+            raise
+        self._traffic.opened(channel, accepted=True)
+        return channel
+
+    def _channel(self, channel_id: str, sock: socket.socket, peer: Peer, *, checks_versions: bool = False) -> Channel:
+        try:
+            transport, authenticator = self._build(sock, peer)
+        except OSError:
+            raise
+        except Exception as e:
+            raise OSError(f"no channel to {peer.host}:{peer.port} ({peer.listener}): {type(e).__name__}: {e}") from e
+        connection = Connection(
+            channel_id,
+            max_receive_size=self._max_receive_size,
+            pool=self._pool,
+            window=self._window,
+            checks_versions=checks_versions,
+        )
+        channel = Channel(connection, transport, authenticator)
+        channel.metrics = self._metrics_of(channel_id)
+        return channel
+
+    def _register(self, channel: Channel) -> None:
+        self.channels[channel.id] = channel
+        self._poller.update(channel)
+        if self._idle is not None:
+            self._idle.touch(channel.id, self._clock.nanoseconds())
+        if channel.metrics is not None:
+            channel.metrics.connections += 1
+
+    def _undo(self, channel: Channel | None, sock: socket.socket) -> None:
+        """Leave nothing of a channel that could not be taken."""
+        if channel is not None:
+            self._poller.drop(channel)
+            if self.channels.get(channel.id) is channel:
+                del self.channels[channel.id]
+        sock.close()
+
+    def _ensure_new(self, channel_id: str) -> None:
+        if channel_id in self.channels:
+            raise IllegalState(f"there is a connection {channel_id} already")
+        if channel_id in self._closing:
+            raise IllegalState(f"the last connection {channel_id} is still being closed")
+
+    def listen(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
+        """Call ``on_ready`` in ``poll`` whenever this listening socket can be accepted from."""
+        self._poller.watch(sock.fileno(), on_ready)
+
+    def unlisten(self, sock: socket.socket) -> None:
+        """Watch a listening socket no more; closing it is the caller's."""
+        self._poller.unwatch(sock.fileno())
+
+    def channel(self, channel_id: str) -> Channel | None:
+        """An open connection, None if there is none of that name."""
+        return self.channels.get(channel_id)
+
+    def closing_channel(self, channel_id: str) -> Channel | None:
+        """A connection that has ended but still has frames to give."""
+        return self._closing.get(channel_id)
+
+    def all_channels(self) -> list[Channel]:
+        """Every connection, those that are being closed too. Any thread may ask."""
+        return [*self.channels.values(), *self._closing.values()]
+
+    def is_channel_ready(self, channel_id: str) -> bool:
+        """Whether requests may pass over it."""
+        channel = self.channels.get(channel_id)
+        return channel is not None and channel.connection.usable
+
+    def lowest_priority_channel(self) -> Channel | None:
+        """Which to close to make room: one that is closing, else the one used least recently, else any."""
+        if self._closing:
+            return next(iter(self._closing.values()))
+        oldest = self._idle.oldest() if self._idle is not None else None
+        if oldest is not None:
+            return self.channels.get(oldest)
+        return next(iter(self.channels.values()), None)
+
+    def client_information(self, channel_id: str, name: str, version: str) -> None:
+        """Note which client software a connection belongs to."""
+        channel = self.channels.get(channel_id)
+        if channel is not None and channel.metrics is not None:
+            channel.metrics.client_changed(channel, (name, version))
+
+    def wakeup(self) -> None:
+        """End the present or next ``poll`` at once. Safe from any thread, also after ``close``."""
+        self._waker.wake()
+
+    # ---- sending and muting ------------------------------------------------------------------------------------------
+
+    def send(self, send: Send) -> None:
+        """Take a frame for a connection; ``poll`` writes it.
+
+        Raises:
+            IllegalState: No such connection, or its last frame has not gone out yet. In the second case the
+                connection is closed, and the next ``poll`` reports it with ``FAILED_SEND``.
+        """
+        channel = self.channels.get(send.destination) or self._closing.get(send.destination)
+        if channel is None:
+            raise IllegalState(f"there is no connection {send.destination} to send over")
+        with channel.lock:
+            if self._start(channel, send):
+                self._writes.append(channel)
+
+    def send_at_once(self, channel: Channel, send: Send) -> None:
+        """Write a frame now, on the calling thread, which may be any; what is left of it ``poll`` writes.
+
+        It is ``send.completed`` when it has gone out at once, and in ``completed_sends`` else.
+
+        Raises:
+            IllegalState: As ``send``.
+        """
+        with channel.lock:
+            if not self._start(channel, send) or not channel.connection.usable:
+                return
+            try:
+                count, whole = channel.write()
+            except OSError as e:
+                _log.debug("could not write to connection %s to %s: %s", channel.id, channel.transport.remote, e)
+                self._give_up(channel)
+                return
+            self._traffic.wrote(channel, count, whole)
+        if whole is None:
+            self._poller.changed(channel)
+            self.wakeup()
+
+    def _start(self, channel: Channel, send: Send) -> bool:
+        """Make a frame the one to be written, under the channel's lock; tells whether it is to be."""
+        if channel.closed:
+            raise IllegalState(f"there is no connection {send.destination} to send over any more")
+        connection = channel.connection
+        if connection.phase is Phase.CLOSING:
+            channel.ended = ChannelState.FAILED_SEND
+            if send.request is not None:
+                connection.in_flight.add(send.request)  # it comes back with the connection's end
+            return False
+        try:
+            connection.start(send)
+        except IllegalState:
+            channel.ended = ChannelState.FAILED_SEND
+            self._give_up(channel)
+            raise
+        return True
+
+    def _give_up(self, channel: Channel) -> None:
+        """Let the next ``poll`` close a channel that cannot be written to any more."""
+        channel.broken = True
+        self._broken.append(channel)
+        self.wakeup()
+
+    def write_now(self) -> None:
+        """Write new frames, which ``poll`` does too: there is nearly always room, and no event to wait for.
+
+        What has gone out is added to ``completed_sends``.
+        """
+        writes, self._writes = self._writes, []
+        for channel in writes:
+            if channel.connection.outgoing is not None and channel.connection.usable and not channel.broken:
+                self._write(channel)
+                if channel.interest != channel.registered:
+                    self._poller.changed(channel)
+
+    def mute(self, channel_id: str) -> None:
+        """Read this connection no more until ``unmute``."""
+        channel = self._open_or_closing(channel_id)
+        channel.connection.mute()
+        channel.connection.explicitly_muted = True
+        self._buffered.pop(channel, None)
+        self._poller.changed(channel)
+
+    def unmute(self, channel_id: str) -> bool:
+        """Read this connection again if its mute state allows; tells whether it is read now."""
+        channel = self._open_or_closing(channel_id)
+        if not channel.connection.maybe_unmute():
+            return False
+        channel.connection.explicitly_muted = False
+        if channel.has_buffered:
+            self._buffered[channel] = None
+            self._progressed = True
+        self._poller.changed(channel)
+        return True
+
+    def _open_or_closing(self, channel_id: str) -> Channel:
+        channel = self.channels.get(channel_id) or self._closing.get(channel_id)
+        if channel is None:
+            raise IllegalState(f"there is no connection {channel_id}")
+        return channel
+
+    # ---- polling -----------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
         """Drop the results of the last poll; connections that were closing get on with it."""
         self.completed_sends.clear()
         self.connected.clear()
+        self.prepared.clear()
         self.disconnected.clear()
         if self.completed_receives:
             for receive in self.completed_receives:
@@ -37,15 +388,19 @@ class Selector(Connections):
                 if channel is not None:
                     channel.has_completed_receive = False
             self.completed_receives.clear()
-        for channel_id, channel in list(self._closing.items()):
-            failed = channel_id in self._failed_sends
-            self._failed_sends.pop(channel_id, None)
-            if failed or not self._read_closing(channel):
-                del self._closing[channel_id]
-                self._finish_close(channel, notify=True)
-        for channel_id in self._failed_sends:
-            self.disconnected[channel_id] = Disconnection(ChannelState.FAILED_SEND)
-        self._failed_sends.clear()
+        if self._closing:
+            for channel_id, channel in list(self._closing.items()):
+                if channel.ended is ChannelState.FAILED_SEND or not self._read_closing(channel):
+                    del self._closing[channel_id]
+                    self._finish_close(channel, notify=True)
+        if self._broken:
+            self._close_broken()
+
+    def _close_broken(self) -> None:
+        while self._broken:
+            channel = self._broken.popleft()
+            if not channel.closed and self.channels.get(channel.id) is channel:
+                self._close(channel, Closing.NOTIFY)
 
     def poll(self, timeout_ms: int, *, for_sends: bool = True) -> None:
         """Do what can be done now, or else wait for something to do.
@@ -56,84 +411,98 @@ class Selector(Connections):
 
         Raises:
             ValueError: A negative timeout.
+            OSError: The system's wait failed.
         """
         if timeout_ms < 0:
             raise ValueError(f"a poll of {timeout_ms} ms; it must be 0 or more")
         self.clear()
-        if self._immediate or (self._progressed and self._buffered):
-            timeout_ms = 0
         if self._out_of_memory and (self._pool is None or not self._pool.out_of_memory):
             self._out_of_memory = False
-            for channel in self.channels.values():
-                if channel.muted and not channel.explicitly_muted and channel.maybe_unmute():
-                    self._interests.changed(channel)
-        began = self._clock.nanoseconds()
+            for refused in self.channels.values():
+                if not refused.connection.explicitly_muted and refused.connection.muted:
+                    refused.connection.maybe_unmute()
+                    self._poller.changed(refused)
         if self._writes:
             self.write_now()
-        if self.disconnected or self.completed_receives or (for_sends and self.completed_sends):
+        if (
+            self._immediate
+            or (self._progressed and self._buffered)
+            or self.disconnected
+            or self.completed_receives
+            or (for_sends and self.completed_sends)
+        ):
             timeout_ms = 0
         self._progressed = False
 
-        waited = self._clock.nanoseconds()
+        polls = self._polls
+        before = self._clock.nanoseconds()
         if self._idle is not None and self.channels:
-            timeout_ms = min(timeout_ms, self._idle.remaining_ms(waited))
-        events = self._interests.select(timeout_ms)
+            timeout_ms = min(timeout_ms, self._idle.remaining_ms(before))
+        if self._stalled:
+            timeout_ms = min(timeout_ms, self._stalled.remaining_ms(before))
+        events = self._poller.wait(timeout_ms)
         now = self._clock.nanoseconds()
+        polls.selects.value += 1
+        polls.io_ns += before - self._worked_since_ns
+        polls.io_wait_ns += now - before
+        self._worked_since_ns = now
 
-        if events or self._immediate or self._buffered:
-            self._process(events, now)
-        else:
+        if self._immediate or self._buffered:
+            self._process_unannounced(events, now)
+        elif not events:
             self._progressed = True
-        if self._idle is not None:
-            self._close_oldest(now)
-        if self._traffic is not None:
-            self._traffic.polled(now - waited, waited - began + self._clock.nanoseconds() - now)
-
-    def _process(self, events: list[tuple[Any, int]], now: int) -> None:
-        immediate: list[Channel] = []
-        buffered: list[Channel] = []
-        if self._immediate:
-            immediate, self._immediate = self._immediate, []
-        if self._buffered:
-            ready = {data for data, _ in events}
-            buffered = [channel for channel in self._buffered if channel not in ready]
-            self._buffered.clear()
         if self._pool is not None and self._pool.available < self._pool.size // 10:
             random.shuffle(events)  # let no connection always be the one that gets no memory
-        for channel in buffered:
-            self._process_channel(channel, EVENT_READ, now)
-        for data, mask in events:
-            if data.__class__ is Channel:
-                self._process_channel(data, mask, now)
-            else:
-                data()  # the waker, or a listening socket
-        for channel in immediate:
-            self._process_channel(channel, 0, now)
+        ready, callbacks = self._poller.channels.get, self._poller.callbacks
+        for fd, mask in events:
+            channel = ready(fd)
+            if channel is not None:
+                self._process(channel, mask, now)
+            elif fd in callbacks:
+                callbacks[fd]()  # the waker, or a listening socket
+        if self._broken:
+            self._close_broken()
+        if self._idle is not None:
+            self._close_oldest(now)
+        if self._stalled:
+            for stalled in self._stalled.stalled(now):
+                _log.warning(
+                    "%s announced %d bytes and has stopped sending them; closing the connection",
+                    stalled.transport.remote, stalled.connection.reader.requested,
+                )  # fmt: skip
+                self._close(stalled, Closing.NOTIFY)
 
-    def _process_channel(self, channel: Channel, mask: int, now: int) -> None:
-        if channel.closed or self.channels.get(channel.id) is not channel:
+    def _process_unannounced(self, events: list[tuple[int, int]], now: int) -> None:
+        """Go on with channels of which no event tells: they stand already, or have bytes on this side."""
+        immediate, self._immediate = self._immediate, []
+        buffered, self._buffered = self._buffered, {}
+        announced = {fd for fd, _ in events}
+        for channel in buffered:
+            if channel.fd not in announced or not channel.registered:
+                self._process(channel, EVENT_READ, now)
+        for channel in immediate:
+            self._process(channel, 0, now)
+
+    def _process(self, channel: Channel, mask: int, now: int) -> None:
+        """Do what an event, or bytes on this side, allow; a fault ends this channel alone."""
+        if channel.closed:
             return
+        connection = channel.connection
         if self._idle is not None:
             self._idle.touch(channel.id, now)
         try:
-            if not channel.connected and not self._finish_connect(channel):
-                return
-            if not channel.ready and not self._prepare(channel):
-                return
-            if (
-                (mask & EVENT_READ or channel.transport.has_bytes_buffered)
-                and not channel.has_completed_receive
-                and not channel.muted
-            ):
-                self._read(channel)
-            if channel.transport.has_bytes_buffered and not channel.explicitly_muted:
-                self._buffered[channel] = None
-            if mask & EVENT_WRITE and channel.send is not None:
-                self._write(channel)
+            if connection.usable or self._establish(channel):
+                if not channel.has_completed_receive and not connection.muted:
+                    if mask & ~EVENT_WRITE or channel.has_buffered:
+                        self._read(channel, now)
+                    if channel.has_buffered and not connection.explicitly_muted:
+                        self._buffered[channel] = None
+                if mask & EVENT_WRITE and connection.outgoing is not None:
+                    self._write(channel)
         except AuthenticationFailed as e:
             _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, e)
-            if self._traffic is not None:
-                self._traffic.not_authenticated()
+            if channel.metrics is not None:
+                channel.metrics.not_authenticated.value += 1
             self._close(channel, Closing.GRACEFUL)
         except (OSError, EOFError) as e:
             _log.debug("connection %s to %s ended: %s", channel.id, channel.transport.remote, e)
@@ -142,53 +511,58 @@ class Selector(Connections):
             # A fault in one connection must not end the others; this one is closed and reported.
             _log.exception("connection %s to %s failed", channel.id, channel.transport.remote)
             self._close(channel, Closing.GRACEFUL)
-        self._interests.changed(channel)
+        else:
+            if channel.interest != channel.registered:
+                self._poller.changed(channel)
 
-    def _finish_connect(self, channel: Channel) -> bool:
-        if not channel.finish_connect():
-            return False
-        self.connected.append(channel.id)
-        if self._traffic is not None:
+    def _establish(self, channel: Channel) -> bool:
+        """Go on connecting, shaking hands and authenticating; tells whether requests may pass now."""
+        if not channel.connected:
+            if not channel.finish_connect():
+                return False
+            self.connected.append(channel.id)
             self._traffic.opened(channel, accepted=False)
-        return True
-
-    def _prepare(self, channel: Channel) -> bool:
-        if not channel.prepare():
-            return False
-        if self._traffic is not None:
-            self._traffic.authenticated()
-        if channel.send is not None:
+        if not channel.connection.usable:
+            with channel.lock:
+                if not channel.prepare():
+                    return False
+            if channel.metrics is not None:
+                channel.metrics.authenticated.value += 1
+        self.prepared.append(channel.id)
+        if channel.connection.outgoing is not None:
             self._writes.append(channel)
         return True
 
+    def _read(self, channel: Channel, now: int) -> None:
+        if self._recorded:
+            with channel.lock:  # or an answer could be recorded before its request, which another thread has sent
+                count, payload = channel.read()
+                self._traffic.read(channel, count, payload)
+        else:
+            count, payload = channel.read()
+            self._traffic.read(channel, count, payload)
+        connection = channel.connection
+        if count:
+            self._progressed = True
+            if self._stalled is not None and (connection.reader.bytes_read or channel.watched):
+                self._stalled.look(channel, now)
+        if payload is not None:
+            channel.has_completed_receive = True
+            self.completed_receives.append(Receive(channel.id, payload, self._pool))
+        elif connection.reader.refused:
+            self._out_of_memory = True  # it muted itself: the pool had nothing for it
+
     def _write(self, channel: Channel) -> None:
         try:
-            count = channel.write()
+            with channel.lock:
+                count, send = channel.write()
+                self._traffic.wrote(channel, count, send)
         except OSError as e:
             _log.debug("could not write to connection %s to %s: %s", channel.id, channel.transport.remote, e)
             self._close(channel, Closing.NOTIFY)
             return
-        if count and self._traffic is not None:
-            self._traffic.wrote(channel, count)
-        send = channel.maybe_complete_send()
-        if send is None:
-            channel.interest |= EVENT_WRITE
-            return
-        self.completed_sends.append(send)
-        if self._traffic is not None:
-            self._traffic.sent(channel, send)
-
-    def write_now(self) -> None:
-        """Write new frames at once, which ``poll`` does too: there is nearly always room, and no event to wait for.
-
-        What has gone out is added to ``completed_sends``.
-        """
-        writes, self._writes = self._writes, []
-        for channel in writes:
-            if channel.send is None or not channel.connected or not channel.ready or channel.closed:
-                continue
-            self._write(channel)
-            self._interests.changed(channel)
+        if send is not None:
+            self.completed_sends.append(send)
 
     def _close_oldest(self, now: int) -> None:
         assert self._idle is not None
@@ -196,5 +570,92 @@ class Selector(Connections):
         channel = self.channels.get(channel_id) if channel_id is not None else None
         if channel is not None:
             _log.debug("connection %s has been silent too long", channel.id)
-            channel.state = ChannelState.EXPIRED
+            channel.ended = ChannelState.EXPIRED
             self._close(channel, Closing.GRACEFUL)
+
+    # ---- closing -----------------------------------------------------------------------------------------------------
+
+    def close_channel(self, channel_id: str) -> list[ClientRequest]:
+        """Close a connection from this side: it is not reported as disconnected. Harmless if there is none.
+
+        Returns:
+            Its requests that were not answered, oldest first.
+        """
+        channel = self.channels.get(channel_id)
+        if channel is not None:
+            channel.ended = ChannelState.LOCAL_CLOSE
+            self._close(channel, Closing.DISCARD)
+        else:
+            channel = self._closing.pop(channel_id, None)
+            if channel is None:
+                return []
+            self._finish_close(channel, notify=False)
+        return channel.unanswered
+
+    def close(self) -> None:
+        """Close every connection and the selector; what fails is raised after all has been closed."""
+        failures: list[BaseException] = []
+        try:
+            for channel_id in [*self.channels, *self._closing]:
+                try:
+                    self.close_channel(channel_id)
+                except Exception as e:  # noqa: BLE001 - raised below, when the others are closed
+                    failures.append(e)
+        finally:
+            self._waker.close()
+            self._poller.close()
+            if self._metrics is not None:
+                self._metrics.close()
+        if failures:
+            raise failures[0]
+
+    def abandon(self) -> None:
+        """Give back a forked child's copies of all descriptors; the parent's connections go on."""
+        self._waker.abandon()
+        self._poller.close()
+        for channel in self.all_channels():
+            channel.transport.abandon()
+        self.channels.clear()
+        self._closing.clear()
+
+    def _close(self, channel: Channel, mode: Closing) -> None:
+        self._poller.drop(channel)
+        if self.channels.pop(channel.id, None) is not None and channel.metrics is not None:
+            channel.metrics.connections -= 1
+        if channel.id in self.connected:
+            self.connected.remove(channel.id)
+        if channel.id in self.prepared:
+            self.prepared.remove(channel.id)
+        if mode is Closing.GRACEFUL and self._read_closing(channel):
+            with channel.lock:
+                channel.connection.enter(Phase.CLOSING)
+            self._closing[channel.id] = channel
+        else:
+            self._finish_close(channel, notify=mode is not Closing.DISCARD)
+
+    def _read_closing(self, channel: Channel) -> bool:
+        """Read one more frame of a connection that has ended; tells whether there was one, or is one still unseen."""
+        if channel.state is not ChannelState.READY:
+            return False
+        if channel.connection.explicitly_muted or channel.has_completed_receive:
+            return True
+        try:
+            self._read(channel, self._worked_since_ns)
+        except (OSError, EOFError):
+            return False
+        return channel.has_completed_receive
+
+    def _finish_close(self, channel: Channel, *, notify: bool) -> None:
+        self._buffered.pop(channel, None)
+        if channel in self._immediate:
+            self._immediate.remove(channel)
+        if self._idle is not None:
+            self._idle.remove(channel.id)
+        if self._stalled is not None:
+            self._stalled.forget(channel)
+        try:
+            channel.close()
+        finally:
+            self._traffic.closed(channel)
+            if notify:
+                self.disconnected[channel.id] = channel.disconnection

@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+from channel.metrics import Meter, MetricName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.metrics import Meter, Metrics
+    from channel.clock import Clock
+    from channel.metrics import Metrics
 
-    from .channel import Channel
-
-__all__ = ["NodeMetrics", "SelectorMetrics"]
+__all__ = ["NodeMetrics", "PollTimes", "SelectorMetrics"]
 
 _COMBINATIONS: Final = 100
 _UNKNOWN: Final = ("unknown", "unknown")
+
+
+class _Counted(Protocol):
+    """The part of a channel that is counted under its client's software."""
+
+    client_information: tuple[str, str] | None
+
+
+class PollTimes:
+    """How often a selector has polled, and how long it waited and worked. Many metrics may show one selector's.
+
+    Args:
+        clock: Where time comes from.
+    """
+
+    __slots__ = ("began_ns", "clock", "io_ns", "io_wait_ns", "selects")
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.began_ns = clock.nanoseconds()
+        self.selects = Meter(clock)
+        self.io_ns = 0
+        self.io_wait_ns = 0
+
+    def age_ns(self) -> int:
+        """How long there have been polls."""
+        return max(1, self.clock.nanoseconds() - self.began_ns)
 
 
 class NodeMetrics:
@@ -33,72 +61,90 @@ class NodeMetrics:
 
 
 class SelectorMetrics:
-    """What one selector counts.
+    """What is counted of some connections: of all of a selector, or of one broker's.
+
+    Each figure has one writer at a time: the selector's thread, or whoever holds the channel's lock to write.
 
     Args:
         metrics: Where it can be read.
         prefix: Kafka's metric group prefix, e.g. ``controller-channel``.
         tags: E.g. ``{"broker-id": "2"}``.
         per_connection: Whether each connection gets metrics of its own.
+        polls: The selector's, if several metrics show them; its own if None.
 
     Attributes:
         per_connection: Whether it does.
+        connections: How many are open now.
     """
 
     def __init__(
-        self, metrics: Metrics, prefix: str, tags: dict[str, str] | None = None, *, per_connection: bool = False
+        self,
+        metrics: Metrics,
+        prefix: str,
+        tags: dict[str, str] | None = None,
+        *,
+        per_connection: bool = False,
+        polls: PollTimes | None = None,
     ) -> None:
         self._metrics = metrics
         self._tags = tags = dict(tags or {})
         self.group = f"{prefix}-metrics"
         self._node_group = f"{prefix}-node-metrics"
         self.per_connection = per_connection
+        self.polls = polls = PollTimes(metrics.clock) if polls is None else polls
         self._clients: dict[tuple[str, str], int] = {}
-
-        def meter(name: str, doc: str) -> Meter:
-            return metrics.meter(self.group, name, tags, doc)
-
-        self.closed = meter("connection-close", "connections closed")
-        self.created = meter("connection-creation", "connections made")
-        self.authenticated = meter("successful-authentication", "connections that passed authentication")
-        self.reauthenticated = meter("successful-reauthentication", "authentications renewed")
-        self.not_authenticated = meter("failed-authentication", "connections that failed authentication")
-        self.not_reauthenticated = meter("failed-reauthentication", "authentications that could not be renewed")
-        self.io = meter("network-io", "reads and writes")
-        self.outgoing = meter("outgoing-byte", "bytes sent")
-        self.incoming = meter("incoming-byte", "bytes received")
-        self.requests = meter("request", "frames sent")
-        self.responses = meter("response", "frames received")
-        self.selects = meter("select", "times the selector looked for ready connections")
+        self._names: list[MetricName] = []
+        self.connections = 0
+        self.reads = 0
+        self.writes = 0
         self.request_size_max = 0
-        self.io_ns = 0
-        self.io_wait_ns = 0
-        self._began_ns = metrics.clock.nanoseconds()
+        self._io = Meter(metrics.clock)
+
+        self.closed = self._meter("connection-close", "connections closed")
+        self.created = self._meter("connection-creation", "connections made")
+        self.authenticated = self._meter("successful-authentication", "connections that passed authentication")
+        self.reauthenticated = self._meter("successful-reauthentication", "authentications renewed")
+        self.not_authenticated = self._meter("failed-authentication", "connections that failed authentication")
+        self.not_reauthenticated = self._meter("failed-reauthentication", "authentications that could not be renewed")
+        self.outgoing = self._meter("outgoing-byte", "bytes sent")
+        self.incoming = self._meter("incoming-byte", "bytes received")
+        self.requests = self._meter("request", "frames sent")
+        self.responses = self._meter("response", "frames received")
+        selects = polls.selects
         gauges: list[tuple[str, Callable[[], float], str]] = [
+            ("network-io-rate", self._io_rate, "reads and writes per second"),
+            ("network-io-total", lambda: self.reads + self.writes, "reads and writes in total"),
+            ("select-rate", selects.rate, "times the selector looked for ready connections per second"),
+            ("select-total", lambda: selects.value, "times the selector looked for ready connections in total"),
             ("successful-authentication-no-reauth-total", lambda: self.authenticated.value,
              "connections that passed authentication and need not renew it"),
             ("reauthentication-latency-avg", lambda: 0.0, "mean time of renewing an authentication in ms"),
             ("reauthentication-latency-max", lambda: 0.0, "longest time of renewing an authentication in ms"),
             ("request-size-avg", lambda: self.outgoing.value / max(1, self.requests.value), "mean size of frames sent"),
             ("request-size-max", lambda: self.request_size_max, "largest frame sent in bytes"),
-            ("io-wait-time-ns-avg", lambda: self.io_wait_ns / max(1, self.selects.value), "mean wait for a connection"),
-            ("io-time-ns-avg", lambda: self.io_ns / max(1, self.selects.value), "mean time of reading and writing"),
-            ("io-wait-ratio", lambda: self.io_wait_ns / self._age_ns(), "share of time spent waiting"),
-            ("io-ratio", lambda: self.io_ns / self._age_ns(), "share of time spent reading and writing"),
-            ("io-wait-time-ns-total", lambda: self.io_wait_ns, "time spent waiting in ns"),
-            ("io-time-ns-total", lambda: self.io_ns, "time spent reading and writing in ns"),
-            ("io-waittime-total", lambda: self.io_wait_ns, "*Deprecated*: see io-wait-time-ns-total"),
-            ("iotime-total", lambda: self.io_ns, "*Deprecated*: see io-time-ns-total"),
+            ("io-wait-time-ns-avg", lambda: polls.io_wait_ns / max(1, selects.value), "mean wait for a connection"),
+            ("io-time-ns-avg", lambda: polls.io_ns / max(1, selects.value), "mean time of reading and writing"),
+            ("io-wait-ratio", lambda: polls.io_wait_ns / polls.age_ns(), "share of time spent waiting"),
+            ("io-ratio", lambda: polls.io_ns / polls.age_ns(), "share of time spent reading and writing"),
+            ("io-wait-time-ns-total", lambda: polls.io_wait_ns, "time spent waiting in ns"),
+            ("io-time-ns-total", lambda: polls.io_ns, "time spent reading and writing in ns"),
+            ("io-waittime-total", lambda: polls.io_wait_ns, "*Deprecated*: see io-wait-time-ns-total"),
+            ("iotime-total", lambda: polls.io_ns, "*Deprecated*: see io-time-ns-total"),
         ]  # fmt: skip
         for name, read, doc in gauges:
-            metrics.gauge(self.group, name, read, tags, doc)
+            self._names.append(metrics.gauge(self.group, name, read, tags, doc))
+        # It outlives ``close``, which a selector checks itself by.
+        metrics.gauge(self.group, "connection-count", lambda: self.connections, tags, "connections that are open now")
 
-    def _age_ns(self) -> int:
-        return max(1, self._metrics.clock.nanoseconds() - self._began_ns)
+    def _meter(self, name: str, doc: str) -> Meter:
+        self._names += [
+            MetricName(self.group, f"{name}-{each}", tuple(self._tags.items())) for each in ("rate", "total")
+        ]
+        return self._metrics.meter(self.group, name, self._tags, doc)
 
-    def count_connections(self, read: Callable[[], float]) -> None:
-        """Publish the number of open connections. It outlives ``close``, which a selector checks itself by."""
-        self._metrics.gauge(self.group, "connection-count", read, self._tags, "connections that are open now")
+    def _io_rate(self) -> float:
+        self._io.value = self.reads + self.writes
+        return self._io.rate()
 
     def node(self, channel_id: str) -> NodeMetrics | None:
         """Metrics of one connection, if they are wanted."""
@@ -114,7 +160,7 @@ class SelectorMetrics:
     def _node_tags(self, channel_id: str) -> dict[str, str]:
         return {**self._tags, "node-id": f"node-{channel_id}"}
 
-    def client_changed(self, channel: Channel, to: tuple[str, str] | None) -> None:
+    def client_changed(self, channel: _Counted, to: tuple[str, str] | None) -> None:
         """Count a connection under its client's software name and version, None when it closes.
 
         At most 100 combinations are told apart: a client may call itself anything.
@@ -128,13 +174,19 @@ class SelectorMetrics:
                 tags = {**self._tags, "clientSoftwareName": client[0], "clientSoftwareVersion": client[1]}
                 self._clients[client] = 0
                 read = partial(self._clients.__getitem__, client)
-                self._metrics.gauge(self.group, "connections", read, tags, "connections of this client")
+                name = self._metrics.gauge(self.group, "connections", read, tags, "connections of this client")
+                self._names.append(name)
             self._clients[client] = max(0, self._clients[client] + change)
         channel.client_information = to
 
     def close(self) -> None:
-        """Remove everything but the number of open connections."""
-        self._metrics.remove(self._node_group)
-        for name in self._metrics.names():
-            if name.group == self.group and name.name != "connection-count":
-                self._metrics.remove(name.group, name.name, dict(name.tags))
+        """Remove everything but the number of open connections; metrics with other tags stay."""
+        self._metrics.remove(self._node_group, tags=self._tags)
+        for name in self._names:
+            self._metrics.remove(name.group, name.name, dict(name.tags))
+        self._names.clear()
+
+    def remove(self) -> None:
+        """Remove everything."""
+        self.close()
+        self._metrics.remove(self.group, "connection-count", self._tags)

@@ -17,12 +17,13 @@ from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import IllegalState
 from channel.logs import get_logger
+from channel.threads import ends_with_process
 from kproto.errors import ConfigurationError
 
 from . import sockets
-from .channel import MuteEvent
+from .connection import MuteEvent
 from .frames import Send
-from .listener import Connection, Handler, Listener, ReceivedRequest
+from .listener import AcceptedConnection, Handler, Listener, ReceivedRequest
 from .memory import MemoryPool
 from .selector import Selector
 
@@ -41,6 +42,7 @@ __all__ = ["SocketServer"]
 _log = get_logger(__name__)
 
 _STOP_MS: Final = 10_000
+_POLL_FAILED_MS: Final = 10
 
 
 class SocketServer:
@@ -79,6 +81,7 @@ class SocketServer:
         self.selector = Selector(
             max_receive_size=config.socket_request_max_bytes,
             max_idle_ms=config.connections_max_idle_ms,
+            max_stall_ms=config.receive_stall_max_ms,
             clock=clock,
             metrics=metrics,
             pool=pool,
@@ -87,13 +90,14 @@ class SocketServer:
         )
         self.listeners: list[Listener] = []
         self.refused = 0
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, AcceptedConnection] = {}
         self._per_ip: Counter[str] = Counter()
         self._numbers = itertools.count()
         self._tasks: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=f"{name}-network-thread")
+        self._thread = threading.Thread(target=self._run, name=f"{name}-network-thread", daemon=True)
+        ends_with_process(self)
 
     # ---- starting and ending -----------------------------------------------------------------------------------------
 
@@ -147,6 +151,19 @@ class SocketServer:
             self._thread.join(_STOP_MS / 1000)
             if self._thread.is_alive():
                 raise IllegalState(f"{self._thread.name} has not ended: a handler blocks it")
+
+    def end_at_exit(self, timeout_s: float) -> None:
+        """End with the interpreter."""
+        if self._thread.is_alive():
+            self.close()
+
+    def forget_in_child(self) -> None:
+        """Be closed in a forked child: connections and the thread are the parent's."""
+        if not self._stopping:
+            self._stopping = True
+            self.selector.abandon()
+            for listener in self.listeners:
+                listener.abandon()
 
     def __enter__(self) -> SocketServer:
         self.start()
@@ -209,7 +226,12 @@ class SocketServer:
 
     def _turn(self) -> None:
         selector = self.selector
-        selector.poll(self._next_timer_ms())
+        try:
+            selector.poll(self._next_timer_ms())
+        except Exception:  # noqa: BLE001
+            # Neither one connection nor the system may end the service of all the others.
+            _log.exception("a poll on %s failed", self._thread.name)
+            self._clock.sleep(_POLL_FAILED_MS)  # it may fail again at once
         for receive in selector.completed_receives:
             connection = self._connections.get(receive.source)
             if connection is not None:
@@ -223,7 +245,7 @@ class SocketServer:
         for send in selector.completed_sends:
             connection = self._connections.get(send.destination)
             if connection is not None:
-                self._read_on(connection)
+                self.read_on(connection)
         for channel_id in selector.disconnected:  # by the poll, or by what could not be written just now
             self._forget(channel_id)
 
@@ -249,7 +271,8 @@ class SocketServer:
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
-    def _accepted(self, listener: Listener, sock: socket.socket, remote: Address) -> None:
+    def accepted(self, listener: Listener, sock: socket.socket, remote: Address) -> None:
+        """Take an accepted socket, or close it if there are too many."""
         full = len(self._connections) >= self._config.max_connections
         if full or self._per_ip[remote[0]] >= self._config.max_connections_per_ip:
             self.refused += 1
@@ -259,21 +282,21 @@ class SocketServer:
         local = (listener.host, listener.port)
         connection_id = f"{local[0]}:{local[1]}-{remote[0]}:{remote[1]}-{next(self._numbers)}"
         try:
-            self.selector.register(connection_id, sock)
+            self.selector.register(connection_id, sock, listener.name)
         except OSError as e:
             _log.debug("%s left before it was accepted: %s", remote, e)
             return
-        connection = Connection(connection_id, listener, local, remote)
+        connection = AcceptedConnection(connection_id, listener, local, remote)
         self._connections[connection_id] = listener.connections[connection_id] = connection
         self._per_ip[remote[0]] += 1
 
-    def _received(self, connection: Connection, receive: Receive) -> None:
+    def _received(self, connection: AcceptedConnection, receive: Receive) -> None:
         assert receive.payload is not None
-        channel = self._channel(connection)
+        channel = self.channel(connection)
         if channel is None:
             return
         self.selector.mute(connection.id)
-        channel.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
+        channel.connection.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
         connection.in_work = True
         connection.receive = receive
         request = ReceivedRequest(self, connection, receive.payload, self._clock.nanoseconds())
@@ -282,35 +305,38 @@ class SocketServer:
         except Exception:  # noqa: BLE001
             # Whatever the peer sent, or the handler did, only this connection ends by it.
             _log.exception("the handler of %s failed; closing %s", connection.listener, connection)
-            self._close_connection(connection)
+            self.close_connection(connection)
 
-    def _respond(self, connection: Connection, payload: Sequence[Bytes]) -> None:
+    def respond(self, connection: AcceptedConnection, payload: Sequence[Bytes]) -> None:
+        """Send an answer; its connection may be gone."""
         if self.selector.channel(connection.id) is None:
             _log.debug("%s has gone; its answer is dropped", connection)
-            self._close_connection(connection)
+            self.close_connection(connection)
             return
         self.selector.send(Send.framed(connection.id, payload))
 
-    def _read_on(self, connection: Connection) -> None:
+    def read_on(self, connection: AcceptedConnection) -> None:
+        """Read the next request of a connection: the one before has been dealt with."""
         self._release(connection)
         connection.in_work = False
-        channel = self._channel(connection)
+        channel = self.channel(connection)
         if channel is not None:
-            channel.handle_mute_event(MuteEvent.RESPONSE_SENT)
+            channel.connection.handle_mute_event(MuteEvent.RESPONSE_SENT)
             if not connection.listener.paused:
                 self.selector.unmute(connection.id)
 
-    def _channel(self, connection: Connection) -> Channel | None:
+    def channel(self, connection: AcceptedConnection) -> Channel | None:
         """Its channel, which may have ended with requests still to be read."""
         return self.selector.channel(connection.id) or self.selector.closing_channel(connection.id)
 
-    def _release(self, connection: Connection) -> None:
+    def _release(self, connection: AcceptedConnection) -> None:
         """The request has been dealt with: its bytes count no more."""
         receive, connection.receive = connection.receive, None
         if receive is not None:
             receive.close()
 
-    def _close_connection(self, connection: Connection) -> None:
+    def close_connection(self, connection: AcceptedConnection) -> None:
+        """Close a connection, answered or not."""
         self.selector.close_channel(connection.id)
         self._forget(connection.id)
 

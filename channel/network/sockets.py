@@ -6,32 +6,65 @@ import contextlib
 import os
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from .channel import Channel
+from kproto.errors import ConfigurationError
+
 from .transport import PlaintextTransport
 
 if TYPE_CHECKING:
-    from .memory import MemoryPool
-    from .transport import Address
+    from .transport import Address, Authenticator, Transport
 
-__all__ = ["ChannelBuilder", "Waker", "begin_connect", "configure", "new_socket", "plaintext_channel"]
+UNIX: Final = socket.AF_UNIX
+
+__all__ = [
+    "ChannelBuilder", "Peer", "Waker", "begin_connect", "channel_builder", "configure", "dial",
+    "new_socket", "plaintext_channel",
+]  # fmt: skip
+
+
+class Peer(NamedTuple):
+    """The other end of a connection, as it was configured.
+
+    Attributes:
+        host: The host's name as the caller gave it (for SNI and host-name checks); an accepted peer's IP address.
+        port: Its port.
+        listener: The name of the listener that is connected to, or that has accepted.
+        accepted: Whether the peer has connected to us.
+    """
+
+    host: str
+    port: int
+    listener: str = "PLAINTEXT"
+    accepted: bool = False
 
 
 class ChannelBuilder(Protocol):
-    """Makes a channel of a socket: where TLS and SASL come in."""
+    """Puts a transport, and an authenticator if there is one, on a socket: where TLS and SASL come in."""
 
-    def __call__(
-        self, channel_id: str, sock: socket.socket, max_receive_size: int, pool: MemoryPool | None, *, accepted: bool
-    ) -> Channel:
-        """A channel over this socket, which is connecting or, if ``accepted``, connected."""
+    def __call__(self, sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
+        """A transport over this socket, which is connecting or, if the peer was accepted, connected.
+
+        Whatever it raises is an I/O error of this connection.
+        """
 
 
-def plaintext_channel(
-    channel_id: str, sock: socket.socket, max_receive_size: int, pool: MemoryPool | None, *, accepted: bool
-) -> Channel:
-    """The channel builder for bytes as they are."""
-    return Channel(channel_id, PlaintextTransport(sock, connected=accepted), None, max_receive_size, pool)
+def plaintext_channel(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
+    """Build a transport for bytes as they are."""
+    return PlaintextTransport(sock, connected=peer.accepted), None
+
+
+def channel_builder(protocol: str) -> ChannelBuilder:
+    """The channel builder of a security protocol.
+
+    Raises:
+        ConfigurationError: The protocol is not served; nothing is ever sent in plaintext in its place.
+    """
+    if protocol != "PLAINTEXT":
+        raise ConfigurationError(
+            f"security protocol {protocol} is not served yet; use a PLAINTEXT listener, or give a channel builder"
+        )
+    return plaintext_channel
 
 
 def new_socket(address: Address) -> tuple[socket.socket, Any]:
@@ -65,6 +98,21 @@ def begin_connect(sock: socket.socket, target: Any) -> bool:
     return True
 
 
+def dial(address: Address, send_buffer: int, receive_buffer: int) -> tuple[socket.socket, bool]:
+    """A socket that has begun to connect, and whether the connection stands already.
+
+    Raises:
+        OSError: The address is none, or the system refuses at once.
+    """
+    sock, target = new_socket(address)
+    try:
+        configure(sock, send_buffer, receive_buffer)
+        return sock, begin_connect(sock, target)
+    except BaseException:
+        sock.close()
+        raise
+
+
 class Waker:
     """A descriptor that any thread can make readable."""
 
@@ -88,6 +136,11 @@ class Waker:
         """Make it quiet again."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._fd)
+
+    def abandon(self) -> None:
+        """Give back a forked child's copy; another thread may have held the lock as it was forked."""
+        self._lock = threading.Lock()
+        self.close()
 
     def close(self) -> None:
         """Give the descriptor back."""

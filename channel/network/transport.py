@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
-from selectors import EVENT_READ, EVENT_WRITE
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,9 @@ __all__ = [
     "Transport",
 ]
 
+EVENT_READ: Final = select.EPOLLIN
+EVENT_WRITE: Final = select.EPOLLOUT
+
 Bytes: TypeAlias = bytes | bytearray | memoryview
 """A buffer of single bytes: ``len`` is its size."""
 
@@ -32,7 +35,11 @@ IOV_MAX = os.sysconf("SC_IOV_MAX")
 
 
 class Transport(Protocol):
-    """A non-blocking byte stream over one socket. Calls return at once; ``OSError`` means the connection is gone."""
+    """A non-blocking byte stream over one socket. Calls return at once; ``OSError`` means the connection is gone.
+
+    ``read_into`` is called by the selector's thread alone. Everything that writes, and ``close``, is called under the
+    channel's lock, by any thread: a transport whose reading and writing share state needs a lock of its own for that.
+    """
 
     def fileno(self) -> int:
         """The socket's file descriptor."""
@@ -87,6 +94,9 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close the socket; harmless if it is closed."""
+
+    def abandon(self) -> None:
+        """Give the descriptor of a forked child's copy back, without a word to the peer."""
 
 
 class Authenticator(Protocol):
@@ -189,6 +199,8 @@ class PlaintextTransport:
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
+
+    abandon = close
 
 
 def _address(name: object) -> Address:

@@ -12,7 +12,7 @@ from kproto.codec import codec_for
 from kproto.errors import Malformed, OutOfRange, Truncated
 from kproto.node_versions import decode_api_versions_response
 
-from ._outbox import FIRST_SASL_CORRELATION_ID, CorrelationIds
+from .frames import Send
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,9 +22,33 @@ if TYPE_CHECKING:
 
 __all__ = ["FIRST_SASL_CORRELATION_ID", "CorrelationIds", "RequestFramer", "parse_response"]
 
+FIRST_SASL_CORRELATION_ID: Final = 2**31 - 8
+"""From here up to the highest int32 correlation ids are reserved for SASL authenticators."""
+
 _MOST_BYTES: Final = 2**31 - 1
-_head = struct.Struct(">ihhi")
-_correlation = struct.Struct(">i")
+_pack_head = struct.Struct(">ihhi").pack
+_unpack_correlation_id = struct.Struct(">i").unpack_from
+
+
+class CorrelationIds:
+    """Counts from 0 to the range reserved for SASL authenticators, then from the lowest int32 on.
+
+    Args:
+        first: Where to begin.
+    """
+
+    __slots__ = ("_following",)
+
+    def __init__(self, first: int = 0) -> None:
+        self._following = first
+
+    def take(self) -> int:
+        """The next correlation id."""
+        taken = self._following
+        if taken >= FIRST_SASL_CORRELATION_ID:
+            taken = -(2**31)
+        self._following = taken + 1
+        return taken
 
 
 class RequestFramer:
@@ -41,19 +65,21 @@ class RequestFramer:
         self._client_id = b"\xff\xff" if name is None else len(name).to_bytes(2, "big") + name
         self._tails: dict[tuple[int, int], bytes] = {}
 
-    def frame(self, api_key: int, version: int, correlation_id: int, body: Sequence[Bytes]) -> list[Bytes]:
-        """The whole frame in pieces.
+    def frame(self, request: ClientRequest, body: Sequence[Bytes]) -> Send:
+        """The whole frame of a request, in pieces.
 
         Raises:
             OutOfRange: It is too large for a frame.
         """
+        api_key, version = request.api_key, request.version
         tail = self._tails.get((api_key, version))
         if tail is None:
             tail = self._tails[api_key, version] = self.header_tail(api_key, version)
         size = 8 + len(tail) + sum(map(len, body))
         if size > _MOST_BYTES:
             raise OutOfRange(f"a request of {size} bytes; a frame holds {_MOST_BYTES}")
-        return [_head.pack(size, api_key, version, correlation_id) + tail, *body]
+        head = _pack_head(size, api_key, version, request.correlation_id) + tail
+        return Send(request.destination, [head, *body], request, size + 4)
 
     def header_tail(self, api_key: int, version: int) -> bytes:
         """What stands between correlation id and body: the same for all requests of an API and version."""
@@ -62,8 +88,10 @@ class RequestFramer:
 
 
 @cache
-def _decoder(api_key: int) -> Callable[[int, int, memoryview], Any]:
-    return _parse_api_versions if api_key == ApiKey.API_VERSIONS else codec_for(api_key).decode_response
+def _reader(api_key: int, version: int) -> tuple[int, Callable[[int, int, memoryview], Any]]:
+    """How many bytes stand before the body of an ordinary answer, and what reads the body."""
+    decode = _parse_api_versions if api_key == ApiKey.API_VERSIONS else codec_for(api_key).decode_response
+    return (5 if response_header_version(api_key, version) == 1 else 4), decode
 
 
 def _parse_api_versions(api_key: int, version: int, body: memoryview) -> Any:
@@ -81,16 +109,13 @@ def parse_response(request: ClientRequest, payload: Bytes) -> Any:
     api_key, version, expected = request.api_key, request.version, request.correlation_id
     if len(payload) < 4:
         raise Truncated(f"an answer of {len(payload)} bytes", 0, "correlation_id", api_key, version)
-    (received,) = _correlation.unpack_from(payload)
+    received = _unpack_correlation_id(payload)[0]
     if received != expected:
         if expected >= FIRST_SASL_CORRELATION_ID > received:
             reason = f"correlation id {received} is not of the reserved range that {expected} is of"
             raise Malformed(reason, 0, "correlation_id", api_key, version)
         raise CorrelationIdMismatch(expected, received, api_name(api_key))
-    at = 4
-    if response_header_version(api_key, version) == 1:
-        if len(payload) > 4 and payload[4] == 0:
-            at = 5  # no tagged fields: nobody has ever put any there
-        else:
-            _, at = codec_for(api_key).decode_response_header_from(payload, 1)
-    return _decoder(api_key)(api_key, version, memoryview(payload)[at:])
+    at, decode = _reader(api_key, version)
+    if at == 5 and payload[4:5] != b"\0":  # tagged fields: nobody has ever put any there
+        _, at = codec_for(api_key).decode_response_header_from(payload, 1)
+    return decode(api_key, version, memoryview(payload)[at:])

@@ -38,8 +38,12 @@ DEFAULTS = {
 }
 
 
+OWN = {"receive.max": 104_857_600, "receive.stall.max.ms": 30_000, "send.threads": "1"}
+"""What Kafka does not have."""
+
+
 def test_defaults_are_kafkas():
-    assert ChannelConfig().settings() == DEFAULTS
+    assert ChannelConfig().settings() == DEFAULTS | OWN
 
 
 def test_settings_come_as_a_properties_file_has_them():
@@ -69,6 +73,9 @@ def test_settings_come_as_a_properties_file_has_them():
         ({"inter.broker.protocol.version": "4.0"}, "4.0"),
         ({"control.plane.listener.name": "A", "inter.broker.listener.name": "A"}, "two names"),
         ({"queued.max.request.bytes": 1000}, "less than one request may have"),
+        ({"send.threads": "0"}, "takes a number from 1, or per_broker"),
+        ({"send.threads": "per-broker"}, "takes a number from 1, or per_broker"),
+        ({"receive.max": -2}, "must be -1 to"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, text):

@@ -16,6 +16,7 @@ from scripted_broker import ScriptedBroker, Seen, answer, until
 from channel.config import ChannelConfig
 from channel.controller.manager import GROUP, ControllerChannelManager
 from channel.controller.requests import SingleRequest
+from channel.controller.send_thread import Outcome
 from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
 from channel.types import Broker, EndPoint
@@ -31,7 +32,7 @@ from kproto.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from channel.controller.send_thread import QueueItem
+    from channel.controller.send_thread import DroppedRequest
 
 FAST = ChannelConfig(request_timeout_ms=500, controller_socket_timeout_ms=500)
 
@@ -70,13 +71,14 @@ class Dropped:
     """What was dropped, by broker."""
 
     def __init__(self) -> None:
-        self.items: dict[int, list[QueueItem]] = {}
+        self.items: dict[int, list[DroppedRequest]] = {}
 
-    def __call__(self, broker_id: int, items: list[QueueItem]) -> None:
+    def __call__(self, broker_id: int, items: list[DroppedRequest]) -> None:
         self.items.setdefault(broker_id, []).extend(items)
 
-    def numbers(self, broker_id: int) -> list[int]:
-        return [i.request.message.controller_id for i in self.items.get(broker_id, [])]
+    def numbers(self, broker_id: int, outcome: Outcome | None = None) -> list[int]:
+        items = self.items.get(broker_id, [])
+        return [i.request.message.controller_id for i in items if outcome is None or i.outcome is outcome]
 
 
 @pytest.fixture
@@ -89,12 +91,21 @@ def dropped() -> Dropped:
     return Dropped()
 
 
+@pytest.fixture(params=[1, "per_broker"], ids=["one-thread", "per-broker"])
+def send_thread_count(request: pytest.FixtureRequest) -> int | str:
+    """Every row of the send threads holds in both settings."""
+    return request.param  # type: ignore[no-any-return]
+
+
 @pytest.fixture
-def make(metrics: Metrics, dropped: Dropped) -> Iterator[Callable[..., ControllerChannelManager]]:
+def make(
+    metrics: Metrics, dropped: Dropped, send_thread_count: int | str
+) -> Iterator[Callable[..., ControllerChannelManager]]:
     """Builds managers and shuts them down."""
     made: list[ControllerChannelManager] = []
 
     def build(*brokers: Broker, config: ChannelConfig | None = None, **options: Any) -> ControllerChannelManager:
+        options.setdefault("send_threads", send_thread_count)
         made.append(ControllerChannelManager(1, lambda: 5, config, metrics=metrics, on_dropped=dropped, **options))
         made[-1].startup(brokers)
         return made[-1]
@@ -106,6 +117,10 @@ def make(metrics: Metrics, dropped: Dropped) -> Iterator[Callable[..., Controlle
 
 def send_threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.endswith("-send-thread")]
+
+
+def thread_of(broker_id: int, setting: int | str, prefix: str = "") -> str:
+    return f"{prefix}Controller-1-to-{f'broker-{broker_id}' if setting == 'per_broker' else 'brokers-0'}-send-thread"
 
 
 def closed(sock: socket.socket, seen: Seen) -> None:
@@ -150,7 +165,7 @@ def silent(sock: socket.socket, seen: Seen) -> None:
 
 
 @pytest.mark.conformance("RST-06")
-def test_one_request_at_a_time_in_order_each_called_back_once(make, scripted) -> None:
+def test_one_request_at_a_time_in_order_each_called_back_once(make, scripted, send_thread_count) -> None:
     def slowly(sock: socket.socket, seen: Seen) -> None:
         time.sleep(0.05)
         overtaken.append(len(broker.seen))
@@ -164,10 +179,10 @@ def test_one_request_at_a_time_in_order_each_called_back_once(make, scripted) ->
     until(lambda: len(answers.codes) == 3)
     assert [number(s) for s in broker.seen] == answers.numbers == [1, 2, 3]
     assert overtaken == [1, 2, 3], "the next one comes only after the answer"
-    assert answers.threads == {"Controller-1-to-broker-1-send-thread"}
+    assert answers.threads == {thread_of(1, send_thread_count)}
     assert {s.client_id for s in broker.seen} == {"1"}
     ids = [s.correlation_id for s in broker.seen]
-    assert ids == sorted(set(ids))
+    assert ids == [0, 1, 2]
 
 
 @pytest.mark.conformance("RST-07")
@@ -267,14 +282,14 @@ def test_a_large_request_passes_whole(make, scripted) -> None:
 
 
 class Unmoved:
-    """A recorder that keeps nothing; with one in place every frame passes through the selector."""
+    """A recorder that keeps nothing."""
 
     def opened(self, *args: Any, **options: Any) -> None: ...
     def record(self, *args: Any) -> None: ...
     def closed(self, *args: Any) -> None: ...
 
 
-either_way = pytest.mark.parametrize("options", [{}, {"recorder": Unmoved()}], ids=["direct", "selector"])
+either_way = pytest.mark.parametrize("options", [{}, {"recorder": Unmoved()}], ids=["plain", "recorded"])
 
 
 @either_way
@@ -382,7 +397,10 @@ def test_a_broker_can_be_removed_while_it_keeps_its_answer_back(make, scripted, 
     assert send_threads() == []
     assert answers.numbers == [1]
     assert dropped.numbers(1) == [2, 3]
-    assert manager.dropped == 2
+    assert dropped.numbers(1, Outcome.POSSIBLY_APPLIED) == [2]
+    assert dropped.numbers(1, Outcome.NOT_SENT) == [3]
+    assert (manager.dropped, manager.possibly_applied) == (2, 1)
+    assert manager_value(manager, "PossiblyAppliedRequests") == 1
     assert manager.broker_ids == []
 
 
@@ -398,7 +416,7 @@ def test_a_broker_can_be_removed_while_it_reads_nothing(make, dropped: Dropped) 
             time.sleep(0.05)  # let it fill the socket's buffers
             manager.remove_broker(1)
     assert send_threads() == []
-    assert dropped.numbers(1) == [4]
+    assert dropped.numbers(1, Outcome.NOT_SENT) == [4]  # a part of it went out: nobody can have applied that
 
 
 def test_a_broker_can_be_removed_while_it_cannot_be_reached(make, dropped: Dropped) -> None:
@@ -408,7 +426,7 @@ def test_a_broker_can_be_removed_while_it_cannot_be_reached(make, dropped: Dropp
     manager.send_request(1, request(1))
     time.sleep(0.05)
     manager.remove_broker(1)
-    assert dropped.numbers(1) == [1]
+    assert dropped.numbers(1, Outcome.NOT_SENT) == [1]
 
 
 def test_thousands_of_queued_requests_at_shutdown_are_all_accounted_for(
@@ -426,7 +444,7 @@ def test_thousands_of_queued_requests_at_shutdown_are_all_accounted_for(
     for broker_id in range(3):
         assert dropped.numbers(broker_id) == list(range(3000))[3 + broker_id :: 3]
     assert manager.dropped == manager_value(manager, "DroppedRequests") == 3000 - 3
-    lines = [r.getMessage() for r in caplog.records if "will not be sent" in r.getMessage()]
+    lines = [r.getMessage() for r in caplog.records if "will not be answered" in r.getMessage()]
     assert len(lines) == 3
 
 
@@ -484,12 +502,12 @@ def test_a_request_after_shutdown_is_a_warning_that_says_so(make, scripted, capl
 
 
 @pytest.mark.conformance("RST-13")
-def test_adding_a_known_broker_changes_nothing(make, scripted) -> None:
+def test_adding_a_known_broker_changes_nothing(make, scripted, send_thread_count) -> None:
     broker, answers = scripted(), Answers()
     manager = make(broker.broker())
     manager.add_broker(Broker(1, (EndPoint("127.0.0.1", 1),)))
     manager.startup([Broker(1, (EndPoint("127.0.0.1", 1),))])
-    assert send_threads() == ["Controller-1-to-broker-1-send-thread"]
+    assert send_threads() == [thread_of(1, send_thread_count)]
     manager.send_request(1, request(1), answers.to(1))
     until(lambda: len(answers.codes) == 1)
     assert len(broker.seen) == 1
@@ -516,9 +534,9 @@ def test_the_control_plane_listener_is_preferred(make, scripted) -> None:
     until(lambda: len(answers.codes) == 1)
 
 
-def test_threads_have_a_prefix_if_one_is_given(make, scripted) -> None:
+def test_threads_have_a_prefix_if_one_is_given(make, scripted, send_thread_count) -> None:
     make(scripted().broker(), thread_name_prefix="migration")
-    assert send_threads() == ["migration:Controller-1-to-broker-1-send-thread"]
+    assert send_threads() == [thread_of(1, send_thread_count, "migration:")]
 
 
 def test_metrics_come_and_go_with_the_broker(make, scripted, metrics: Metrics) -> None:

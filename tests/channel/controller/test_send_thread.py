@@ -1,26 +1,37 @@
-"""What no real socket shows: an answer to the wrong api, and the order in which a broker's parts are taken down."""
+"""The send threads' inside: wrong answers, the order of taking down, faults that must end no thread, or be told."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted_broker import until
+from scripted_broker import answer, until
 
-from channel.controller import manager as manager_module
+from channel.clock import SYSTEM_CLOCK
+from channel.config import ChannelConfig
 from channel.controller.manager import GROUP, ControllerChannelManager
-from channel.controller.requests import SingleRequest
-from channel.errors import BrokerNotAvailable
+from channel.controller.requests import ControlRequest, SingleRequest
+from channel.controller.send_thread import DroppedRequest, Outcome, RequestSendThread
+from channel.errors import BrokerNotAvailable, ClientClosed, IllegalState
 from channel.metrics import Metrics
-from channel.network._outbox import Outbox
-from channel.network.request import BodyRequest, ClientRequest, ClientResponse
-from channel.types import Broker, EndPoint
+from channel.network.request import ClientRequest, ClientResponse
+from channel.types import Broker, EndPoint, SecurityProtocol
 from kproto.api import ApiKey
+from kproto.errors import ConfigurationError, OutOfRange
 from kproto.messages import UpdateMetadataRequest, UpdateMetadataResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from channel.types import Node
 
 BROKER = Broker(1, (EndPoint("127.0.0.1", 1),))
@@ -29,58 +40,97 @@ BROKER = Broker(1, (EndPoint("127.0.0.1", 1),))
 class FakeClient:
     """Always ready; answers at once, to another api than it was asked as often as told."""
 
+    clock = SYSTEM_CLOCK
+
     def __init__(self, notes: list[str], wrong_answers: int = 0) -> None:
         self.notes = notes
         self.wrong_answers = wrong_answers
         self.active = True
+        self.newly_ready: list[str] = []
         self.correlation_id = 0
-        self.clock: Any = None
         self._pending: list[ClientRequest] = []
+        self._changed = threading.Event()
 
     def ready(self, node: Node) -> bool:
         return True
 
     is_ready = ready
 
-    def new_request(self, node_id: str, builder: Any, **options: Any) -> ClientRequest:
+    def request(self, node_id: str, builder: Any, callback: Any) -> ClientRequest:
+        if not self.active:
+            raise ClientClosed("closed")
         self.correlation_id += 1
-        return ClientRequest(node_id, builder, self.correlation_id, 0, 1000)
-
-    def send(self, request: ClientRequest) -> None:
+        request = ClientRequest(node_id, builder, self.correlation_id, 0, 1000, callback=callback)
         self._pending.append(request)
+        self._changed.set()
+        return request
 
     def poll(self, timeout_ms: int) -> list[ClientResponse]:
-        responses = [ClientResponse(r, 0, UpdateMetadataResponse()) for r in self._pending]
-        self._pending.clear()
+        self._changed.wait(min(timeout_ms, 10_000) / 1000)
+        self._changed.clear()
+        if not self.active:
+            raise ClientClosed("closed")
+        pending, self._pending = self._pending, []
+        responses = [ClientResponse(r, 0, UpdateMetadataResponse()) for r in pending]
         for response in responses:
             if self.wrong_answers:
                 self.wrong_answers -= 1
                 response.request.api_key = ApiKey.METADATA
+            response.complete()
         return responses
+
+    def wakeup(self) -> None:
+        self._changed.set()
 
     def close_node(self, node_id: str) -> None:
         self.notes.append(f"close connection {node_id}")
 
+    forget_node = close_node
+
     def initiate_close(self) -> None:
         self.active = False
+        self.wakeup()
 
     def close(self) -> None:
         self.notes.append("client closed")
 
 
-def request(number: int) -> SingleRequest:
-    return SingleRequest(UpdateMetadataRequest(controller_id=number), 8)
+def request(number: int, **fields: Any) -> SingleRequest:
+    return SingleRequest(UpdateMetadataRequest(controller_id=number, **fields), 8)
+
+
+@pytest.fixture
+def dropped() -> list[tuple[int, DroppedRequest]]:
+    return []
+
+
+@pytest.fixture(params=[1, "per_broker"], ids=["one-thread", "per-broker"])
+def make(request: pytest.FixtureRequest, dropped: list[Any]) -> Iterator[Callable[..., ControllerChannelManager]]:
+    """Builds managers, in both settings of their threads, and shuts them down."""
+    made: list[ControllerChannelManager] = []
+
+    def build(*brokers: Broker, epoch: Callable[[], int] = lambda: 5, **options: Any) -> ControllerChannelManager:
+        def hear(broker_id: int, items: list[DroppedRequest]) -> None:
+            dropped.extend((broker_id, item) for item in items)
+
+        options.setdefault("send_threads", request.param)
+        made.append(ControllerChannelManager(1, epoch, on_dropped=hear, **options))
+        made[-1].startup(brokers)
+        return made[-1]
+
+    yield build
+    for manager in made:
+        manager.shutdown()
 
 
 @pytest.mark.conformance("RST-10")
-def test_an_answer_to_another_api_is_an_error_and_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_to_another_api_is_an_error_and_no_answer(make, caplog: pytest.LogCaptureFixture) -> None:
     notes: list[str] = []
-    client = FakeClient(notes, wrong_answers=1)
-    with ControllerChannelManager(1, lambda: 1, client_factory=lambda node: client) as manager:  # type: ignore[arg-type]
-        manager.startup([BROKER])
-        manager.send_request(1, request(1), lambda response: notes.append("called back for 1"))
-        manager.send_request(1, request(2), lambda response: notes.append("called back for 2"))
-        until(lambda: "called back for 2" in notes)
+    manager = make(BROKER, client_factory=lambda *_: FakeClient(notes, wrong_answers=1))
+    manager.send_request(1, request(1), lambda response: notes.append("called back for 1"))
+    manager.send_request(1, request(2), lambda response: notes.append("called back for 2"))
+    until(lambda: "called back for 2" in notes)
+    manager.shutdown()
     assert notes == ["close connection 1", "called back for 2", "client closed"]
     error = next(r for r in caplog.records if r.levelname == "ERROR")
     assert "unexpected" in str(error.exc_info)
@@ -88,10 +138,8 @@ def test_an_answer_to_another_api_is_an_error_and_no_answer(caplog: pytest.LogCa
 
 
 @pytest.mark.conformance("RST-14")
-def test_a_broker_is_taken_down_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_is_taken_down_in_order(make, monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[str] = []
-    client = FakeClient(notes)
-    metrics = Metrics()
 
     class NotedMetrics(Metrics):
         def remove(self, group: str, name: str | None = None, tags: Any = None) -> None:
@@ -99,35 +147,24 @@ def test_a_broker_is_taken_down_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
                 notes.append(f"remove {name} {dict(tags)}")
             super().remove(group, name, tags)
 
-    metrics.__class__ = NotedMetrics
-
-    class NotedThread(manager_module.RequestSendThread):
-        def shutdown(self) -> None:
-            super().shutdown()
-            notes.append(f"thread shut down, {threading.active_count() - before} left")
-
-    class NotedQueue:
-        def __init__(self, *arguments: Any) -> None:
-            self.outbox: Outbox[Any] = Outbox(*arguments)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.outbox, name)
-
-        def __len__(self) -> int:
-            return len(self.outbox)
-
-        def drain(self) -> list[Any]:
-            notes.append("queue cleared")
-            return self.outbox.drain()
-
-    monkeypatch.setattr(manager_module, "RequestSendThread", NotedThread)
-    monkeypatch.setattr(manager_module, "Outbox", NotedQueue)
     before = threading.active_count()
-    manager = ControllerChannelManager(1, lambda: 1, metrics=metrics, client_factory=lambda node: client)  # type: ignore[arg-type]
-    manager.startup([BROKER])
+    manager = make(BROKER, metrics=NotedMetrics(), client_factory=lambda *_: FakeClient(notes))
+    requests = manager._brokers[1].requests
+    shutdown, close = RequestSendThread.shutdown, type(requests).close
+
+    def noted_shutdown(thread: RequestSendThread) -> None:
+        shutdown(thread)
+        notes.append(f"thread shut down, {threading.active_count() - before} left")
+
+    def noted_close(queue: Any) -> Any:
+        notes.append("queue cleared")
+        return close(queue)
+
+    monkeypatch.setattr(RequestSendThread, "shutdown", noted_shutdown)
+    monkeypatch.setattr(type(requests), "close", noted_close)
     manager.remove_broker(1)
     tags = {"broker-id": "1"}
-    assert list(dict.fromkeys(notes)) == [
+    assert notes == [
         "thread shut down, 0 left",
         "client closed",
         "queue cleared",
@@ -137,15 +174,49 @@ def test_a_broker_is_taken_down_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
     assert manager.broker_ids == []
 
 
-def test_a_client_that_cannot_be_closed_keeps_its_broker_listed(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_of_several_brokers_leaves_a_thread_that_goes_on(scripted, dropped: list[Any]) -> None:
+    first, second, answered = scripted(), scripted(), []
+    with ControllerChannelManager(1, lambda: 5, send_threads=1) as manager:
+        manager.startup([first.broker(1), second.broker(2)])
+        for broker_id in (1, 2):
+            manager.send_request(broker_id, request(broker_id), answered.append)
+        until(lambda: len(answered) == 2)
+        (thread,) = [t for t in threading.enumerate() if t.name.endswith("-send-thread")]
+        manager.remove_broker(1)
+        assert thread.is_alive()
+        until(lambda: all(s.fileno() < 0 for s in first.sockets))
+        manager.send_request(2, request(3), answered.append)
+        until(lambda: len(answered) == 3)
+        manager.add_broker(first.broker(1))
+        manager.send_request(1, request(4), answered.append)
+        until(lambda: len(answered) == 4)
+        assert first.seen[-1].correlation_id == 0  # its ids begin again with its channel
+    assert not thread.is_alive()
+
+
+def test_brokers_are_spread_over_the_threads_there_may_be(scripted) -> None:
+    brokers, threads, answered = [scripted() for _ in range(5)], set(), []
+
+    def callback(response: Any) -> None:
+        threads.add(threading.current_thread().name)
+        answered.append(response)
+
+    with ControllerChannelManager(1, lambda: 5, send_threads=2) as manager:
+        manager.startup([broker.broker(n) for n, broker in enumerate(brokers)])
+        for n in range(5):
+            manager.send_request(n, request(n), callback)
+        until(lambda: len(answered) == 5)
+    assert threads == {f"Controller-1-to-brokers-{n}-send-thread" for n in (0, 1)}
+
+
+def test_a_client_that_cannot_be_closed_keeps_its_broker_listed(make, caplog: pytest.LogCaptureFixture) -> None:
     class Stubborn(FakeClient):
         def close(self) -> None:
             if not self.notes:
                 self.notes.append("refused")
                 raise OSError("not now")
 
-    manager = ControllerChannelManager(1, lambda: 1, client_factory=lambda node: Stubborn([]))  # type: ignore[arg-type,return-value]
-    manager.startup([BROKER])
+    manager = make(BROKER, client_factory=lambda *_: Stubborn([]))
     manager.remove_broker(1)
     assert manager.broker_ids == [1]
     assert "not now" in caplog.text
@@ -153,29 +224,216 @@ def test_a_client_that_cannot_be_closed_keeps_its_broker_listed(caplog: pytest.L
     assert manager.broker_ids == []
 
 
-def test_a_builder_that_fails_is_tried_again_until_it_does_not(caplog: pytest.LogCaptureFixture) -> None:
-    class Reluctant(FakeClient):
-        def new_request(self, node_id: str, builder: Any, **options: Any) -> ClientRequest:
-            if self.correlation_id < 2:
-                self.correlation_id += 1
-                raise ValueError("not yet")
-            return super().new_request(node_id, BodyRequest(6, 8, [b""]))
+class Unwritable(ControlRequest):
+    """A request whose body cannot be written, at once or when its turn comes."""
 
-    notes: list[str] = []
-    with ControllerChannelManager(1, lambda: 1, client_factory=lambda node: Reluctant(notes)) as manager:  # type: ignore[arg-type,return-value]
-        manager.startup([BROKER])
-        manager.send_request(1, request(1), lambda response: notes.append("called back"))
-        until(lambda: "called back" in notes)
-    assert notes == ["close connection 1", "close connection 1", "called back", "client closed"]
-    assert sum("not yet" in r.getMessage() for r in caplog.records) == 2
+    api_key, oldest_version, latest_version, controller_epoch, broker_epoch = 6, 8, 8, 5, 7  # type: ignore[misc]
+    __slots__ = ("builds",)
+
+    def __init__(self, builds: int) -> None:
+        self.builds = builds
+
+    def build(self, version: int) -> Any:
+        if not self.builds:
+            raise OutOfRange("a host of 40,000 bytes")
+        self.builds -= 1
+        return (b"",)
 
 
-def test_a_broker_whose_thread_cannot_be_started_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_cannot_be_encoded_is_told_to_its_caller_at_once_and_the_queue_goes_on(
+    make, scripted, dropped: list[Any]
+) -> None:
+    broker, answered = scripted(), []
+    manager = make(broker.broker())
+    with pytest.raises(OutOfRange, match="40,000"):
+        manager.send_request(1, Unwritable(0), answered.append)
+    ((broker_id, item),) = dropped
+    assert broker_id == 1
+    assert item.outcome is Outcome.NOT_SENT
+    assert isinstance(item.error, OutOfRange)
+    assert manager.dropped == 1
+    manager.send_request(1, request(2), answered.append)
+    until(lambda: len(answered) == 1)
+    assert len(broker.seen) == 1
+
+
+@pytest.mark.parametrize("many", [1, 300])
+def test_a_request_that_cannot_be_encoded_when_its_turn_comes_is_dropped_and_the_queue_goes_on(
+    make, scripted, dropped: list[Any], many: int
+) -> None:
+    broker, answered, gate = scripted(lambda sock, seen: (gate.wait(10), answer(sock, seen))), [], threading.Event()
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), answered.append)
+    until(lambda: len(broker.seen) == 1)
+    for _ in range(many):
+        manager.send_request(1, Unwritable(1), answered.append)
+    manager.send_request(1, request(2), answered.append)
+    gate.set()
+    until(lambda: len(answered) == 2)
+    assert len(broker.seen) == 2
+    assert [type(item.error) for _, item in dropped] == [OutOfRange] * many
+    assert {item.outcome for _, item in dropped} == {Outcome.NOT_SENT}
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=lambda e: type(e).__name__)
+def test_no_callback_can_end_its_send_thread(make, scripted, error: BaseException, caplog) -> None:
+    def leave(response: Any) -> None:
+        raise error
+
+    broker, answered = scripted(), []
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), leave)
+    manager.send_request(1, request(2), answered.append)
+    until(lambda: len(answered) == 1)
+    assert manager.failed_threads == []
+    assert any(r.levelname == "ERROR" and r.exc_info for r in caplog.records)
+
+
+def test_an_epoch_that_cannot_be_told_costs_no_request(make, scripted, caplog) -> None:
+    def fails() -> int:
+        raise SystemExit("no epoch")
+
+    broker, answered = scripted(lambda sock, seen: sock.shutdown(socket.SHUT_RDWR)), []
+    manager = make(broker.broker(), epoch=fails)
+    manager.send_request(1, request(1), answered.append)
+    until(lambda: len(answered) == 1)
+    assert "does not tell its epoch" in caplog.text
+
+
+def test_a_send_thread_that_dies_is_told_and_so_are_its_requests(make, scripted, dropped: list[Any], caplog) -> None:
+    died: list[tuple[str, list[int]]] = []
+    broker, answered = scripted(answer, lambda sock, seen: None), []
+    manager = make(broker.broker(), on_thread_failed=lambda name, ids: died.append((name, ids)))
+    manager.send_request(1, request(1), answered.append)
+    until(lambda: len(answered) == 1)
+    for n in (2, 3):
+        manager.send_request(1, request(n), answered.append)
+    until(lambda: len(broker.seen) == 2)
+    thread = manager._brokers[1].thread
+
+    def die() -> None:
+        raise MemoryError("a fault in the thread itself")
+
+    thread.call_soon(die)
+    until(lambda: len(died) == 1)
+    assert died == [(thread.name, [1])]
+    assert manager.failed_threads == [thread.name]
+    assert manager.metrics.value(GROUP, "FailedSendThreads") == 1
+    assert [(item.request.message.controller_id, item.outcome) for _, item in dropped] == [
+        (2, Outcome.POSSIBLY_APPLIED),
+        (3, Outcome.NOT_SENT),
+    ]
+    assert {type(item.error) for _, item in dropped} == {MemoryError}
+    manager.send_request(1, request(4), answered.append)  # to a dead thread: dropped, not kept for ever
+    assert dropped[-1][1].request.message.controller_id == 4
+    manager.remove_broker(1)
+    manager.add_broker(broker.broker())
+    manager.send_request(1, request(5), answered.append)
+    until(lambda: len(answered) == 2)
+
+
+def test_a_callback_that_blocks_is_seen_in_a_metric(make, scripted) -> None:
+    broker, answered = scripted(), []
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), lambda response: time.sleep(0.05))
+    manager.send_request(1, request(2), answered.append)
+    until(lambda: len(answered) == 1)
+    assert manager.metrics.value(GROUP, "CallbackTimeMsMax") >= 50
+
+
+def test_a_callback_cannot_remove_a_broker_of_its_own_thread_nor_shut_down(make, scripted) -> None:
+    broker, errors = scripted(), []
+    manager = make(broker.broker())
+
+    def remove(response: Any) -> None:
+        for call in (lambda: manager.remove_broker(1), manager.shutdown):
+            try:
+                call()
+            except IllegalState as e:
+                errors.append(str(e))
+
+    manager.send_request(1, request(1), remove)
+    until(lambda: len(errors) == 2)
+    assert manager.broker_ids == [1]
+
+
+def test_a_name_that_takes_long_to_look_up_holds_up_no_other_broker(scripted, monkeypatch) -> None:
+    broker, answered, gate = scripted(), [], threading.Event()
+
+    def slow(host: str, *args: Any, **options: Any) -> Any:
+        gate.wait(20)
+        raise OSError("no such name")
+
+    with ControllerChannelManager(1, lambda: 5, send_threads=1) as manager:
+        manager.startup([Broker(2, (EndPoint("slow.invalid", 1),)), broker.broker(1)])
+        with monkeypatch.context() as patch:
+            patch.setattr("channel.network.resolution.socket.getaddrinfo", slow)
+            manager.send_request(2, request(2))
+            time.sleep(0.02)
+        manager.send_request(1, request(1), answered.append)
+        until(lambda: len(answered) == 1)
+        gate.set()
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70 + ".example", ""])
+def test_a_host_that_is_no_name_is_tried_again_and_stops_nobody(make, scripted, host: str, caplog) -> None:
+    broker, answered = scripted(), []
+    manager = make(Broker(2, (EndPoint(host, 1),)), broker.broker(1))
+    manager.send_request(2, request(2))
+    manager.send_request(1, request(1), answered.append)
+    until(lambda: len(answered) == 1)
+    until(lambda: sum("no connection" in r.getMessage() for r in caplog.records) >= 2)
+    assert manager.failed_threads == []
+
+
+def test_a_security_protocol_that_is_not_served_is_refused_before_anything_is_sent(make, scripted) -> None:
+    with pytest.raises(ConfigurationError, match="SSL is not served"):
+        make(config=ChannelConfig(security_inter_broker_protocol="SSL"))
+    broker = scripted()
+    secured = EndPoint("127.0.0.1", broker.port, "INTERNAL", SecurityProtocol.SASL_SSL)
+    manager = make(config=ChannelConfig(inter_broker_listener_name="INTERNAL"))
+    with pytest.raises(ConfigurationError, match="SASL_SSL is not served"):
+        manager.add_broker(Broker(1, (secured,)))
+    assert manager.broker_ids == []
+    assert broker.connections == []
+
+
+def test_removing_one_broker_leaves_the_metrics_of_the_others(make, scripted) -> None:
+    metrics = Metrics()
+    manager = make(scripted().broker(1), scripted().broker(2), metrics=metrics)
+    answered: list[Any] = []
+    for broker_id in (1, 2):
+        manager.send_request(broker_id, request(broker_id), answered.append)
+    until(lambda: len(answered) == 2)
+
+    def of(broker_id: int) -> set[str]:
+        return {name.name for name in metrics.names() if ("broker-id", str(broker_id)) in name.tags}
+
+    before = of(2)
+    assert "request-total" in before
+    manager.remove_broker(1)
+    assert of(1) == set()
+    assert of(2) == before
+    assert metrics.value("controller-channel-metrics", "response-total", {"broker-id": "2"}) == 1
+
+
+def test_an_answer_above_the_limit_is_no_answer(make, scripted) -> None:
+    def announces(sock: Any, seen: Any) -> None:
+        sock.sendall((101).to_bytes(4, "big"))
+
+    broker, answered = scripted(announces), []
+    manager = make(broker.broker(), config=ChannelConfig(receive_max=100))
+    manager.send_request(1, request(1), answered.append)
+    until(lambda: len(answered) == 1)
+    assert [seen.connection for seen in broker.seen] == [1, 2]
+
+
+def test_a_broker_whose_thread_cannot_be_started_is_not_kept(make, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_thread(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     notes: list[str] = []
-    manager = ControllerChannelManager(1, lambda: 1, client_factory=lambda node: FakeClient(notes))  # type: ignore[arg-type,return-value]
+    manager = make(client_factory=lambda *_: FakeClient(notes))
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_thread)
         with pytest.raises(RuntimeError, match="new thread"):
@@ -184,13 +442,88 @@ def test_a_broker_whose_thread_cannot_be_started_is_not_kept(monkeypatch: pytest
     assert notes == ["client closed"]
     manager.startup([BROKER])
     assert manager.broker_ids == [1]
-    manager.shutdown()
 
 
 @pytest.mark.parametrize("second", [BROKER, Broker(2, (EndPoint("127.0.0.1", 1, "OTHER"),))], ids=["twice", "unfit"])
-def test_starting_up_leaves_nothing_that_a_shutdown_does_not_end(second: Broker) -> None:
-    manager = ControllerChannelManager(1, lambda: 1)
+def test_starting_up_leaves_nothing_that_a_shutdown_does_not_end(make, second: Broker) -> None:
+    manager = make()
     with contextlib.suppress(BrokerNotAvailable):
         manager.startup([BROKER, second])
     assert manager.broker_ids == [1]
     manager.shutdown()  # threads and descriptors are counted by the fixture of all channel tests
+
+
+# ---- the end of the process
+
+
+SCRIPT = """
+    import os, sys, threading
+    from channel.controller.manager import ControllerChannelManager
+    from channel.controller.requests import SingleRequest
+    from channel.types import Broker, EndPoint
+    from kproto.messages import UpdateMetadataRequest
+
+    answered = threading.Event()
+    manager = ControllerChannelManager(1, lambda: 5, send_threads=SETTING)
+    manager.startup([Broker(1, (EndPoint("127.0.0.1", PORT),))])
+    manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=1), 8), lambda _: answered.set())
+    assert answered.wait(10)
+"""
+
+
+def run_script(text: str, port: int, setting: int | str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+    script = textwrap.dedent(SCRIPT).replace("PORT", str(port)).replace("SETTING", repr(setting)) + text
+    return subprocess.run([sys.executable, "-c", script], timeout=60, check=check, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("setting", [1, "per_broker"])
+def test_a_script_that_ends_without_a_shutdown_ends(scripted, setting: int | str) -> None:
+    broker = scripted()
+    run_script("print('done')", broker.port, setting)
+    assert len(broker.seen) == 1
+    until(lambda: all(s.fileno() < 0 for s in broker.sockets))
+
+
+def test_a_forked_child_has_no_channels_and_the_parents_go_on(scripted) -> None:
+    broker = scripted()
+    child = textwrap.dedent(
+        """
+        with manager:
+            pid = os.fork()
+            if not pid:
+                assert manager.broker_ids == []
+                manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=2), 8))
+                assert manager.dropped == 1
+                manager.shutdown()
+                sys.exit(0)  # by way of everything that ends with the process
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            answered.clear()
+            manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=3), 8), lambda _: answered.set())
+            assert answered.wait(10)
+        print("the parent is done")
+        """
+    )
+    assert "the parent is done" in run_script(child, broker.port, 1).stdout
+    assert [(seen.connection, seen.correlation_id) for seen in broker.seen] == [(1, 0), (1, 1)]
+
+
+def test_a_put_that_is_interrupted_loses_no_request(make, scripted, monkeypatch) -> None:
+    """A signal's exception may come at any point of sending; the request is sent, perhaps twice, as after any fault."""
+    broker, answered = scripted(), []
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), answered.append)
+    until(lambda: len(answered) == 1)
+    client = manager._brokers[1].thread.client
+    really = client.request
+
+    def interrupted(*args: Any) -> Any:
+        monkeypatch.setattr(client, "request", really)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+        raise AssertionError("no signal came")
+
+    until(lambda: not manager._brokers[1].requests._busy)
+    monkeypatch.setattr(client, "request", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        manager.send_request(1, request(2), answered.append)
+    until(lambda: len(answered) == 2)

@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from channel.errors import AuthenticationFailed, IllegalState
-from channel.network.channel import Channel, ChannelState, MuteEvent, MuteState
+from channel.network.channel import Channel, ChannelState
+from channel.network.connection import Connection, MuteEvent, MuteState
 from channel.network.frames import Send
 from channel.network.memory import MemoryPool
 from channel.network.transport import EVENT_READ, EVENT_WRITE
@@ -56,50 +57,58 @@ class FakeTransport:
         self.closed += 1
 
 
+def channel_over(transport, authenticator=None, **settings):
+    return Channel(Connection("0", **settings), transport, authenticator)
+
+
 @pytest.mark.conformance("KCH-01")
 def test_a_send_is_complete_when_all_of_it_is_written_and_not_before():
-    channel = Channel("0", FakeTransport(4, 64, 64))
+    channel = channel_over(FakeTransport(4, 64, 64))
     send = Send.framed("0", [bytes(128)])
-    channel.set_send(send)
+    channel.connection.start(send)
     with pytest.raises(IllegalState, match="has not gone out"):
-        channel.set_send(send)
+        channel.connection.start(send)
     for remaining in (128, 64, 0):
-        assert channel.maybe_complete_send() is None
-        channel.write()
+        assert not send.completed
+        _, whole = channel.write()
         assert send.remaining == remaining
-    assert channel.maybe_complete_send() is send
-    channel.set_send(Send("0", [b""]))
+        assert (whole is send) == send.completed == (remaining == 0)
+    channel.connection.start(Send("0", [b""]))
 
 
 def test_a_send_is_not_complete_while_its_transport_holds_encrypted_bytes():
     transport = FakeTransport(8)
-    channel = Channel("0", transport)
-    channel.set_send(Send("0", [bytes(8)]))
+    channel = channel_over(transport)
+    channel.finish_connect()
+    send = Send("0", [bytes(8)])
+    channel.connection.start(send)
     transport.pending = 20
-    assert channel.write() == 8
-    assert channel.maybe_complete_send() is None
-    assert channel.write() == 0  # nothing of the frame is left; the transport goes on
+    assert channel.write() == (8, None)
+    assert (send.remaining, send.completed) == (0, False)
+    assert channel.interest & EVENT_WRITE
+    assert channel.write() == (0, send)  # nothing of the frame is left; the transport goes on
     assert transport.flushed == 1
-    assert channel.maybe_complete_send() is not None
+    assert send.completed
+    assert not channel.interest & EVENT_WRITE
 
 
 @pytest.mark.conformance("KCH-03")
 def test_a_muted_channel_is_read_again_only_when_nothing_is_due_any_more():
-    channel = Channel("0", FakeTransport())
-    assert channel.mute_state is MuteState.NOT_MUTED
-    channel.mute()
-    assert channel.mute_state is MuteState.MUTED
-    channel.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
-    assert channel.mute_state is MuteState.MUTED_AND_RESPONSE_PENDING
-    channel.handle_mute_event(MuteEvent.THROTTLE_STARTED)
-    assert channel.mute_state is MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
-    channel.handle_mute_event(MuteEvent.RESPONSE_SENT)
-    assert channel.mute_state is MuteState.MUTED_AND_THROTTLED
-    assert not channel.maybe_unmute()
-    channel.handle_mute_event(MuteEvent.THROTTLE_ENDED)
-    assert channel.mute_state is MuteState.MUTED
-    assert channel.maybe_unmute()
-    assert channel.mute_state is MuteState.NOT_MUTED
+    channel = channel_over(FakeTransport())
+    assert channel.connection.mute_state is MuteState.NOT_MUTED
+    channel.connection.mute()
+    assert channel.connection.mute_state is MuteState.MUTED
+    channel.connection.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
+    assert channel.connection.mute_state is MuteState.MUTED_AND_RESPONSE_PENDING
+    channel.connection.handle_mute_event(MuteEvent.THROTTLE_STARTED)
+    assert channel.connection.mute_state is MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
+    channel.connection.handle_mute_event(MuteEvent.RESPONSE_SENT)
+    assert channel.connection.mute_state is MuteState.MUTED_AND_THROTTLED
+    assert not channel.connection.maybe_unmute()
+    channel.connection.handle_mute_event(MuteEvent.THROTTLE_ENDED)
+    assert channel.connection.mute_state is MuteState.MUTED
+    assert channel.connection.maybe_unmute()
+    assert channel.connection.mute_state is MuteState.NOT_MUTED
 
 
 ALLOWED = {
@@ -115,29 +124,29 @@ ALLOWED = {
 @pytest.mark.parametrize("state", MuteState)
 @pytest.mark.parametrize("event", MuteEvent)
 def test_what_cannot_happen_to_a_channel_is_an_illegal_state(state, event):
-    channel = Channel("0", FakeTransport())
-    channel.mute_state = state
+    channel = channel_over(FakeTransport())
+    channel.connection.mute_state = state
     if (state, event) in ALLOWED:
-        channel.handle_mute_event(event)
+        channel.connection.handle_mute_event(event)
     else:
         with pytest.raises(IllegalState, match=event.value):
-            channel.handle_mute_event(event)
-        assert channel.mute_state is state
+            channel.connection.handle_mute_event(event)
+        assert channel.connection.mute_state is state
 
 
 def test_a_channel_mutes_itself_while_its_pool_has_nothing_and_gives_its_buffer_back_at_its_end():
     pool = MemoryPool(10, 10, strict=True)
     held = pool.allocate(10)
     transport = FakeTransport(reads=(struct.pack(">i", 10), b"ab"))
-    channel = Channel("0", transport, pool=pool)
+    channel = channel_over(transport, pool=pool)
     channel.finish_connect()
-    assert channel.read() == 4
-    assert channel.muted
+    assert channel.read() == (4, None)
+    assert channel.connection.muted
     assert not channel.interest & EVENT_READ
     pool.release(held)
-    assert channel.maybe_unmute()
+    assert channel.connection.maybe_unmute()
     assert channel.interest & EVENT_READ
-    assert channel.read() == 2
+    assert channel.read() == (2, None)
     assert pool.available == 0
     channel.close()
     channel.close()
@@ -149,10 +158,10 @@ def test_a_handshake_waits_for_what_it_wants_and_requests_pass_only_after_it():
     transport = FakeTransport()
     transport.ready = False
     transport.handshakes = [EVENT_WRITE, EVENT_READ, 0]
-    channel = Channel("0", transport)
+    channel = channel_over(transport)
     assert channel.finish_connect()
     assert channel.state is ChannelState.AUTHENTICATE
-    channel.set_send(Send("0", [b"first"]))
+    channel.connection.start(Send("0", [b"first"]))
     for wanted in (EVENT_WRITE, EVENT_READ):
         assert not channel.prepare()
         assert channel.interest == wanted
@@ -180,13 +189,13 @@ class Refusing:
 
 def test_a_failed_authentication_is_the_channels_state_and_its_reason_is_kept():
     authenticator = Refusing()
-    channel = Channel("0", FakeTransport(), authenticator)
+    channel = channel_over(FakeTransport(), authenticator)
     channel.finish_connect()
     assert not channel.prepare()
     with pytest.raises(AuthenticationFailed):
         channel.prepare()
     assert channel.state is ChannelState.AUTHENTICATION_FAILED
-    assert "wrong password" in str(channel.state_error)
+    assert "wrong password" in str(channel.authentication_error)
     assert not channel.ready
     channel.close()
     assert authenticator.closed

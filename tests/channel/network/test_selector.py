@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import selectors as system_selectors
 import socket
 import struct
 import threading
 import time
 
 import pytest
-from network_peers import EchoServer, until
+from network_peers import TRANSPORTS, EchoServer, cipher_builder, until
 
 from channel.clock import SYSTEM_CLOCK
 from channel.errors import IllegalState
@@ -37,9 +36,20 @@ def metrics():
     return Metrics()
 
 
+@pytest.fixture(params=TRANSPORTS)
+def habits(request):
+    """The kinds of transports that the rows run over."""
+    return TRANSPORTS[request.param]
+
+
 @pytest.fixture
-def selector(clock, metrics):
-    made = Selector(max_idle_ms=IDLE_MS, clock=clock, metrics=SelectorMetrics(metrics, "test", per_connection=True))
+def selector(clock, metrics, habits):
+    made = Selector(
+        max_idle_ms=IDLE_MS,
+        clock=clock,
+        metrics=SelectorMetrics(metrics, "test", per_connection=True),
+        channel_builder=cipher_builder(**habits),
+    )
     yield made
     made.close()
 
@@ -52,7 +62,7 @@ def connect(selector, server, *ids):
 
     def step():
         selector.poll(1000)
-        waiting.difference_update(selector.connected)
+        waiting.difference_update(selector.prepared)
 
     until(lambda: not waiting, step=step, what="connecting")
 
@@ -88,7 +98,7 @@ def pending_answers(selector, channel_id, count):
         selector.clear()
         until(lambda: selector.completed_sends, step=lambda: selector.poll(1000), what="sending")
     channel = selector.channel(channel_id)
-    wanted = sum(4 + len(b"%d" % number) for number in range(count))
+    wanted = sum(4 + len(b"%d" % number) for number in range(count)) - len(channel.transport._in)
     until(lambda: len(peek(channel.transport._sock)) >= wanted, what="the answers' arrival")
     selector.unmute(channel_id)
     return channel
@@ -178,7 +188,7 @@ def test_bytes_are_counted_as_they_move_and_frames_when_they_are_whole(selector,
     whole = None
     while whole is None:
         assert metrics.value(GROUP, "outgoing-byte-total") == outgoing.size - outgoing.remaining
-        started = channel._receive.bytes_read if channel._receive is not None else 0
+        started = channel.connection.reader.bytes_read
         assert metrics.value(GROUP, "incoming-byte-total") == started
         assert metrics.value(GROUP, "request-total") == outgoing.completed
         selector.poll(1000)
@@ -274,6 +284,7 @@ def test_a_connection_that_stands_at_once_is_told_by_the_next_poll_and_leaves_no
         selector.poll(10_000)
         assert selector.connected == ["0"]
         assert not selector._immediate
+        until(lambda: selector.is_channel_ready("0"), step=lambda: selector.poll(1000))
         assert echo(selector, "0", b"works") == b"works"
     selector.close_channel("0")
     assert_empty(selector)
@@ -286,20 +297,34 @@ def assert_empty(selector):
     assert not selector._buffered
     assert not selector.connected
     assert not selector.disconnected
-    assert len(selector._interests._selector.get_map()) == 1  # the waker
+    assert not selector._poller.channels
+    assert list(selector._poller.callbacks) == [selector._waker.fileno()]
 
 
 @pytest.mark.conformance("SEL-19")
 @pytest.mark.usefixtures("connects_at_once")
 @pytest.mark.parametrize("error", [OSError("no memory for it"), KeyError("cancelled")])
-def test_a_connection_that_cannot_be_registered_leaves_nothing(selector, server, monkeypatch, error):
-    def refuse():
-        raise error
+@pytest.mark.parametrize("how", ["connect", "register"])
+def test_a_connection_that_cannot_be_registered_leaves_nothing(selector, server, monkeypatch, error, how):
+    """The system knows its descriptor already, and must not go on watching it for whoever gets the number next."""
 
-    monkeypatch.setattr(selector, "_register", lambda channel: (selector.channels.update(x=channel), refuse())[0])
-    with pytest.raises(type(error)):
-        selector.connect("x", server.address)
+    class Refusing:
+        def touch(self, channel_id, now):
+            assert selector._poller.channels
+            raise error
+
+    monkeypatch.setattr(selector, "_idle", Refusing())
+    client, accepted = accepted_pair()
+    begin = {
+        "connect": lambda: selector.connect("x", server.address),
+        "register": lambda: selector.register("x", accepted),
+    }
+    with client, accepted, pytest.raises(type(error)):
+        begin[how]()
+    monkeypatch.undo()
     assert_empty(selector)
+    connect(selector, server, "x")  # most likely with the same descriptor
+    assert echo(selector, "x", b"works") == b"works"
 
 
 @pytest.mark.conformance("SEL-21")
@@ -566,25 +591,31 @@ def test_shared_buffers_reach_the_socket_as_they_are_however_many(server):
     selector.close()
 
 
-def test_interest_is_told_to_the_system_once_for_a_connection(selector, server, monkeypatch):
+def test_what_a_connection_wants_is_told_to_the_system_once(clock, server):
+    selector = Selector(clock=clock)
     connect(selector, server, "0")
     echo(selector, "0", b"first")
     changes = []
-    inner = selector._interests._selector
-    for name in ("register", "modify", "unregister"):
-        monkeypatch.setattr(inner, name, lambda *args, name=name, **kw: changes.append(name))
+    system = selector._poller._system
+
+    class Watching:
+        def __getattr__(self, name):
+            if name in ("register", "modify", "unregister"):
+                changes.append(name)
+            return getattr(system, name)
+
+    selector._poller._system = Watching()
     for _ in range(20):
         echo(selector, "0", b"small")
     assert changes == []
-    assert isinstance(inner, system_selectors.BaseSelector)
-    monkeypatch.undo()
+    selector.close()
 
 
 def test_an_accepted_connection_that_cannot_be_taken_is_closed(selector, monkeypatch):
     client, accepted = accepted_pair()
 
-    def refuses(*args, **settings):
-        raise OSError("no certificate")
+    def refuses(sock, peer):
+        raise ValueError("no certificate")
 
     monkeypatch.setattr(selector, "_build", refuses)
     with client, pytest.raises(OSError, match="no certificate"):

@@ -240,7 +240,7 @@ def test_a_call_raises_what_went_wrong_on_the_servers_thread(server):
 
 def test_the_end_of_a_server_goes_on_over_a_connection_that_cannot_be_closed(server, monkeypatch, caplog):
     listener, other = server.listen(echo), server.listen(echo)
-    really = server._close_connection
+    really = server.close_connection
 
     def refuses(connection):
         really(connection)
@@ -250,7 +250,7 @@ def test_the_end_of_a_server_goes_on_over_a_connection_that_cannot_be_closed(ser
         for each in (peer, second):
             each.send(b"1")
             assert each.receive() == b"1"
-        monkeypatch.setattr(server, "_close_connection", refuses)
+        monkeypatch.setattr(server, "close_connection", refuses)
         server.close()
         assert peer.sees_the_end()
         assert second.sees_the_end()

@@ -1,0 +1,253 @@
+"""One end of a Kafka connection as a state machine without I/O: bytes in, frames out, buffers to send.
+
+Nothing here knows a socket, a thread or the time, so that every behaviour can be tested byte by byte. A ``Channel``
+moves the bytes between a connection and its transport.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from channel.errors import IllegalState
+
+from .frames import UNLIMITED, FrameReader, Send, Window
+from .in_flight import InFlightRequests
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .memory import MemoryPool
+    from .request import ClientRequest
+    from .transport import Bytes
+
+__all__ = ["Connection", "MuteEvent", "MuteState", "Phase"]
+
+
+class Phase(Enum):
+    """How far a connection has come."""
+
+    CONNECTING = "connecting"
+    HANDSHAKE = "handshake"
+    AUTHENTICATING = "authenticating"
+    CHECKING_VERSIONS = "checking versions"
+    READY = "ready"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+_FORWARD: Final = (
+    Phase.CONNECTING, Phase.HANDSHAKE, Phase.AUTHENTICATING, Phase.CHECKING_VERSIONS, Phase.READY, Phase.CLOSING,
+    Phase.CLOSED,
+)  # fmt: skip
+_NEXT: Final = {phase: frozenset(_FORWARD[at + 1 :]) for at, phase in enumerate(_FORWARD)} | {
+    Phase.READY: frozenset({Phase.AUTHENTICATING, Phase.CLOSING, Phase.CLOSED}),  # authentication is renewed
+}
+_USABLE: Final = frozenset({Phase.CHECKING_VERSIONS, Phase.READY})
+
+
+class MuteState(Enum):
+    """Whether a connection is read, and what it waits for if it is not."""
+
+    NOT_MUTED = "not muted"
+    MUTED = "muted"
+    MUTED_AND_RESPONSE_PENDING = "muted, response pending"
+    MUTED_AND_THROTTLED = "muted, throttled"
+    MUTED_AND_THROTTLED_AND_RESPONSE_PENDING = "muted, throttled, response pending"
+
+
+class MuteEvent(Enum):
+    """What happens to a muted connection of a server."""
+
+    REQUEST_RECEIVED = "request received"
+    RESPONSE_SENT = "response sent"
+    THROTTLE_STARTED = "throttle started"
+    THROTTLE_ENDED = "throttle ended"
+
+
+_MUTED: Final = {
+    (MuteState.MUTED, MuteEvent.REQUEST_RECEIVED): MuteState.MUTED_AND_RESPONSE_PENDING,
+    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT): MuteState.MUTED,
+    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT): MuteState.MUTED_AND_THROTTLED,
+    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_STARTED): (
+        MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
+    ),
+    (MuteState.MUTED_AND_THROTTLED, MuteEvent.THROTTLE_ENDED): MuteState.MUTED,
+    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_ENDED): (
+        MuteState.MUTED_AND_RESPONSE_PENDING
+    ),
+}
+
+
+class Connection:
+    """A connection of a client or a server.
+
+    Its phases; any may be passed over (plaintext has no handshake, an accepted connection is connected from the start,
+    a server checks no versions), and a ready connection may authenticate again::
+
+        CONNECTING -> HANDSHAKE -> AUTHENTICATING -> CHECKING_VERSIONS -> READY
+            |             |          |      ^               |              | |
+            |             |          |      +---------------(--------------+ |
+            +-------------+----------+----------+-----------+----------------+
+                                                v
+                                             CLOSING -> CLOSED
+
+    Args:
+        connection_id: Its name.
+        max_receive_size: Largest payload that may arrive, in bytes; ``UNLIMITED`` for none.
+        pool: The pool that accounts for what arrives, None for the heap.
+        window: Where small frames are read into; None reads lengths alone.
+        checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
+
+    Attributes:
+        phase: How far it has come.
+        reader: Cuts what arrives into frames: read into ``reader.into``, then tell ``received``.
+        outgoing: The frame on its way out, None if there is none.
+        in_flight: The requests that the peer has not answered yet.
+        mute_state: Whether it is read.
+        explicitly_muted: Whether its owner muted it, and not the pool.
+        usable: Whether requests and answers may pass.
+    """
+
+    __slots__ = (
+        "_pool", "checks_versions", "explicitly_muted", "id", "in_flight", "mute_state", "outgoing", "phase", "reader",
+        "usable",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        connection_id: str,
+        *,
+        max_receive_size: int = UNLIMITED,
+        pool: MemoryPool | None = None,
+        window: Window | None = None,
+        checks_versions: bool = False,
+    ) -> None:
+        self.id = connection_id
+        self.checks_versions = checks_versions
+        self.phase = Phase.CONNECTING
+        self.usable = False
+        self._pool = pool
+        self.reader = FrameReader(max_receive_size, pool, window)
+        self.outgoing: Send | None = None
+        self.in_flight = InFlightRequests(connection_id)
+        self.mute_state = MuteState.NOT_MUTED
+        self.explicitly_muted = False
+
+    def __repr__(self) -> str:
+        return f"Connection({self.id}, {self.phase.value}, {self.mute_state.value})"
+
+    def enter(self, phase: Phase) -> None:
+        """Go on to a later phase.
+
+        Raises:
+            IllegalState: The table above has no way there.
+        """
+        if phase is not self.phase:
+            if phase not in _NEXT[self.phase]:
+                raise IllegalState(f"connection {self.id} cannot be {phase.value}: it is {self.phase.value}")
+            self.phase = phase
+            self.usable = phase in _USABLE
+
+    def established(self) -> None:
+        """Note that handshake and authentication are over."""
+        self.enter(Phase.CHECKING_VERSIONS if self.checks_versions else Phase.READY)
+
+    # ---- sending -----------------------------------------------------------------------------------------------------
+
+    def start(self, send: Send) -> None:
+        """Take a frame to send; a request in it is in flight from now on.
+
+        Raises:
+            IllegalState: The frame before has not gone out yet.
+        """
+        if self.outgoing is not None:
+            raise IllegalState(f"a send to {self.id} has not gone out yet: {self.outgoing!r}")
+        self.outgoing = send
+        if send.request is not None:
+            self.in_flight.requests.append(send.request)
+
+    @property
+    def pieces(self) -> Sequence[Bytes]:
+        """The buffers to write next."""
+        return () if self.outgoing is None else self.outgoing.left
+
+    def sent(self, count: int, *, pending: bool = False) -> Send | None:
+        """Note that so many bytes of the pieces have been written.
+
+        Args:
+            count: How many.
+            pending: Whether the transport holds bytes back that it has taken.
+
+        Returns:
+            The frame, if all of it has gone out.
+        """
+        send = self.outgoing
+        if send is None:
+            return None
+        if count:
+            send.written(count)
+        if send.remaining or pending:
+            return None
+        send.completed = True
+        self.outgoing = None
+        return send
+
+    # ---- receiving ---------------------------------------------------------------------------------------------------
+
+    def received(self, count: int) -> bytearray | None:
+        """Take so many bytes that have been read into ``reader.into``; gives the first whole frame, if there is one.
+
+        A connection that its pool refuses memory mutes itself.
+
+        Raises:
+            InvalidReceive: A frame may not have this length.
+        """
+        reader = self.reader
+        payload = reader.received(count)
+        if reader.refused:
+            self.mute()
+        return payload
+
+    @property
+    def pool(self) -> MemoryPool | None:
+        """The pool that accounts for what arrives."""
+        return self._pool
+
+    # ---- muting ------------------------------------------------------------------------------------------------------
+
+    @property
+    def muted(self) -> bool:
+        """Whether it is not read."""
+        return self.mute_state is not MuteState.NOT_MUTED
+
+    def mute(self) -> None:
+        """Stop reading."""
+        if self.mute_state is MuteState.NOT_MUTED:
+            self.mute_state = MuteState.MUTED
+
+    def maybe_unmute(self) -> bool:
+        """Read again, unless a response or a throttle is still due; tells whether it is read now."""
+        if self.mute_state is MuteState.MUTED:
+            self.mute_state = MuteState.NOT_MUTED
+        return self.mute_state is MuteState.NOT_MUTED
+
+    def handle_mute_event(self, event: MuteEvent) -> None:
+        """Note what happened while muted.
+
+        Raises:
+            IllegalState: It cannot happen in this state.
+        """
+        following = _MUTED.get((self.mute_state, event))
+        if following is None:
+            raise IllegalState(f"{event.value} cannot happen to channel {self.id}, which is {self.mute_state.value}")
+        self.mute_state = following
+
+    # ---- ending ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> list[ClientRequest]:
+        """End: nothing is sent or received any more. Gives the requests that were not answered, oldest first."""
+        self.enter(Phase.CLOSED)
+        self.outgoing = None
+        self.reader.close()
+        return self.in_flight.clear_all()
