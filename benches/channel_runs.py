@@ -77,7 +77,7 @@ class Sink:
 
     def __init__(self, brokers: int) -> None:
         self._process = subprocess.Popen(
-            [str(SCRATCH / "bin" / "sink"), "--n", str(brokers)], stdout=subprocess.PIPE, text=True
+            [str(SCRATCH / "bin" / "sink"), str(brokers)], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         first = json.loads(self._process.stdout.readline())
@@ -92,7 +92,6 @@ class Sink:
         self._process.terminate()
         out = self._process.communicate(timeout=PATIENCE_S)[0]
         self.stats = json.loads(out.splitlines()[-1])
-        del self.stats["ports"]
 
 
 def run(program: str, load: Workload, total: int) -> list[Row]:

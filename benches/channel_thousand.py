@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from figures import RESULTS, Goal, complaints, line, save, text
+from figures import RESULTS, Goal, line, save, text, verdict
 from measure import machine, show
 
 from channel.broker.cluster import EmbeddedCluster
@@ -156,9 +156,7 @@ def main() -> int:
     if path:
         settings = {"processes": processes}
         save(path, "thousand", at_start, lines, settings=settings, failures=failures, rounds=rounds)
-    wrong = complaints(lines, failures)
-    print("\n".join(wrong), file=sys.stderr)
-    return 1 if wrong else 0
+    return verdict(lines, failures, quick=options.quick)
 
 
 if __name__ == "__main__":

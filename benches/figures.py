@@ -10,6 +10,7 @@ import datetime
 import json
 import statistics
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -126,6 +127,16 @@ def complaints(lines: Iterable[Line], failures: Iterable[str]) -> list[str]:
         elif row.verdict == "NOT MEASURED":
             found.append(f"not measured: {name}")
     return found
+
+
+def verdict(lines: Iterable[Line], failures: Iterable[str], *, quick: bool) -> int:
+    """Say what is wrong; gives a command's exit code."""
+    wrong = complaints(lines, failures)
+    if quick:
+        print("quick: rounds and shapes are cut short, the figures say nothing", file=sys.stderr)
+    if wrong:
+        print("\n".join(wrong), file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def number(value: float | None) -> str:
