@@ -1,120 +1,226 @@
-"""Classic pcap: both byte orders, micro- and nanoseconds."""
+"""Classic pcap: both byte orders, microseconds and nanoseconds."""
 
 from __future__ import annotations
 
+import heapq
+import re
 import struct
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kproto.errors import CaptureError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .read import Source
     from .summary import CaptureSummary
 
-__all__ = ["MAX_PACKET", "Packet", "packets", "torn"]
+__all__ = ["MAX_PACKET", "Packet", "PcapReader"]
 
 Packet: TypeAlias = tuple[int, int, bytes, int, int, int]
 """Time in ns, link type, a buffer, where in it the packet begins and ends, and its length on the wire."""
 
 MAX_PACKET: Final = 1 << 18
-"""The largest snaplen that libpcap knows for networks; a larger record is damage."""
+"""The largest snaplen that libpcap knows for networks; a larger record is damage, unless the file's own snaplen allows
+it."""
+
+_FILE_HEADER: Final = 24
+_RECORD_HEADER: Final = 16
 
 _CHAIN: Final = 4
-"""So many records in a row must look right to read on after a damaged one."""
+"""So many records in a row must be valid before reading goes on after a damaged one."""
+
+_LARGEST_AFTER_DAMAGE: Final = 1 << 20
+"""A record in such a chain has at most so many bytes; bounds what is held while the chain is not complete."""
+
+_MOST_CHAINS: Final = 4096
+"""So many chains are followed side by side after damage."""
 
 
-def packets(source: Source, summary: CaptureSummary) -> Iterator[Packet]:
-    """The packets of a pcap file, each as soon as it is whole. A cut or damaged record is noted in the summary.
+class PcapReader:
+    """Bytes of a pcap file -> packets, each as soon as it is whole; does no I/O.
 
-    Where the file ends within a packet, what is there of it is given, as if it had been captured no further.
-
-    Raises:
-        CaptureError: The file header is not whole.
+    Args:
+        summary: Damage is noted there.
     """
-    buffer = b""
-    while len(buffer) < 24:
-        more = source.read()
-        if not more:
-            raise CaptureError(f"{source.name}: a pcap file cut off within its header")
-        buffer += more
-    order = "<" if buffer[0] in (0xD4, 0x4D) else ">"
-    magic, _, _, _, _, snaplen, link = struct.unpack_from(order + "IHHiIII", buffer)
-    nanoseconds = magic == 0xA1B23C4D
-    link &= 0x03FFFFFF  # above stand the length of a frame check sequence and reserved bits
-    scale = 1 if nanoseconds else 1000
-    largest = max(MAX_PACKET, snaplen) if snaplen < 1 << 26 else MAX_PACKET
-    record = struct.Struct(order + "IIII").unpack_from
-    second, at, base, size = 0, 24, 0, len(buffer)
-    while True:
-        while at + 16 <= size:
-            seconds, fraction, length, on_wire = record(buffer, at)
+
+    def __init__(self, summary: CaptureSummary) -> None:
+        self._summary = summary
+        self._parts: list[bytes] = []  # bytes that are not read yet, and how many
+        self._size = 0
+        self._need = _FILE_HEADER  # read on when there are so many
+        self._offset = 0  # of the first of them in the file
+        self._record = struct.Struct("<IIII")
+        self._link = 0
+        self._scale = 1000
+        self._largest = MAX_PACKET
+        self._seconds = 0
+        self._damage: _RecordSearch | None = None
+        self.properties: tuple[object, ...] = ()
+        """What the file header says of the capture: files of one capture point have the same."""
+
+    def feed(self, data: bytes) -> list[Packet]:
+        """Take the next bytes of the file."""
+        packets: list[Packet] = []
+        if self._damage is not None:
+            found = self._damage.feed(data)
+            if found is None:
+                return packets
+            data = self._go_on(found)
+        self._parts.append(data)
+        self._size += len(data)
+        while self._size >= self._need:
+            buffer = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            at = self._read(buffer, packets)
+            self._offset += at
+            if self._damage is not None:
+                self._parts, self._size = [], 0
+                found = self._damage.feed(buffer[at:])
+                if found is None:
+                    return packets
+                buffer, at = self._go_on(found), 0
+            self._parts = [buffer[at:]]
+            self._size = len(buffer) - at
+        return packets
+
+    def end(self, damage: str | None = None) -> list[Packet]:
+        """Say that the file has ended; gives what there is of a packet within which it ends.
+
+        That packet is given as if it had been captured no further.
+
+        Args:
+            damage: Why the file could not be read to its end, None if it was.
+
+        Raises:
+            CaptureError: Not even the file header is whole.
+        """
+        if not self.properties:
+            raise CaptureError(f"{self._summary.file}: a pcap file cut off within its header")
+        if self._damage is not None:
+            self._summary.bad("a damaged packet record", self._offset, self._damage.size)
+            if damage:
+                self._summary.bad(damage, self._offset + self._damage.size)
+            return []
+        buffer = b"".join(self._parts)
+        size = len(buffer)
+        packets: list[Packet] = []
+        if size > _RECORD_HEADER:
+            seconds, fraction, length, on_wire = self._record.unpack_from(buffer)
+            if length <= min(on_wire, self._largest):
+                time_ns = seconds * 1_000_000_000 + fraction * self._scale
+                packets.append((time_ns, self._link, buffer, _RECORD_HEADER, size, on_wire))
+        if size or damage:
+            reason = damage or "the file ends within a packet"
+            self._summary.bad(reason, self._offset, 0 if packets else size)
+        return packets
+
+    def _read(self, buffer: bytes, packets: list[Packet]) -> int:
+        """Read all whole records of a buffer; how many of its bytes they are."""
+        at = 0
+        if not self.properties:
+            self._read_file_header(buffer)
+            at = _FILE_HEADER
+        size, largest, link, scale = len(buffer), self._largest, self._link, self._scale
+        unpack, append = self._record.unpack_from, packets.append
+        seconds = self._seconds
+        need = _RECORD_HEADER
+        while at + _RECORD_HEADER <= size:
+            second, fraction, length, on_wire = unpack(buffer, at)
             if length > largest:
+                self._damage = _RecordSearch(self._record, seconds, 1_000_000_000 // scale, largest)
                 break
-            end = at + 16 + length
+            end = at + _RECORD_HEADER + length
             if end > size:
+                need = _RECORD_HEADER + length
                 break
-            yield seconds * 1_000_000_000 + fraction * scale, link, buffer, at + 16, end, on_wire
-            second = seconds
-            at = end
-        else:
-            length = 0
-        if length > largest:
-            found = _resume(buffer, at + 1, order, second, 1_000_000_000 // scale, largest)
-            if found is not None:
-                summary.bad("a damaged packet record", base + at, found - at)
-                at = found
-                continue
-            if size - at > 4 * largest:  # give up what cannot be the beginning of a good record
-                summary.bad("a damaged packet record", base + at, size - at - 3)
-                at = size - 3
-        more = source.read()
-        if not more:
-            last: Packet | None = None
-            if size - at > 16 and length <= min(on_wire, largest):
-                last = seconds * 1_000_000_000 + fraction * scale, link, buffer, at + 16, size, on_wire
-            if at < size or source.damage:
-                reason = source.damage or "the file ends within a packet"
-                summary.bad(reason, base + at, 0 if last else size - at)
-            if last:
-                yield from torn(last, summary)
-            return
-        base += at
-        buffer = buffer[at:] + more
-        at, size = 0, len(buffer)
+            append((second * 1_000_000_000 + fraction * scale, link, buffer, at + _RECORD_HEADER, end, on_wire))
+            seconds, at = second, end
+        self._seconds, self._need = seconds, need
+        return at
+
+    def _read_file_header(self, buffer: bytes) -> None:
+        order = "<" if buffer[0] in (0xD4, 0x4D) else ">"
+        magic, _, _, _, _, snaplen, link = struct.unpack_from(order + "IHHiIII", buffer)
+        self._record = struct.Struct(order + "IIII")
+        self._link = link & 0x03FFFFFF  # above stand the length of a frame check sequence and reserved bits
+        self._scale = 1 if magic == 0xA1B23C4D else 1000
+        self._largest = max(MAX_PACKET, snaplen) if snaplen < 1 << 26 else MAX_PACKET
+        self.properties = ("pcap", order, magic, snaplen, link)
+
+    def _go_on(self, found: int) -> bytes:
+        """Leave the damage behind: the bytes from the valid record on."""
+        assert self._damage is not None
+        self._summary.bad("a damaged packet record", self._offset, found)
+        self._offset += found
+        rest = self._damage.rest(found)
+        self._damage = None
+        self._need = _RECORD_HEADER
+        return rest
 
 
-def torn(packet: Packet, summary: CaptureSummary) -> Iterator[Packet]:
-    """Give the last packet of a file that ends within it: a prefix of its bytes, which are as sure as any before them.
+class _RecordSearch:
+    """Looks for the first record of a chain that is valid, in the bytes from a damaged record on.
 
-    The end of the file has cut it, which the summary tells elsewhere; the capture's snaplen is not to blame.
+    A record is valid if its time is near that of the last good one and its length is possible. Each place is looked at
+    once, and each chain followed from record to record as the bytes come, so that the work grows with the bytes alone.
+
+    Args:
+        record: How a record's header is read.
+        seconds: Time of the last good record.
+        unit: Fractions in a second.
+        largest: The longest record in bytes.
+
+    Attributes:
+        size: Bytes since the damaged record.
     """
-    cut_packets, not_tcp = summary.cut_packets, summary.not_tcp
-    yield packet
-    summary.cut_packets, summary.not_tcp = cut_packets, not_tcp
 
+    def __init__(self, record: struct.Struct, seconds: int, unit: int, largest: int) -> None:
+        little = record.format.startswith("<")
+        self._skew = 2 if little else 0  # where in the seconds their upper half stands
+        self._highs = {high for high in (seconds >> 16, (seconds >> 16) + 1) if high <= 0xFFFF}
+        patterns = (re.escape(high.to_bytes(2, "little" if little else "big")) for high in self._highs)
+        self._pattern = re.compile(b"(?=" + b"|".join(patterns) + b")", re.S)
+        self._unpack = record.unpack_from
+        self._unit = unit
+        self._largest = min(largest, _LARGEST_AFTER_DAMAGE)
+        self._buffer = bytearray()
+        self._base = 0  # place of the buffer's first byte, counted from the damaged record, as all places here
+        self._next = 1  # the first place that was not looked at
+        self._chains: list[tuple[int, int, int]] = []  # next record, first record, records so far
+        self.size = 0
 
-def _resume(buffer: bytes, start: int, order: str, second: int, unit: int, largest: int) -> int | None:
-    """Where records look right again, from ``start`` on: times near the last good one, lengths that chain."""
-    record = struct.Struct(order + "IIII").unpack_from
-    high, skew = (struct.Struct("<H"), 2) if order == "<" else (struct.Struct(">H"), 0)
-    best = None
-    for near in {second >> 16, (second >> 16) + 1}:
-        if near > 0xFFFF:
-            continue
-        pattern = high.pack(near)
-        found = buffer.find(pattern, start + skew)
-        while found >= 0 and (best is None or found - skew < best):
-            at, chained = found - skew, 0
-            while chained < _CHAIN and at + 16 <= len(buffer):
-                seconds, fraction, length, on_wire = record(buffer, at)
-                if seconds >> 16 != near or fraction >= unit or not 14 <= length <= min(on_wire, largest):
-                    break
-                chained += 1
-                at += 16 + length
-            if chained == _CHAIN:
-                best = found - skew
-                break
-            found = buffer.find(pattern, found + 1)
-    return best
+    def feed(self, data: bytes) -> int | None:
+        """Take more bytes; the place of the first valid record, None if there is none yet."""
+        self._buffer += data
+        self.size += len(data)
+        stop = self.size - _RECORD_HEADER
+        for match in self._pattern.finditer(self._buffer, max(0, self._next + self._skew - self._base)):
+            place = self._base + match.start() - self._skew
+            if place > stop or place < self._next:
+                continue
+            if len(self._chains) < _MOST_CHAINS:
+                self._follow(place, place, 0)
+        self._next = max(self._next, stop + 1)
+        while self._chains and self._chains[0][0] <= stop:
+            place, first, records = heapq.heappop(self._chains)
+            if self._follow(place, first, records):
+                return first
+        self._trim()
+        return None
+
+    def rest(self, place: int) -> bytes:
+        """The bytes from a place on."""
+        return bytes(self._buffer[place - self._base :])
+
+    def _follow(self, place: int, first: int, records: int) -> bool:
+        """Add the record at a place to its chain, if it is valid; whether the chain is complete with it."""
+        seconds, fraction, length, on_wire = self._unpack(self._buffer, place - self._base)
+        valid = seconds >> 16 in self._highs and fraction < self._unit and 14 <= length <= min(on_wire, self._largest)
+        if valid and records + 1 == _CHAIN:
+            return True
+        if valid:
+            heapq.heappush(self._chains, (place + _RECORD_HEADER + length, first, records + 1))
+        return False
+
+    def _trim(self) -> None:
+        keep = min(self._next, *(first for _, first, _ in self._chains), self.size)
+        if keep - self._base > len(self._buffer) // 2:
+            del self._buffer[: keep - self._base]
+            self._base = keep

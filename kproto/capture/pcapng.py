@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from .pcap import MAX_PACKET, torn
+from .pcap import MAX_PACKET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .pcap import Packet
-    from .read import Source
     from .summary import CaptureSummary
 
-__all__ = ["CRC_OPTION", "CRC_PEN", "CRC_TAG", "packets"]
+__all__ = ["CRC_OPTION", "CRC_PEN", "CRC_TAG", "PcapngReader"]
 
 CRC_OPTION: Final = 2989
 """A custom option with binary value that may be copied: it holds as long as the packet stays the same."""
@@ -27,6 +24,8 @@ CRC_TAG: Final = b"c32p"
 """The option's value is this, then the CRC-32C of the packet (headers too) as uint32, little-endian."""
 
 _SECTION: Final = 0x0A0D0D0A
+_SECTION_TYPE: Final = b"\x0a\x0d\x0d\x0a"
+_BYTE_ORDERS: Final = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
 _INTERFACE: Final = 1
 _OLD_PACKET: Final = 2
 _SIMPLE_PACKET: Final = 3
@@ -36,11 +35,19 @@ _PACKETS: Final = {_OLD_PACKET: 28, _SIMPLE_PACKET: 12, _ENHANCED_PACKET: 28}
 
 _NEEDED: Final = {_SECTION, _INTERFACE, *_PACKETS}
 
+_OPTION_NAME: Final = 2
 _OPTION_TIME_RESOLUTION: Final = 9
 _OPTION_TIME_OFFSET: Final = 14
 
-_LARGEST: Final = 16 * MAX_PACKET
+_SMALLEST_BLOCK: Final = 12
+_LARGEST_BLOCK: Final = 16 * MAX_PACKET
 """A longer block that is not a packet (a name table, decryption secrets) is passed over without being held."""
+
+_MOST_INTERFACES: Final = 65_536
+"""Of one section; packets of others are no good."""
+
+_KEPT_PROPERTIES: Final = 64
+"""So many interfaces tell one capture point from another; a section may describe more."""
 
 
 @dataclass(slots=True)
@@ -50,108 +57,188 @@ class _Interface:
     multiply: int = 1000
     divide: int = 1
     offset_ns: int = 0
+    name: bytes = b""
 
 
-def packets(source: Source, summary: CaptureSummary) -> Iterator[Packet]:
-    """The packets of a pcapng file, each as soon as its block is whole; all other blocks are passed over.
+class PcapngReader:
+    """Bytes of a pcapng file -> packets, each as soon as its block is whole; does no I/O.
 
-    A packet that does not match the checksum beside it, as kproto's recorder writes it, is left out and counted. A
-    damaged block ends its section: reading goes on at the next section header, if there is one. Where the file ends
-    within a packet's block (its writer was killed, or still writes), what is there of the packet is given, as if it had
-    been captured no further.
+    All other blocks are passed over. A packet that does not match the checksum beside it, as kproto's recorder writes
+    it, is left out and counted. A damaged block ends its section: reading goes on at the next section header.
+
+    Args:
+        summary: Damage is noted there.
     """
-    order = "<"
-    interfaces: list[_Interface] = []
-    buffer, at, base, skip = b"", 0, 0, 0
-    last_ns = 0
-    while True:
-        size = len(buffer)
-        while at + 12 <= size:
-            if buffer[at : at + 4] == b"\x0a\x0d\x0d\x0a":
-                magic = buffer[at + 8 : at + 12]
-                order = ">" if magic == b"\x1a\x2b\x3c\x4d" else "<"
-                sane = magic in (b"\x1a\x2b\x3c\x4d", b"\x4d\x3c\x2b\x1a")
+
+    def __init__(self, summary: CaptureSummary) -> None:
+        self._summary = summary
+        self._parts: list[bytes] = []  # bytes that are not read yet, and how many
+        self._size = 0
+        self._need = _SMALLEST_BLOCK  # read on when there are so many
+        self._offset = 0  # of the first of them in the file
+        self._skip = 0  # bytes left of a block that is passed over
+        self._damaged_at: int | None = None  # where the damage began that ends with the next section
+        self._damage = ""
+        self._order = "<"
+        self._interfaces: list[_Interface] = []
+        self._last_ns = 0
+        self._described: list[tuple[object, ...]] = []
+        self._section_options = b""
+
+    @property
+    def properties(self) -> tuple[object, ...]:
+        """What the file says of its host and interfaces: files of one capture point have the same."""
+        return ("pcapng", self._section_options, *self._described)
+
+    def feed(self, data: bytes) -> list[Packet]:
+        """Take the next bytes of the file."""
+        packets: list[Packet] = []
+        if self._skip:
+            passed = min(self._skip, len(data))
+            self._skip -= passed
+            self._offset += passed
+            data = data[passed:]
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size >= self._need:
+            buffer = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            at = self._read(buffer, packets)
+            self._offset += at
+            self._parts = [buffer[at:]]
+            self._size = max(0, len(buffer) - at)
+        return packets
+
+    def end(self, damage: str | None = None) -> list[Packet]:
+        """Say that the file has ended; gives what there is of a packet within whose block it ends.
+
+        That packet (the capture's writer was killed, or still writes) is given as if it had been captured no further.
+
+        Args:
+            damage: Why the file could not be read to its end, None if it was.
+        """
+        buffer = b"".join(self._parts)
+        if self._damaged_at is not None:
+            self._summary.bad(self._damage, self._damaged_at, self._offset + len(buffer) - self._damaged_at)
+            buffer = b""
+        packet = self._packet_begun(buffer) if len(buffer) > _SMALLEST_BLOCK else None
+        if buffer or self._skip or damage:
+            reason = damage or "the file ends within a block"
+            self._summary.bad(reason, self._offset, 0 if packet else len(buffer))
+        return [packet] if packet else []
+
+    def _read(self, buffer: bytes, packets: list[Packet]) -> int:
+        """Read all whole blocks of a buffer; how many of its bytes they are."""
+        at, size = 0, len(buffer)
+        while True:
+            self._need = _SMALLEST_BLOCK
+            if self._damaged_at is not None:
+                at = self._next_section(buffer, at)
+                if self._damaged_at is not None:
+                    return at
+            if at + _SMALLEST_BLOCK > size:
+                return at
+            if buffer[at : at + 4] == _SECTION_TYPE:
+                order = _BYTE_ORDERS.get(buffer[at + 8 : at + 12])
+                valid = order is not None
+                self._order = order or self._order
             else:
-                sane = True
-            kind, length = struct.unpack_from(order + "II", buffer, at)
-            if not sane or length < 12 or length & 3 or (kind in _NEEDED and length > _LARGEST):
-                found = buffer.find(b"\x0a\x0d\x0d\x0a", at + 1)
-                stop = found if found >= 0 else size - 3
-                summary.bad("a damaged block", base + at, stop - at)
-                at = stop
-                if found < 0:
-                    break
+                valid = True
+            kind, length = struct.unpack_from(self._order + "II", buffer, at)
+            if not valid or length < _SMALLEST_BLOCK or length & 3 or (kind in _NEEDED and length > _LARGEST_BLOCK):
+                self._damaged_at, self._damage = self._offset + at, "a damaged block"
+                at += 1
                 continue
             end = at + length
             if end > size:
-                if kind not in _NEEDED and length > _LARGEST:
-                    skip = end - size
-                    at = size
-                break
-            if struct.unpack_from(order + "I", buffer, end - 4)[0] != length:
-                summary.bad("a block whose two lengths differ", base + at, 0)
-                found = buffer.find(b"\x0a\x0d\x0d\x0a", at + 1)
-                at = found if found >= 0 else size - 3
-                if found < 0:
-                    break
+                if kind not in _NEEDED and length > _LARGEST_BLOCK:
+                    self._skip = end - size
+                    return size
+                self._need = length
+                return at
+            if struct.unpack_from(self._order + "I", buffer, end - 4)[0] != length:
+                self._damaged_at, self._damage = self._offset + at, "a block whose two lengths differ"
+                at += 1
                 continue
-            if kind == _SECTION:
-                interfaces = []
-            elif kind == _INTERFACE:
-                interfaces.append(_interface(buffer, at, end, order))
-            elif kind in _NEEDED:
-                packet = _packet(kind, buffer, at, end, order, interfaces, last_ns)
-                if packet is None:
-                    summary.bad("a packet block that names no interface, or is too short", base + at, length)
-                elif end - packet[4] >= 20 and not _matches(packet, end - 4, order):
-                    summary.bad_checksum(base + at, length)
-                else:
-                    last_ns = packet[0]
-                    yield packet
+            if kind in _NEEDED:
+                self._block(kind, buffer, at, end, packets)
             at = end
-        more = source.read()
-        if not more:
-            last = _packet_begun(buffer, at, order, interfaces, last_ns)
-            if at < size or skip or source.damage:
-                reason = source.damage or "the file ends within a block"
-                summary.bad(reason, base + at, 0 if last else size - at)
-            if last:
-                yield from torn(last, summary)
+
+    def _next_section(self, buffer: bytes, at: int) -> int:
+        """The place of the next section header after damage; of what must be seen again, if there is none yet."""
+        assert self._damaged_at is not None
+        while (found := buffer.find(_SECTION_TYPE, at)) >= 0:
+            if found + _SMALLEST_BLOCK > len(buffer):
+                return found
+            if buffer[found + 8 : found + 12] in _BYTE_ORDERS:
+                self._summary.bad(self._damage, self._damaged_at, self._offset + found - self._damaged_at)
+                self._damaged_at = None
+                return found
+            at = found + 1
+        return max(at, len(buffer) - 3)
+
+    def _block(self, kind: int, buffer: bytes, at: int, end: int, packets: list[Packet]) -> None:
+        """Take a whole block that is a section header, an interface description or a packet."""
+        if kind == _SECTION:
+            self._interfaces = []
+            if not self._described:
+                self._section_options = buffer[at + 24 : end - 4]
             return
-        if skip:
-            passed = min(skip, len(more))
-            skip -= passed
-            more = more[passed:]
-            base += passed
-        base += at
-        buffer = buffer[at:] + more
-        at = 0
+        if kind == _INTERFACE:
+            interface = _interface(buffer, at, end, self._order)
+            if len(self._interfaces) < _MOST_INTERFACES:
+                self._interfaces.append(interface)
+            if len(self._described) < _KEPT_PROPERTIES:
+                self._described.append((interface.link, interface.snaplen, interface.name))
+            return
+        packet = self._packet(kind, buffer, at, end)
+        if packet is None:
+            reason = "a packet block that names no interface, or is too short"
+            self._summary.bad(reason, self._offset + at, end - at)
+        elif not 0 <= packet[0] < 1 << 63:
+            reason = "a packet whose time lies before 1970 or after 2262"
+            self._summary.bad(reason, self._offset + at, end - at)
+        elif end - packet[4] >= 20 and not _matches(packet, end - 4, self._order):
+            self._summary.bad_checksum(self._offset + at, end - at)
+        else:
+            self._last_ns = packet[0]
+            packets.append(packet)
 
-
-def _packet(
-    kind: int, buffer: bytes, at: int, end: int, order: str, interfaces: list[_Interface], last_ns: int
-) -> Packet | None:
-    if kind == _SIMPLE_PACKET:  # it has neither a time nor an interface: the last time and the first interface hold
-        if end - at < 16 or not interfaces:
+    def _packet(self, kind: int, buffer: bytes, at: int, end: int) -> Packet | None:
+        interfaces = self._interfaces
+        if kind == _SIMPLE_PACKET:  # it has neither a time nor an interface: the last time and the first interface hold
+            if end - at < 16 or not interfaces:
+                return None
+            (on_wire,) = struct.unpack_from(self._order + "I", buffer, at + 8)
+            interface = interfaces[0]
+            captured = min(on_wire, end - at - 16, interface.snaplen or on_wire)
+            return self._last_ns, interface.link, buffer, at + 12, at + 12 + captured, on_wire
+        if end - at < 32:
             return None
-        (on_wire,) = struct.unpack_from(order + "I", buffer, at + 8)
-        interface = interfaces[0]
-        captured = min(on_wire, end - at - 16, interface.snaplen or on_wire)
-        return last_ns, interface.link, buffer, at + 12, at + 12 + captured, on_wire
-    if end - at < 32:
-        return None
-    which, high, low, captured, on_wire = struct.unpack_from(order + "IIIII", buffer, at + 8)
-    if kind == _OLD_PACKET:
-        which = struct.unpack_from(order + "H", buffer, at + 8)[0]  # beside it stands a count of drops
-    if which >= len(interfaces) or captured > end - at - 32:
-        return None
-    interface = interfaces[which]
-    time_ns = ((high << 32) | low) * interface.multiply // interface.divide + interface.offset_ns
-    return time_ns, interface.link, buffer, at + 28, at + 28 + captured, on_wire
+        number, high, low, captured, on_wire = struct.unpack_from(self._order + "IIIII", buffer, at + 8)
+        if kind == _OLD_PACKET:
+            number = struct.unpack_from(self._order + "H", buffer, at + 8)[0]  # beside it stands a count of drops
+        if number >= len(interfaces) or captured > end - at - 32:
+            return None
+        interface = interfaces[number]
+        time_ns = ((high << 32) | low) * interface.multiply // interface.divide + interface.offset_ns
+        return time_ns, interface.link, buffer, at + 28, at + 28 + captured, on_wire
+
+    def _packet_begun(self, buffer: bytes) -> Packet | None:
+        """What there is of a packet whose block the file's end cut; None if no byte of it, or if it is no good."""
+        size = len(buffer)
+        kind, length = struct.unpack_from(self._order + "II", buffer)
+        if kind not in _PACKETS or size <= _PACKETS[kind]:
+            return None
+        packet = self._packet(kind, buffer, 0, length)
+        if packet is None or not 0 <= packet[0] < 1 << 63:
+            return None
+        time_ns, link, _, start, stop, on_wire = packet
+        packet = time_ns, link, buffer, start, min(stop, size), on_wire
+        return packet if _matches(packet, size, self._order) else None
 
 
 def _matches(packet: Packet, options_end: int, order: str) -> bool:
-    """Whether a packet is what its checksum says; also if it has none, or was cut short since it got one."""
+    """Whether a packet matches its checksum; also if it has none, or was cut short since it got one."""
     _, _, buffer, start, stop, on_wire = packet
     at = stop + (start - stop) % 4
     while at + 16 <= options_end:
@@ -167,24 +254,8 @@ def _matches(packet: Packet, options_end: int, order: str) -> bool:
     return True
 
 
-def _packet_begun(buffer: bytes, at: int, order: str, interfaces: list[_Interface], last_ns: int) -> Packet | None:
-    """What there is of a packet whose block the file's end cut; None if no byte of it, or if it is no good packet."""
-    size = len(buffer)
-    if size - at <= 12:
-        return None
-    kind, length = struct.unpack_from(order + "II", buffer, at)
-    if kind not in _PACKETS or size - at <= _PACKETS[kind]:
-        return None
-    packet = _packet(kind, buffer, at, at + length, order, interfaces, last_ns)
-    if packet is None:
-        return None
-    time_ns, link, _, start, stop, on_wire = packet
-    packet = time_ns, link, buffer, start, min(stop, size), on_wire
-    return packet if _matches(packet, size, order) else None
-
-
 def _interface(buffer: bytes, at: int, end: int, order: str) -> _Interface:
-    """What an interface description says; a description too short to read stands for no link type at all."""
+    """Read an interface description; one that is too short to read stands for no link type at all."""
     if end - at < 20:
         return _Interface(-1, 0)
     link, _, snaplen = struct.unpack_from(order + "HHI", buffer, at + 8)
@@ -195,7 +266,9 @@ def _interface(buffer: bytes, at: int, end: int, order: str) -> _Interface:
         value = buffer[option + 4 : min(option + 4 + length, end - 4)]
         if code == 0:
             break
-        if code == _OPTION_TIME_RESOLUTION and value:
+        if code == _OPTION_NAME:
+            interface.name = value[:64]
+        elif code == _OPTION_TIME_RESOLUTION and value:
             exponent = value[0] & 0x7F
             if value[0] & 0x80:
                 interface.multiply, interface.divide = 1_000_000_000, 1 << exponent

@@ -1,241 +1,202 @@
-"""Opening what is to be read: a file or standard input, plain, gzip or zstd. The first bytes tell what is inside."""
+"""Captures from files and other libraries -> ``frames`` and ``exchanges``."""
 
 from __future__ import annotations
 
-import gzip
-import io
+import heapq
 import os
-import re
-import stat
-import sys
-import zlib
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from kproto.errors import CaptureError
+from kproto.api import CONTROL_APIS
+from kproto.framing import DEFAULT_LIMIT
+
+from .capture_points import CapturePoint, capture_points, in_order
+from .model import Exchange, Frame
+from .ordering import TimeOrder
+from .reader import CaptureReader
+from .source import File, Source, check_begun, file_name, is_file
+from .summary import CaptureSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-__all__ = ["Format", "Source", "open_source"]
+    from .conversation import Event
 
-Format = Literal["pcap", "pcapng", "request log"]
+__all__ = ["Captures", "exchanges", "frames"]
 
-_CHUNK: Final = 1 << 20
-_STDIN: Final = "standard input"
+Captures: TypeAlias = "File | CapturePoint | Iterable[str | os.PathLike[str]] | Iterable[tuple[Any, ...]]"
+"""What can be read: a file; a directory or several files; packets as (time, bytes, link type)."""
 
-_PCAP: Final = {b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"}
-_PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
-_LOG_LINE: Final = re.compile(rb"Completed request:|kafka\.request\.logger|^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d", re.M)
-
-_OTHERS: Final = [
-    (b"BZh", "compressed with bzip2; unpack it first"),
-    (b"\xfd7zXZ", "compressed with xz; unpack it first"),
-    (b"PK\x03\x04", "a zip archive; unpack it first"),
-    (b"\xa1\xb2\xcd\x34", "a pcap of an old patched tcpdump; convert it: editcap -F pcap IN OUT"),
-    (b"\x34\xcd\xb2\xa1", "a pcap of an old patched tcpdump; convert it: editcap -F pcap IN OUT"),
-    (b"snoop\0", "a snoop capture; convert it: editcap -F pcap IN OUT"),
-    (b"PAR1", "a Parquet file; kproto reads captures and the brokers' kafka-request.log"),
-]
+_OPEN_FILES: Final = 200
+"""So many capture points are read side by side."""
 
 
-class _Counted(io.RawIOBase):
-    """A raw stream that gives back what was peeked, counts what was taken, and never waits for more than there is."""
-
-    def __init__(self, raw: Any, progress: Callable[[int, int | None], object] | None, total: int | None) -> None:
-        super().__init__()
-        self._raw = raw
-        self._read = getattr(raw, "read1", raw.read)
-        self._head = b""
-        self._progress = progress
-        self._total = total
-        self.taken = 0
-
-    def peek(self, n: int) -> bytes:
-        while len(self._head) < n:
-            more = self._read(n - len(self._head))
-            if not more:
-                break
-            self._head += more
-        return self._head
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: Any) -> int:
-        view = memoryview(into).cast("B")
-        if self._head:
-            data, self._head = self._head[: len(view)], self._head[len(view) :]
-        else:
-            data = self._read(len(view)) or b""
-        view[: len(data)] = data
-        self._count(len(data))
-        return len(data)
-
-    def take(self, n: int) -> bytes:
-        """At most n bytes, without a copy; empty at the end."""
-        if self._head:
-            data, self._head = self._head, b""
-        else:
-            data = self._read(n) or b""
-        self._count(len(data))
-        return data
-
-    def _count(self, n: int) -> None:
-        self.taken += n
-        if self._progress is not None:
-            self._progress(self.taken, self._total)
-
-
-class Source:
-    """Bytes of a capture, unpacked, piece by piece as they come.
-
-    Attributes:
-        name: The file's name, or ``standard input``.
-        follows: Whether it may still grow while it is read (a pipe).
-        damage: Why reading stopped early, None if it did not.
-    """
-
-    def __init__(self, name: str, follows: bool, take: Callable[[int], bytes], close: Callable[[], None]) -> None:
-        self.name = name
-        self.follows = follows
-        self.damage: str | None = None
-        self._take = take
-        self._close = close
-        self._head = b""
-
-    def read(self) -> bytes:
-        """The next piece, empty at the end. Damage in the packing ends it too, and is noted."""
-        if self._head:
-            data, self._head = self._head, b""
-            return data
-        if self.damage is not None:
-            return b""
-        try:
-            return self._take(_CHUNK)
-        except EOFError:
-            self.damage = "the compressed file is cut off"
-        except (OSError, zlib.error) as e:
-            self.damage = f"the file cannot be read on: {e}"
-        except Exception as e:
-            if type(e).__name__ != "ZstdError":  # zstandard is optional, so its class cannot be named here
-                raise
-            self.damage = f"the file cannot be read on: {e}"
-        return b""
-
-    def peek(self, n: int) -> bytes:
-        """The first bytes, at least n if there are so many; they are given again by ``read``."""
-        head = b""
-        while len(head) < n:
-            more = self.read()
-            if not more:
-                break
-            head += more
-        self._head = head
-        return head
-
-    def close(self) -> None:
-        """Close the file; standard input stays open."""
-        self._close()
-
-
-def open_source(
-    path: str | os.PathLike[str], progress: Callable[[int, int | None], object] | None = None
-) -> tuple[Source, Format]:
-    """Open a capture or a request log and tell which it is.
+def frames(
+    captures: Captures,
+    *,
+    ports: Collection[int] | None = None,
+    apis: Collection[int] | None = CONTROL_APIS,
+    capture: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+    progress: Callable[[int, int | None], object] | None = None,
+    summary: CaptureSummary | None = None,
+) -> Iterator[Frame]:
+    """The Kafka frames of a capture, undecoded, each as soon as it is whole.
 
     Args:
-        path: A file, or ``-`` for standard input.
-        progress: Called with (bytes read, size or None) after each piece.
+        captures: A file: a path, an open binary file, or the bytes of one. Several: a directory, an iterable of paths,
+            or a ``CapturePoint``; those of one capture point are read as one capture, see ``capture_points``, and
+            several capture points one after the other. Or packets: an iterable of (time, bytes, link type), where the
+            time is in seconds since the epoch or, if it is an int, in nanoseconds, and 1 is Ethernet.
+        ports: The listeners' ports; None finds them from the traffic.
+        apis: API keys whose requests and responses are given; None for all.
+        capture: Name of the capture point, part of the connections' ids; None takes the first file's name. Where it is
+            given all files are of one capture point.
+        limit: The largest frame in bytes; a larger one is passed over.
+        progress: Called with (bytes read, size of the files or None) after each piece.
+        summary: A fresh summary to be filled.
 
     Raises:
-        CaptureError: No such file, not readable, or neither a capture nor a log.
+        CaptureError: A file cannot be read, or is no capture. Damage within it only goes to the summary.
     """
-    if str(path) == "-":
-        raw: Any = sys.stdin.buffer
-        path = name = _STDIN
-        size = _regular_size(raw)
-        close: Callable[[], None] = _nothing
+    summary = CaptureSummary() if summary is None else summary
+    for point in _points(captures, capture):
+        for events, _, _ in _read(
+            point, CaptureReader(ports=ports, apis=apis, capture=point.name, limit=limit, summary=summary), progress
+        ):
+            for event in events:
+                if isinstance(event, Frame):
+                    yield event
+                elif event.response is not None:
+                    yield event.response
+
+
+def exchanges(
+    captures: Captures,
+    *,
+    ports: Collection[int] | None = None,
+    apis: Collection[int] | None = CONTROL_APIS,
+    capture: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+    progress: Callable[[int, int | None], object] | None = None,
+    summary: CaptureSummary | None = None,
+) -> Iterator[Exchange]:
+    """Requests with their responses, in the order of the requests' times.
+
+    Arguments and errors are those of ``frames``; several capture points are read side by side. From a pipe an exchange
+    is given as soon as it is answered, or can be no more, rather than in order. A request without response and a
+    response without request are given too, with their ``unmatched_reason``.
+    """
+    summary = CaptureSummary() if summary is None else summary
+    readings = []
+    for point in _points(captures, capture):
+        reader = CaptureReader(ports=ports, apis=apis, capture=point.name, limit=limit, summary=summary)
+        readings.append(_exchanges(_read(point, reader, progress)))
+    if len(readings) > _OPEN_FILES:
+        yield from chain.from_iterable(readings)
     else:
-        name = Path(path).name
-        try:
-            raw = Path(path).open("rb", buffering=0)  # noqa: SIM115  the source closes it
-            size = _regular_size(raw)
-        except OSError as e:
-            raise CaptureError(f"{path}: {_why(e)}") from None
-        close = raw.close
+        yield from heapq.merge(*readings, key=_time_ns)
+
+
+def _exchanges(reading: Iterator[_Read]) -> Iterator[Exchange]:
+    order = TimeOrder()
+    for events, now_ns, follows in reading:
+        if not follows:
+            yield from order.add(events, now_ns)
+            continue
+        for event in events:
+            if isinstance(event, Exchange):
+                yield event
+    yield from order.end()
+
+
+_Read: TypeAlias = "tuple[list[Event], int, bool]"
+"""What has become known, the time in the capture, and whether the capture may still grow."""
+
+
+class _Point(NamedTuple):
+    """One capture point: its name, and its files or packets."""
+
+    name: str
+    files: Sequence[File] = ()
+    packets: Iterable[tuple[Any, ...]] = ()
+
+
+def _points(captures: Any, capture: str | None) -> list[_Point]:
+    """Tell what is to be read, and what of it belongs together."""
+    if isinstance(captures, CapturePoint):
+        return [_Point(capture or captures.name, captures.files)]
+    if is_file(captures):
+        if not isinstance(captures, (str, os.PathLike)) or not Path(captures).is_dir():
+            return [_Point(file_name(captures) if capture is None else capture, [captures])]
+        captures = [captures]
+    items = iter(captures)
+    first = next(items, None)
+    if first is None or isinstance(first, tuple):
+        packets = chain([] if first is None else [first], items)
+        return [_Point("packets" if capture is None else capture, packets=packets)]
+    points = capture_points(chain([first], items))
+    if capture is not None:
+        (files,) = in_order([file for point in points for file in point.files], one=True)
+        return [_Point(capture, files)]
+    return [_Point(point.name, point.files) for point in points]
+
+
+def _read(
+    point: _Point, reader: CaptureReader, progress: Callable[[int, int | None], object] | None
+) -> Iterator[_Read]:
+    """Read a capture point to its end."""
+    summary = reader.summary
+    summary.file = summary.file or point.name
+    done, read, total = 0, 0, _total_size(point.files)
+
+    def advanced(taken: int, size: int | None) -> None:
+        nonlocal read
+        read = taken
+        assert progress is not None
+        progress(done + taken, size if len(point.files) == 1 else total)
+
+    for file in point.files:
+        read = 0
+        with Source(file, advanced if progress is not None else None) as source:
+            reader.begin_file(source.name)
+            begun = False
+            while data := source.read():
+                begun = True
+                events = reader.feed(data)
+                if events:
+                    yield events, reader.time_ns, source.follows
+            check_begun(source, begun=begun)
+            events = reader.end_file(source.damage)
+            done += read
+            if events:
+                yield events, reader.time_ns, source.follows
+    for time, data, link, *rest in point.packets:
+        events = reader.packet(_nanoseconds(time), bytes(data), int(link), *rest)
+        if events:
+            yield events, reader.time_ns, False
+    if not summary.format:
+        summary.format = "packets"
+    yield reader.end(), reader.time_ns, False
+
+
+def _total_size(files: Sequence[File]) -> int | None:
+    """The size of all files; None if not all have a path."""
     try:
-        follows = size is None
-        counted = _Counted(raw, progress, size)
-        try:
-            source = _unpacked(name, follows, counted, close)
-            return source, _format(source)
-        except OSError as e:
-            raise CaptureError(f"{path}: {_why(e)}") from None
-    except BaseException:
-        close()
-        raise
+        return sum(os.stat(file).st_size for file in files if isinstance(file, (str, os.PathLike)))  # noqa: PTH116
+    except OSError:
+        return None  # opening it will say why
 
 
-def _unpacked(name: str, follows: bool, counted: _Counted, close: Callable[[], None]) -> Source:
-    magic = counted.peek(4)
-    if magic[:2] == b"\x1f\x8b":
-        return Source(name, follows, gzip.GzipFile(fileobj=counted).read1, close)
-    if magic == b"\x28\xb5\x2f\xfd":
-        try:
-            import zstandard
-        except ImportError:
-            raise CaptureError(
-                f"{name}: compressed with zstd, for which the zstandard package is missing; "
-                "pip install 'kproto[zstd]', or unpack it first: zstd -d"
-            ) from None
-        reader = zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", counted), read_across_frames=True)
-        return Source(name, follows, reader.read1, close)
-    return Source(name, follows, counted.take, close)
+def _nanoseconds(time: Any) -> int:
+    """A packet's time in ns, whether it is given in ns as an int or in seconds as a float or Decimal."""
+    if isinstance(time, int):
+        return time
+    if isinstance(time, float):
+        return round(time * 1_000_000) * 1000  # it is not exact beyond the microsecond
+    return int(time * 1_000_000_000)
 
 
-def _format(source: Source) -> Format:
-    head = source.peek(8)
-    if head[:4] in _PCAP:
-        return "pcap"
-    if head[:4] == _PCAPNG:
-        return "pcapng"
-    if not head:
-        empty = (
-            "nothing came; did the command before the pipe fail?" if source.follows else "an empty file; take another"
-        )
-        raise CaptureError(f"{source.name}: {source.damage or empty}")
-    for magic, what in _OTHERS:
-        if head.startswith(magic):
-            raise CaptureError(f"{source.name}: {what}")
-    head = source.peek(4096)
-    if b"\0" not in head and _LOG_LINE.search(head):
-        return "request log"
-    raise CaptureError(
-        f"{source.name}: not a capture (it begins with {head[:8].hex(' ')}); "
-        "kproto reads pcap, pcapng and the brokers' kafka-request.log, also gzip or zstd"
-    )
-
-
-def _regular_size(raw: Any) -> int | None:
-    """The size of a file that will not grow, None for a pipe."""
-    try:
-        status = os.fstat(raw.fileno())
-    except (OSError, ValueError, AttributeError):  # no descriptor behind it: it is in memory
-        return len(raw.getbuffer()) if isinstance(raw, io.BytesIO) else 0
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _why(e: OSError) -> str:
-    match e:
-        case FileNotFoundError():
-            return "no such file; check the path (a shell pattern that matches nothing is passed on as it is)"
-        case IsADirectoryError():
-            return "is a directory; name the files in it, e.g. DIR/*.pcap"
-        case PermissionError():
-            return "permission denied; what tcpdump wrote as root only root can read: try sudo, or chmod it"
-    return (e.strerror or str(e)).lower()
-
-
-def _nothing() -> None:
-    pass
+def _time_ns(exchange: Exchange) -> int:
+    return exchange.time_ns

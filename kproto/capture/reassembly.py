@@ -6,235 +6,330 @@ passed, and the capture missed them), when too much waits behind it, or when not
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from .link import ACK, FIN, RST, SYN, reverse
-from .tcp import HELD_LIMIT, Half, TcpConnection, advance, distance
+from .tcp import HELD_LIMIT, Stream, TcpConnection, advance, distance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from .link import Segment
     from .summary import CaptureSummary
+    from .tcp import StreamEvent
 
-__all__ = ["Reassembler"]
+__all__ = ["MOST_CONNECTIONS", "MOST_HELD", "Reassembler"]
+
+MOST_CONNECTIONS: Final = 50_000
+"""Connections that are followed at a time; past this the ones silent for longest are given up."""
+
+MOST_HELD: Final = 64 << 20
+"""Bytes that may wait behind the holes of all connections; past this the oldest holes are given up."""
 
 _MASK: Final = 0xFFFFFFFF
 
 _FAR: Final = 64 << 20
 """Further from its stream than any window, a segment is a stray or belongs to another connection."""
 
-_SWEEP_NS: Final = 10_000_000
-
 _LINGER_NS: Final = 60_000_000_000
 _LINGERING: Final = 20_000
 """A finished connection is remembered so long, and so many, that late copies of its segments do not make a new one."""
 
+_NOTHING: Final[Sequence[StreamEvent]] = ()
+
 
 class Reassembler:
-    """All connections of a capture.
+    """All connections of a capture point.
 
     Args:
-        opened: Called with each new connection when its first data comes; sets the halves' streams.
         summary: Counts go there.
+        most_connections: Connections that are followed at a time.
+        most_held: Bytes that may wait behind the holes of all of them.
     """
 
-    def __init__(self, opened: Callable[[TcpConnection], None], summary: CaptureSummary) -> None:
-        self._opened = opened
+    def __init__(
+        self, summary: CaptureSummary, *, most_connections: int = MOST_CONNECTIONS, most_held: int = MOST_HELD
+    ) -> None:
         self._summary = summary
-        self._halves: dict[bytes, Half] = {}
-        self._troubled: dict[Half, None] = {}
-        self._next_sweep = 0
-        self._over: deque[tuple[int, TcpConnection]] = deque()
-        self._calling: deque[tuple[int, TcpConnection]] = deque()
+        self._most_connections = most_connections
+        self._most_held = most_held
+        self._streams: dict[bytes, Stream] = {}
+        self._with_holes: dict[Stream, None] = {}  # the oldest hole first
+        self._held = 0
+        self._schedule: list[tuple[int, int, Stream]] = []  # when to look at which hole
+        self._number = 0
+        self._finished: deque[tuple[int, TcpConnection]] = deque()
+        self._handshakes: deque[tuple[int, TcpConnection]] = deque()
 
-    def segment(self, time_ns: int, segment: Segment) -> None:
-        """Take the next segment of the capture."""
+    def segment(self, time_ns: int, segment: Segment) -> Sequence[StreamEvent]:
+        """Take the next segment of the capture; gives what has become known by it."""
         flow, sequence, acknowledged, flags, buffer, begin, end, on_wire = segment
-        half = self._halves.get(flow)
-        if half is None or flags & (SYN | RST) or half.connection.over:
-            half = self._unusual(time_ns, segment, half)
-            if half is None:
-                return
-        half.seen = True
-        if flags & ACK and acknowledged != half.peer.next:
-            self._acknowledge(half.peer, acknowledged, time_ns)
-        if begin != end or on_wire:
-            if sequence == half.next and not half.held and half.finish < 0:
+        stream = self._streams.get(flow)
+        events: list[StreamEvent] | None = None
+        if stream is None or flags & (SYN | RST) or stream.connection.over:
+            events = []
+            stream = self._unusual(events, time_ns, segment, stream)
+            if stream is None:
+                return events
+        stream.seen = True
+        stream.active_ns = time_ns
+        if flags & ACK and acknowledged != stream.peer.next:
+            self._acknowledge(stream.peer, acknowledged, time_ns)
+        if on_wire or begin != end:
+            if events is None:
+                events = []
+            if sequence == stream.next and not stream.held_bytes and stream.finish < 0:
                 length = end - begin
-                offset = half.offset
-                half.next = (sequence + length) & _MASK
-                half.offset = offset = offset + length
-                stream = half.stream
-                if offset > stream.skip_to:
-                    stream.data(offset - length, buffer[begin:end], time_ns)
+                offset = stream.offset
+                stream.next = (sequence + length) & _MASK
+                stream.offset = offset + length
+                if length and not stream.ignored:
+                    events.append((stream, offset, buffer, begin, end, time_ns))
                 if on_wire > length:
-                    half.give_up(offset + on_wire - length, time_ns)
+                    stream.give_up(events, offset + on_wire, time_ns)
             else:
-                self._out_of_order(half, time_ns, sequence, buffer[begin:end])
+                self._out_of_order(events, stream, time_ns, sequence, buffer[begin:end])
         if flags & FIN:
-            self._finish(half, advance(sequence, on_wire), time_ns)
-        if self._troubled and not self._next_sweep - _SWEEP_NS < time_ns < self._next_sweep:
-            self._sweep(time_ns)
+            if events is None:
+                events = []
+            self._finish(events, stream, advance(sequence, on_wire), time_ns)
+        schedule = self._schedule
+        if schedule and schedule[0][0] <= time_ns:
+            if events is None:
+                events = []
+            self._give_up_due(events, time_ns)
+        return _NOTHING if events is None else events
 
-    def end(self, time_ns: int) -> None:
-        """The capture is over: give up all holes, close all streams."""
-        for half in list(self._halves.values()):
-            if not half.connection.over:
-                self._close(half.connection, time_ns)
-        self._halves.clear()
+    def end(self, time_ns: int) -> Sequence[StreamEvent]:
+        """Say that the capture is over: gives up all holes, ends all streams."""
+        events: list[StreamEvent] = []
+        for stream in list(self._streams.values()):
+            if not stream.connection.over:
+                self._close(events, stream.connection, time_ns)
+        self._streams.clear()
+        return events
 
-    def _unusual(self, time_ns: int, segment: Segment, half: Half | None) -> Half | None:
-        """Openings, resets, strangers. The half that the segment goes on with, None if nothing is left to do."""
+    def ignore(self, connection: TcpConnection) -> None:
+        """Give and hold nothing more of a connection."""
+        for stream in connection.streams:
+            stream.ignored = True
+
+    def _unusual(
+        self, events: list[StreamEvent], time_ns: int, segment: Segment, stream: Stream | None
+    ) -> Stream | None:
+        """Handle openings, resets and unknown flows.
+
+        Returns:
+            The stream that the segment goes on with, None if nothing is left to do.
+        """
         flow, sequence, acknowledged, flags, buffer, begin, end, _ = segment
         if flags & RST:
-            if half is not None and not half.connection.over:
-                self._close(half.connection, time_ns)
+            if stream is not None and not stream.connection.over:
+                self._close(events, stream.connection, time_ns)
             return None
         if flags & SYN:
-            if half is not None and half.start == sequence:
+            if stream is not None and stream.start == sequence:
                 return None  # the same again
             first = advance(sequence, 1)
-            if half is not None and flags & ACK and half.peer.start is not None and half.next in (None, first):
-                half.begin(sequence)  # the answer to the opening
-                half.seen = True
+            if stream is not None and flags & ACK and stream.peer.start is not None and stream.next in (None, first):
+                stream.begin(sequence)  # the answer to the opening
+                stream.seen = True
+                stream.active_ns = time_ns
                 return None
-            if half is not None and not half.connection.over:
-                self._close(half.connection, time_ns)
-            half = self._open(flow, time_ns)
-            half.begin(sequence)
-            half.seen = True
-            half.connection.client = half.peer if flags & ACK else half
-            self._calling.append((time_ns, half.connection))
-            self._forget_unanswered(time_ns)
+            if stream is not None and not stream.connection.over:
+                self._close(events, stream.connection, time_ns)
+            stream = self._open(events, flow, time_ns)
+            stream.begin(sequence)
+            stream.seen = True
+            stream.connection.client = stream.peer if flags & ACK else stream
+            self._handshakes.append((time_ns, stream.connection))
+            self._forget_unanswered(events, time_ns)
             if flags & ACK:
-                half.peer.begin(advance(acknowledged, -1))
-            self._opened(half.connection)
+                stream.peer.begin(advance(acknowledged, -1))
             if begin != end:  # TCP fast open
-                self._out_of_order(half, time_ns, first, buffer[begin:end])
+                self._out_of_order(events, stream, time_ns, first, buffer[begin:end])
             return None
         if begin == end:
             return None
-        if half is not None and (half.next is None or abs(distance(sequence, half.next)) < HELD_LIMIT):
+        if stream is not None and (stream.next is None or abs(distance(sequence, stream.next)) < HELD_LIMIT):
             return None  # a late copy
-        half = self._open(flow, time_ns)
-        half.next = sequence
-        half.peer.next = acknowledged if flags & ACK else None
-        self._opened(half.connection)
-        return half
+        stream = self._open(events, flow, time_ns)
+        stream.next = sequence
+        stream.peer.next = acknowledged if flags & ACK else None
+        return stream
 
-    def _open(self, flow: bytes, time_ns: int) -> Half:
+    def _open(self, events: list[StreamEvent], flow: bytes, time_ns: int) -> Stream:
         connection = TcpConnection(flow, time_ns)
-        self._halves[flow], self._halves[reverse(flow)] = connection.halves
-        return connection.halves[0]
+        stream, peer = connection.streams
+        stream.active_ns = peer.active_ns = time_ns
+        self._streams[flow], self._streams[reverse(flow)] = stream, peer
+        if len(self._streams) > 2 * self._most_connections:
+            self._give_up_silent(events, time_ns)
+        return stream
 
-    def _out_of_order(self, half: Half, time_ns: int, sequence: int, data: bytes) -> None:
-        if half.next is None:
-            half.next = sequence
-            half.stream.lost(0, 0, time_ns)  # who knows what stood before
-        ahead = distance(sequence, half.next)
+    def _give_up_silent(self, events: list[StreamEvent], time_ns: int) -> None:
+        """Forget the connections that were silent for longest: an eighth, so that looking for them is rare."""
+        connections = {stream.connection: None for stream in self._streams.values()}
+        by_silence = sorted(connections, key=lambda c: (not c.over, max(s.active_ns for s in c.streams)))
+        newest = next(reversed(connections))
+        for connection in by_silence[: max(1, len(by_silence) // 8)]:
+            if connection is newest:
+                continue
+            if not connection.over:
+                self._summary.given_up["connections"] += 1
+                self._close(events, connection, time_ns)
+            self._forget(connection)
+
+    def _out_of_order(
+        self, events: list[StreamEvent], stream: Stream, time_ns: int, sequence: int, data: bytes
+    ) -> None:
+        if stream.next is None:
+            stream.next = sequence
+            events.append((stream, stream.offset, None, 0, 0, time_ns))  # what stood before is not known
+        ahead = distance(sequence, stream.next)
         if abs(ahead) > _FAR:
-            if half.far is not None and half.far[0] == sequence:
-                self._jump(half, time_ns, sequence, data)
+            if stream.far is not None and stream.far[0] == sequence:
+                self._jump(events, stream, time_ns, sequence, data)
             else:
-                half.far = ((sequence + len(data)) & _MASK, time_ns, data)
+                stream.far = ((sequence + len(data)) & _MASK, time_ns, data)
             return
-        offset = half.offset + ahead
+        offset = stream.offset + ahead
         if ahead < 0:
-            if offset + len(data) <= half.offset:
+            if offset + len(data) <= stream.offset:
                 self._summary.resent += 1
                 return
-            data, offset = data[-ahead:], half.offset
-        if half.finished or not data:
+            data, offset = data[-ahead:], stream.offset
+        if stream.closed or not data:
             return
-        if not half.held:
-            if offset == half.offset:
-                half.give(data, time_ns)
-                half.drain(time_ns)
+        if stream.ignored:
+            stream.next, stream.offset = advance(sequence, len(data)), offset + len(data)
+            return
+        if not stream.held_bytes:
+            if offset == stream.offset:
+                stream.give(events, data, time_ns)
+                stream.drain(events, time_ns)
                 return
-            half.moved_ns = time_ns
-        half.hold(offset, data, time_ns)
-        half.drain(time_ns)
-        if half.held:
-            self._troubled[half] = None
-            if half.held_bytes > HELD_LIMIT:
-                half.settle(time_ns, final=False)
+            stream.hole_ns = time_ns
+        before = stream.held_bytes
+        stream.hold(offset, data, time_ns)
+        stream.drain(events, time_ns)
+        if stream.held_bytes > HELD_LIMIT:
+            stream.settle(events, time_ns, down_to=HELD_LIMIT)
+        self._held += stream.held_bytes - before
+        self._watch(stream)
+        while self._held > self._most_held and self._with_holes:
+            oldest = next(iter(self._with_holes))
+            self._summary.given_up["holes"] += 1
+            self._settle(events, oldest, time_ns, down_to=0)
 
-    def _jump(self, half: Half, time_ns: int, sequence: int, data: bytes) -> None:
-        """Two segments in a row far from their stream: the capture lacks much, or even that ports were used again."""
-        assert half.far is not None
-        assert half.next is not None
-        _, when, first = half.far
-        half.far = None
-        if distance(sequence, half.next) > 0:
-            half.settle(time_ns, final=True)
-            half.finish = -1
-            half.give_up(half.offset + distance(sequence, half.next) - len(first), time_ns)
+    def _jump(self, events: list[StreamEvent], stream: Stream, time_ns: int, sequence: int, data: bytes) -> None:
+        """Take two segments in a row far from their stream: the capture lacks much, or ports were used again."""
+        assert stream.far is not None
+        assert stream.next is not None
+        _, when, first = stream.far
+        stream.far = None
+        if distance(sequence, stream.next) > 0:
+            self._settle(events, stream, time_ns, down_to=0)
+            stream.finish = -1
+            stream.give_up(events, stream.offset + distance(sequence, stream.next) - len(first), time_ns)
         else:
-            connection = half.connection
-            self._close(connection, time_ns)
-            half = self._open(connection.flow if half is connection.halves[0] else reverse(connection.flow), when)
-            half.seen = True
-            half.next = advance(sequence, -len(first))
-            self._opened(half.connection)
-        half.give(first, when)
-        half.give(data, time_ns)
+            connection = stream.connection
+            flow = connection.flow_of(stream)
+            self._close(events, connection, time_ns)
+            stream = self._open(events, flow, when)
+            stream.seen = True
+            stream.next = advance(sequence, -len(first))
+        stream.give(events, first, when)
+        stream.give(events, data, time_ns)
 
-    def _acknowledge(self, half: Half, acknowledged: int, time_ns: int) -> None:
-        if half.next is None:
-            half.next = acknowledged
+    def _acknowledge(self, stream: Stream, acknowledged: int, time_ns: int) -> None:
+        if stream.next is None:
+            stream.next = acknowledged
             return  # where the handshake was seen, this is its third step
-        ahead = distance(acknowledged, half.next)
-        if not 0 < ahead <= _FAR or half.offset + ahead <= half.acknowledged:
+        ahead = distance(acknowledged, stream.next)
+        if not 0 < ahead <= _FAR or stream.offset + ahead <= stream.acknowledged or stream.ignored:
             return
-        if half.acknowledged <= half.offset:
-            half.acknowledged_ns = time_ns
-            if not half.held:
-                half.moved_ns = time_ns
-        half.acknowledged = half.offset + ahead
-        self._troubled[half] = None
+        if stream.acknowledged <= stream.offset:
+            stream.acknowledged_ns = time_ns
+            if not stream.held_bytes:
+                stream.hole_ns = time_ns
+        stream.acknowledged = stream.offset + ahead
+        self._watch(stream)
 
-    def _finish(self, half: Half, sequence: int, time_ns: int) -> None:
-        if half.finished or half.next is None or distance(sequence, half.next) < 0:
+    def _finish(self, events: list[StreamEvent], stream: Stream, sequence: int, time_ns: int) -> None:
+        if stream.closed or stream.next is None or distance(sequence, stream.next) < 0:
             return
-        half.finish = half.offset + distance(sequence, half.next)
-        half.drain(time_ns)
-        self._close_if_done(half.connection, time_ns)
+        stream.finish = stream.offset + distance(sequence, stream.next)
+        before = stream.held_bytes
+        stream.drain(events, time_ns)
+        self._held += stream.held_bytes - before
+        self._close_if_done(events, stream.connection, time_ns)
 
-    def _close_if_done(self, connection: TcpConnection, time_ns: int) -> None:
-        if not connection.over and all(half.finished for half in connection.halves):
-            self._close(connection, time_ns)
+    def _close_if_done(self, events: list[StreamEvent], connection: TcpConnection, time_ns: int) -> None:
+        if not connection.over and all(stream.closed for stream in connection.streams):
+            self._close(events, connection, time_ns)
 
-    def _close(self, connection: TcpConnection, time_ns: int) -> None:
+    def _close(self, events: list[StreamEvent], connection: TcpConnection, time_ns: int) -> None:
         connection.over = True
-        client = connection.client or connection.halves[0]
-        for half in (client, client.peer):  # requests first: a response may be waiting for its own
-            half.close(time_ns)
-            self._troubled.pop(half, None)
-        self._over.append((time_ns, connection))
-        while len(self._over) > _LINGERING or self._over[0][0] < time_ns - _LINGER_NS:
-            self._forget(self._over.popleft()[1])
+        client = connection.client or connection.streams[0]
+        for stream in (client, client.peer):  # requests first: a response may be waiting for its own
+            self._held -= stream.held_bytes
+            stream.close(events, time_ns)
+            stream.due_ns = None
+            self._with_holes.pop(stream, None)
+        self._finished.append((time_ns, connection))
+        while len(self._finished) > _LINGERING or self._finished[0][0] < time_ns - _LINGER_NS:
+            self._forget(self._finished.popleft()[1])
 
-    def _forget_unanswered(self, time_ns: int) -> None:
+    def _forget_unanswered(self, events: list[StreamEvent], time_ns: int) -> None:
         """Port scans must not fill the memory: an opening to which nobody answered is forgotten after a while."""
-        calling = self._calling
-        while calling and (len(calling) > _LINGERING or calling[0][0] < time_ns - _LINGER_NS):
-            connection = calling.popleft()[1]
-            silent = not any(half.offset or half.held for half in connection.halves)
-            if silent and not connection.over and not all(half.seen for half in connection.halves):
-                self._close(connection, time_ns)
+        handshakes = self._handshakes
+        while handshakes and (len(handshakes) > _LINGERING or handshakes[0][0] < time_ns - _LINGER_NS):
+            connection = handshakes.popleft()[1]
+            silent = not any(stream.offset or stream.held_bytes for stream in connection.streams)
+            if silent and not connection.over and not all(stream.seen for stream in connection.streams):
+                self._close(events, connection, time_ns)
 
     def _forget(self, connection: TcpConnection) -> None:
         for flow in (connection.flow, reverse(connection.flow)):
-            half = self._halves.get(flow)
-            if half is not None and half.connection is connection:
-                del self._halves[flow]
+            stream = self._streams.get(flow)
+            if stream is not None and stream.connection is connection:
+                del self._streams[flow]
 
-    def _sweep(self, time_ns: int) -> None:
-        self._next_sweep = time_ns + _SWEEP_NS
-        for half in list(self._troubled):
-            half.settle(time_ns, final=False)
-            if not half.troubled:
-                self._troubled.pop(half, None)
-            self._close_if_done(half.connection, time_ns)
+    # ---- holes ----
+
+    def _watch(self, stream: Stream) -> None:
+        """See to it that a hole is looked at again when it may be given up."""
+        due_ns = stream.give_up_at()
+        if due_ns is None:
+            self._with_holes.pop(stream, None)
+            stream.due_ns = None
+            return
+        self._with_holes.setdefault(stream)
+        if stream.due_ns is None or due_ns < stream.due_ns:
+            stream.due_ns = due_ns
+            self._number += 1
+            heapq.heappush(self._schedule, (due_ns, self._number, stream))
+            if len(self._schedule) > 2 * len(self._with_holes) + 1000:
+                self._schedule = [(s.due_ns, n, s) for n, s in enumerate(self._with_holes) if s.due_ns is not None]
+                self._number = len(self._schedule)
+                heapq.heapify(self._schedule)
+
+    def _give_up_due(self, events: list[StreamEvent], time_ns: int) -> None:
+        schedule = self._schedule
+        while schedule and schedule[0][0] <= time_ns:
+            due_ns, _, stream = heapq.heappop(schedule)
+            if due_ns == stream.due_ns:
+                stream.due_ns = None
+                if stream in self._with_holes:
+                    self._settle(events, stream, time_ns)
+                    self._close_if_done(events, stream.connection, time_ns)
+
+    def _settle(self, events: list[StreamEvent], stream: Stream, time_ns: int, *, down_to: int | None = None) -> None:
+        before = stream.held_bytes
+        stream.settle(events, time_ns, down_to=down_to)
+        self._held += stream.held_bytes - before
+        self._with_holes.pop(stream, None)
+        self._watch(stream)

@@ -1,8 +1,8 @@
 """Kafka's own request log (``kafka-request.log``, ``kafka.request.logger`` at DEBUG) -> frames, as a capture gives.
 
-A line holds both bodies in Kafka's JSON form, so both frames are made anew from it as Kafka writes
-them; unknown tagged fields are not in the log.
-The log tells when a request was answered and how long that took, and no time zone: its times are read as local ones.
+A line holds both bodies in Kafka's JSON form, so both frames are made anew from it as Kafka writes them; unknown tagged
+fields are not in the log. The log tells when a request was answered and how long that took, and no time zone: its times
+are read as local ones.
 """
 
 from __future__ import annotations
@@ -20,23 +20,27 @@ from kproto.errors import KprotoError, UnsupportedApi
 from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
 
 from .model import WHOLE, Connection, Endpoint, Exchange, Frame
+from .wanted import WantedApis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from .correlate import Collector
     from .model import Direction
-    from .read import Source
     from .summary import CaptureSummary
 
-__all__ = ["read"]
+__all__ = ["LONGEST_LINE", "RequestLogReader"]
+
+LONGEST_LINE: Final = 16 << 20
+"""A longer line is no logged request."""
 
 _MARK: Final = b"Completed request:"
-_VERSION: Final = re.compile(rb'"requestApiVersion":\s*(-?\d+)')
-_API: Final = re.compile(rb'"requestApiKey":\s*(-?\d+)')
+_VERSION: Final = re.compile(rb'"requestApiVersion":\s*(-?\d{1,9})(?!\d)')
+_API: Final = re.compile(rb'"requestApiKey":\s*(-?\d{1,9})(?!\d)')
 _TIME: Final = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
-_CONNECTION: Final = re.compile(r"(.+):(\d+)-(.+):(\d+)-\d+")
-_LONGEST_LINE: Final = 512 << 20
+_CONNECTION: Final = re.compile(r"(.+):(\d{1,5})-(.+):(\d{1,5})-\d+")
+_LONGEST_CONNECTION: Final = 300
+"""Two addresses with zones, two ports, a number; of longer text the pattern would take too long to refuse."""
+
 _CONNECTIONS: Final = 100_000
 """So many connections are remembered, for their stream offsets and ids."""
 
@@ -44,7 +48,7 @@ _decode_json: Final = json.JSONDecoder().raw_decode
 
 
 class _Streams:
-    """A connection of the log, and how far its two streams have come."""
+    """A connection of the log, and the offsets that its two streams have come to."""
 
     __slots__ = ("connection", "req", "resp")
 
@@ -53,38 +57,114 @@ class _Streams:
         self.req = self.resp = 0
 
 
-class _Log:
-    def __init__(self, collector: Collector, summary: CaptureSummary) -> None:
-        self._collector = collector
-        self._summary = summary
-        self._streams: OrderedDict[str, _Streams] = OrderedDict()
+class _Unusable(Exception):
+    """A line that cannot be used; the text says why."""
 
-    def line(self, line: bytes, offset: int) -> int:
-        """Take a line; the time at which its request was answered, ns since the epoch, 0 if it holds none."""
+
+class RequestLogReader:
+    """Bytes of a request log -> frames and exchanges, each when its line is whole; does no I/O.
+
+    Lines of other loggers are passed over. A line that cannot be used is noted, and the next one is read.
+
+    Args:
+        summary: Counts and damage go there.
+        capture: Name of the capture point, part of the connections' ids.
+        apis: API keys whose frames are wanted; None for all.
+
+    Attributes:
+        file: Name of the file, for the frames.
+        time_ns: Time at which the last request was answered, ns since the epoch.
+    """
+
+    def __init__(self, summary: CaptureSummary, *, capture: str, apis: Collection[int] | None) -> None:
+        self.file = ""
+        self.time_ns = 0
+        self._summary = summary
+        self._capture = capture
+        self._wanted = WantedApis(apis)
+        self._streams: OrderedDict[str, _Streams] = OrderedDict()
+        self._offset = 0  # of the next line in the file
+        self._parts: list[bytes] = []  # the beginning of it
+        self._held = 0
+        self._too_long = False
+
+    def feed(self, data: bytes) -> list[Frame | Exchange]:
+        """Take the next bytes of the file."""
+        events: list[Frame | Exchange] = []
+        end = data.rfind(b"\n") + 1
+        if end:
+            self._parts.append(data[:end])
+            for line in self._lines(b"".join(self._parts)):
+                self._line(line, events)
+            self._parts, self._held = [], 0
+        if end < len(data):
+            self._held += len(data) - end
+            if self._held > LONGEST_LINE:
+                self._too_long = True
+            self._parts = [] if self._too_long else [*self._parts, data[end:]]
+        return events
+
+    def end(self, damage: str | None = None) -> list[Frame | Exchange]:
+        """Say that the file has ended; its last line may lack its end.
+
+        Args:
+            damage: Why the file could not be read to its end, None if it was.
+        """
+        events: list[Frame | Exchange] = []
+        if damage:
+            self._summary.bad(damage, self._offset, self._held)
+        for line in self._lines(b"".join(self._parts)):
+            self._line(line, events)
+        self._parts, self._held, self._offset = [], 0, 0
+        return events
+
+    def _lines(self, data: bytes) -> Iterator[bytes]:
+        """Cut into lines; one that is too long is noted and left out."""
+        at = 0
+        if self._too_long:
+            at = data.find(b"\n") + 1 or len(data)
+            length = self._held + at
+            self._summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", self._offset, length)
+            self._offset += length
+            self._too_long = False
+        for line in data[at:].splitlines(keepends=True):
+            if len(line) > LONGEST_LINE:
+                self._summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", self._offset, len(line))
+            else:
+                yield line
+            self._offset += len(line)
+
+    def _line(self, line: bytes, events: list[Frame | Exchange]) -> None:
         mark = line.find(_MARK)
         if mark < 0:
-            return 0
+            return
         summary = self._summary
         summary.packets += 1
         api = _API.search(line, mark)
-        apis = self._collector.apis
-        if api is not None and apis is not None and int(api[1]) not in apis:
+        if api is not None and int(api[1]) not in self._wanted and 0 <= int(api[1]) < 1 << 15:
             version = _VERSION.search(line, mark)
-            summary.requests[int(api[1]), int(version[1]) if version else 0] += 1
-            return 0
+            number = int(version[1]) if version else 0
+            if -1 << 15 <= number < 1 << 15:
+                summary.requests[int(api[1]), number] += 1
+                return
         try:
-            return self._exchange(line, mark)
+            answered_ns = self._exchange(line, mark, events)
         except UnsupportedApi:
-            return 0  # counted; no codec has its bodies
+            return  # counted; no codec has its bodies
         except _Unusable as e:
-            summary.bad(str(e), offset, len(line))
+            summary.bad(str(e), self._offset, len(line))
         except KprotoError as e:
-            summary.bad(f"a logged message that cannot be written: {e}", offset, len(line))
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
-            summary.bad(f"a line that is no logged request: {type(e).__name__}: {e}", offset, len(line))
-        return 0
+            summary.bad(f"a logged message that cannot be written: {e}", self._offset, len(line))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
+            reason = f"a line that is no logged request: {type(e).__name__}: {str(e)[:200]}"
+            summary.bad(reason, self._offset, len(line))
+        else:
+            self.time_ns = answered_ns
+            summary.first_ns = summary.first_ns or answered_ns
+            summary.last_ns = answered_ns
 
-    def _exchange(self, line: bytes, mark: int) -> int:
+    def _exchange(self, line: bytes, mark: int, events: list[Frame | Exchange]) -> int:
+        """Make both frames of a line; the time at which the request was answered."""
         answered_ns = _time_ns(line[:mark])
         text = line[mark + len(_MARK) :].decode("utf-8", "replace")
         if not text.startswith("{"):
@@ -93,44 +173,53 @@ class _Log:
         header = entry["requestHeader"]
         api_key, version = int(header["requestApiKey"]), int(header["requestApiVersion"])
         correlation_id, client_id = int(header["correlationId"]), header.get("clientId")
+        if not (0 <= api_key < 1 << 15 and -1 << 15 <= version < 1 << 15):
+            raise _Unusable(f"a logged request of API {str(api_key)[:20]} version {str(version)[:20]}")
         asked_ns = answered_ns - round(float(entry.get("totalTimeMs") or 0) * 1_000_000)
+        if not 0 <= asked_ns < 1 << 63:
+            raise _Unusable("a logged request whose time lies before 1970 or after 2262")
+        ends = self._ends(str(entry["connection"]))
         self._summary.requests[api_key, version] += 1
-
-        streams = self._connection(str(entry["connection"]), asked_ns)
         head = encode_request_header(
             request_header(api_key, version, correlation_id, client_id), request_header_version(api_key, version)
         )
         body = _body(api_key, version, "request", entry["request"])
-        request = self._frame(streams, "req", asked_ns, head, body, api_key, version, correlation_id, client_id)
-        response = None
+        answer_head = answer = None
         if entry.get("response") is not None:
-            head = encode_response_header(response_header(correlation_id), response_header_version(api_key, version))
-            body = _body(api_key, version, "response", entry["response"])
-            response = self._frame(
-                streams, "resp", answered_ns, head, body, api_key, version, correlation_id, client_id
+            answer_head = encode_response_header(
+                response_header(correlation_id), response_header_version(api_key, version)
             )
+            answer = _body(api_key, version, "response", entry["response"])
+
+        streams = self._connection(str(entry["connection"]), ends, asked_ns)
+        names = api_key, version, correlation_id, client_id
+        request = self._frame(streams, "req", asked_ns, head, body, *names)
+        response = None
+        if answer_head is not None and answer is not None:
+            response = self._frame(streams, "resp", answered_ns, answer_head, answer, *names)
             response.request = request
             self._summary.responses += 1
         else:
             request.unmatched_reason = "the log has no response"
             self._summary.unmatched_requests += 1
-        self._collector.frames.append(request)
-        if response is not None:
-            self._collector.frames.append(response)
-        self._collector.exchanges.append(Exchange(request, response))
+        events += [request, Exchange(request, response)]
         return answered_ns
 
-    def _connection(self, name: str, time_ns: int) -> _Streams:
+    def _ends(self, name: str) -> tuple[Endpoint, Endpoint]:
+        """Server and client of a connection, as its name in the log says."""
+        found = _CONNECTION.fullmatch(name) if len(name) <= _LONGEST_CONNECTION else None
+        if found is None or int(found[2]) > 0xFFFF or int(found[4]) > 0xFFFF:
+            raise _Unusable(f"a connection named {name[:100]!r}")
+        return Endpoint(_address(found[1]), int(found[2])), Endpoint(_address(found[3]), int(found[4]))
+
+    def _connection(self, name: str, ends: tuple[Endpoint, Endpoint], time_ns: int) -> _Streams:
         streams = self._streams.get(name)
         if streams is None:
-            ends = _CONNECTION.fullmatch(name)
-            if ends is None:
-                raise _Unusable(f"a connection named {name[:100]!r}")
-            server, client = Endpoint(_address(ends[1]), int(ends[2])), Endpoint(_address(ends[3]), int(ends[4]))
-            streams = _Streams(Connection(client, server, time_ns, self._collector.capture, saw_open=False))
+            server, client = ends
+            streams = _Streams(Connection(client, server, time_ns, self._capture, saw_open=False))
             self._streams[name] = streams
             self._summary.connections += 1
-            self._summary.kafka_connections += 1
+            self._summary.recognised("kafka", server)
             if len(self._streams) > _CONNECTIONS:
                 self._streams.popitem(last=False)
         return streams
@@ -167,51 +256,8 @@ class _Log:
             correlation_id,
             client_id,
             len(head),
-            self._collector.file,
+            self.file,
         )
-
-
-class _Unusable(Exception):
-    """A line that cannot be used; the text says why."""
-
-
-def read(source: Source, collector: Collector, summary: CaptureSummary) -> Iterator[int]:
-    """Read a request log into the collector; gives the time in the log whenever something has come out.
-
-    Rotated files are files of their own. Lines of other loggers are passed over.
-    """
-    log = _Log(collector, summary)
-    for offset, line in _lines(source, summary):
-        time_ns = log.line(line, offset)
-        if time_ns:
-            summary.first_ns = summary.first_ns or time_ns
-            summary.last_ns = time_ns
-            yield time_ns
-
-
-def _lines(source: Source, summary: CaptureSummary) -> Iterator[tuple[int, bytes]]:
-    """Each line with its offset, as soon as it is whole; the last one also if it is not."""
-    offset, held = 0, 0
-    parts: list[bytes] = []
-    while more := source.read():
-        end = more.rfind(b"\n") + 1
-        if end:
-            parts.append(more[:end])
-            for line in b"".join(parts).splitlines(keepends=True):
-                yield offset, line
-                offset += len(line)
-            parts, held = [], 0
-        if end < len(more):
-            parts.append(more[end:])
-            held += len(more) - end
-        if held > _LONGEST_LINE:
-            summary.bad("a line too long for a log", offset, held)
-            offset += held
-            parts, held = [], 0
-    if source.damage:
-        summary.bad(source.damage, offset, held)
-    if parts:
-        yield offset, b"".join(parts)
 
 
 def _body(api_key: int, version: int, kind: Literal["request", "response"], form: Any) -> bytes:
@@ -224,7 +270,10 @@ def _time_ns(text: bytes) -> int:
     if found is None:
         raise _Unusable("a logged request without a time of the form 2024-12-31 23:59:59,999")
     seconds = datetime.strptime(f"{found[1].decode()} {found[2].decode()}", "%Y-%m-%d %H:%M:%S").timestamp()
-    return int(seconds) * 1_000_000_000 + int((found[3] or b"0").ljust(9, b"0"))
+    time_ns = int(seconds) * 1_000_000_000 + int((found[3] or b"0").ljust(9, b"0"))
+    if not 0 <= time_ns < 1 << 63:
+        raise _Unusable("a logged request whose time lies before 1970 or after 2262")
+    return time_ns
 
 
 def _address(text: str) -> str:

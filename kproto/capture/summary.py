@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS, ApiKey
+
+if TYPE_CHECKING:
+    from .model import Endpoint
 
 __all__ = ["BadInput", "CaptureSummary"]
 
@@ -14,6 +17,9 @@ _BAD_CHECKSUM: Final = "a packet that does not match the checksum recorded with 
 
 _KEPT_BAD_INPUTS: Final = 1000
 """Hostile input must not fill the memory with reports; beyond this they are only counted."""
+
+_KEPT_LISTENERS: Final = 1000
+"""Servers that are listed by name."""
 
 _APIS: Final = frozenset(map(int, ApiKey))
 
@@ -56,7 +62,8 @@ class CaptureSummary:
     """Filled while frames or exchanges are read; give a fresh one, look at it when the iterator has ended.
 
     Attributes:
-        file: Name of what is read.
+        file: Name of what is read: the file's; of several files of one capture point the capture point's.
+        reading: Name of the file that is being read.
         format: ``pcap``, ``pcapng``, ``request log``; empty until known.
         packets: Packets (of a request log: lines with a request).
         first_ns: Time of the first packet, ns since the epoch, 0 if there is none.
@@ -71,17 +78,24 @@ class CaptureSummary:
         kafka_connections: Those of them on which a Kafka request was found.
         tls_connections: Those that speak TLS.
         http_connections: Those that speak HTTP.
+        kafka_listeners: Where Kafka is spoken: connections by server, the first thousand servers.
+        tls_listeners: Where TLS is spoken, likewise; the server is the side with the lower port where nothing else
+            tells.
         gaps: Stretches of lost bytes within Kafka's streams, and their bytes.
         gap_bytes: How many bytes those are.
         requests: Requests of every API by (api key, version).
         responses: Responses of every API.
         unmatched_requests: Wanted requests without response.
         unmatched_responses: Responses without request on connections with wanted requests.
+        given_up: What was given up because too much waited, by kind: ``connections`` that were silent for longest,
+            ``holes`` in streams, ``frames`` of which only a part had come, ``requests`` and ``responses`` without the
+            other. Streams go on after it; what was given up counts as lost where it is.
         bad_inputs: What could not be used, the first thousand.
         bad_input_count: How many there are.
     """
 
     file: str = ""
+    reading: str = ""
     format: str = ""
     packets: int = 0
     first_ns: int = 0
@@ -96,12 +110,15 @@ class CaptureSummary:
     kafka_connections: int = 0
     tls_connections: int = 0
     http_connections: int = 0
+    kafka_listeners: Counter[Endpoint] = field(default_factory=Counter)
+    tls_listeners: Counter[Endpoint] = field(default_factory=Counter)
     gaps: int = 0
     gap_bytes: int = 0
     requests: Counter[tuple[int, int]] = field(default_factory=Counter)
     responses: int = 0
     unmatched_requests: int = 0
     unmatched_responses: int = 0
+    given_up: Counter[str] = field(default_factory=Counter)
     bad_inputs: list[BadInput] = field(default_factory=list)
     bad_input_count: int = 0
 
@@ -109,12 +126,31 @@ class CaptureSummary:
         """Note a piece of input that could not be used."""
         self.bad_input_count += 1
         if len(self.bad_inputs) < _KEPT_BAD_INPUTS:
-            self.bad_inputs.append(BadInput(self.file, reason, offset, bytes_skipped))
+            self.bad_inputs.append(BadInput(self.reading or self.file, reason, offset, bytes_skipped))
 
     def bad_checksum(self, offset: int, bytes_skipped: int) -> None:
         """Note a packet that does not match its checksum."""
         self.bad_checksums += 1
         self.bad(_BAD_CHECKSUM, offset, bytes_skipped)
+
+    def recognised(self, protocol: str | None, server: Endpoint) -> None:
+        """Count a connection by what it speaks."""
+        listeners = None
+        if protocol == "kafka":
+            self.kafka_connections += 1
+            listeners = self.kafka_listeners
+        elif protocol == "TLS":
+            self.tls_connections += 1
+            listeners = self.tls_listeners
+        elif protocol == "HTTP":
+            self.http_connections += 1
+        if listeners is not None and (server in listeners or len(listeners) < _KEPT_LISTENERS):
+            listeners[server] += 1
+
+    @property
+    def kafka_ports(self) -> list[int]:
+        """The ports on which Kafka is spoken."""
+        return sorted({listener.port for listener in self.kafka_listeners})
 
     @property
     def unusable(self) -> tuple[int, str | None]:
@@ -130,10 +166,17 @@ class CaptureSummary:
     @property
     def speaks_kraft(self) -> bool:
         """Whether requests were seen that only a KRaft cluster makes, or that are newer than Kafka 3.9."""
+        return self.is_newer_than_3_9 or any(api in _KRAFT_APIS for api, _ in self.requests)
+
+    @property
+    def is_newer_than_3_9(self) -> bool:
+        """Whether requests were seen that Kafka 3.9 does not know: of a new API, or of a new version of another."""
         return any(
-            api in _KRAFT_APIS or api not in _APIS or version > ApiKey(api).info.max_version
+            api not in _APIS or version > ApiKey(api).info.max_version
             for api, version in self.requests
-            if api != ApiKey.API_VERSIONS  # by which a newer client finds out what an older broker speaks
+            # The first is by which a newer client finds out what an older broker speaks; there are no newer versions
+            # of the control requests: what has one is a test, or damage.
+            if api != ApiKey.API_VERSIONS and api not in CONTROL_APIS
         )
 
     def problem(self) -> str | None:

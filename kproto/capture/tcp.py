@@ -1,24 +1,18 @@
-"""One TCP connection: in each direction what comes next, what waits behind a hole, when a hole is given up."""
+"""One direction of a TCP connection: which byte comes next, what waits behind a hole, when a hole is given up."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Literal, TypeAlias
 
-from .link import endpoints
+from .link import reverse
 
-if TYPE_CHECKING:
-    from .model import Endpoint
-
-__all__ = ["FOREVER", "HELD_LIMIT", "Half", "Stream", "TcpConnection", "advance", "distance"]
-
-FOREVER: Final = 1 << 62
-"""``Stream.skip_to`` of a stream that nobody reads any more."""
+__all__ = ["HELD_LIMIT", "Stream", "StreamEvent", "TcpConnection", "advance", "distance"]
 
 HELD_LIMIT: Final = 8 << 20
-"""Bytes that may wait behind a hole in one direction; each piece counts for its overhead too."""
+"""Bytes that may wait behind a hole in one direction; each segment counts for its overhead too."""
 
-_PIECE_OVERHEAD: Final = 120
+_SEGMENT_OVERHEAD: Final = 120
 
 _ACKNOWLEDGED_NS: Final = 20_000_000
 """Captures may show an acknowledgement a little before the data (several queues of one card): so long is waited."""
@@ -26,6 +20,8 @@ _ACKNOWLEDGED_NS: Final = 20_000_000
 _PATIENCE_NS: Final = 30_000_000_000
 _ONE_SIDED_PATIENCE_NS: Final = 3_000_000_000
 """How long a hole may stand that nobody acknowledged; shorter if the other side is not in the capture at all."""
+
+_COMPACTED: Final = 64
 
 _MASK: Final = 0xFFFFFFFF
 _TURN: Final = 0x80000000
@@ -41,95 +37,80 @@ def distance(sequence: int, reference: int) -> int:
     return ((sequence - reference + _TURN) & _MASK) - _TURN
 
 
-class Stream(Protocol):
-    """Who reads one direction."""
-
-    skip_to: int
-    """Bytes before this offset need not be given; ``FOREVER`` for none at all."""
-
-    def data(self, offset: int, data: bytes, time_ns: int) -> None:
-        """The next bytes. ``offset`` may be below ``skip_to``; one call for each segment."""
-
-    def lost(self, offset: int, length: int, time_ns: int) -> None:
-        """These bytes will never come."""
-
-    def closed(self, time_ns: int) -> None:
-        """No more will come."""
-
-
-class _Nobody:
-    """Reads nothing."""
-
-    skip_to = FOREVER
-
-    def data(self, offset: int, data: bytes, time_ns: int) -> None:
-        pass
-
-    def lost(self, offset: int, length: int, time_ns: int) -> None:
-        pass
-
-    def closed(self, time_ns: int) -> None:
-        pass
-
-
-_NOBODY: Final = _Nobody()
-
-
-class Half:
+class Stream:
     """One direction of a connection.
+
+    What becomes known of it is appended to a list of events, see ``StreamEvent``.
 
     Attributes:
         connection: The connection.
-        sender: Who sends here.
+        peer: The other direction.
+        side: 0 for that of the connection's first packet, 1 for the other.
         next: The sequence number expected next, None until one is known.
         offset: Its stream offset.
         start: The initial sequence number, None if the handshake was not seen.
-        stream: Who reads it.
         seen: Whether a packet of this direction is in the capture.
+        active_ns: Time of the last one.
+        finish: Stream offset of the FIN, -1 while none was seen.
+        closed: Whether no more will come.
+        ignored: Whether nobody reads it: nothing is held for it.
+        held_bytes: Bytes that wait behind a hole, with their overhead.
+        due_ns: When a hole is to be given up, at the earliest; for the reassembler's schedule.
     """
 
     __slots__ = (
+        "_held",
+        "_held_from",
         "acknowledged",
         "acknowledged_ns",
+        "active_ns",
+        "closed",
         "connection",
+        "due_ns",
         "far",
         "finish",
-        "finished",
-        "held",
         "held_bytes",
-        "moved_ns",
+        "hole_ns",
+        "ignored",
         "next",
         "offset",
         "peer",
         "seen",
-        "sender",
+        "side",
         "start",
-        "stream",
     )
 
-    peer: Half
+    peer: Stream
 
-    def __init__(self, connection: TcpConnection, sender: Endpoint) -> None:
+    def __init__(self, connection: TcpConnection, side: Literal[0, 1]) -> None:
         self.connection = connection
-        self.sender = sender
+        self.side: Literal[0, 1] = side
         self.next: int | None = None
         self.offset = 0
         self.start: int | None = None
-        self.stream: Stream = _NOBODY
         self.seen = False
-        self.finish = -1  # stream offset of FIN
-        self.finished = False
-        self.held: list[tuple[int, int, bytes]] = []  # offset, time, data: beyond a hole, in order, apart
+        self.active_ns = 0
+        self.finish = -1
+        self.closed = False
+        self.ignored = False
+        self._held: list[tuple[int, int, bytes]] | None = None  # beyond a hole: offset, time, data; in order, apart
+        self._held_from = 0  # entries before this one were given out
         self.held_bytes = 0
         self.acknowledged = 0  # the other side has all before this offset
         self.acknowledged_ns = 0
-        self.moved_ns = 0  # when the hole at ``offset`` was first met
+        self.hole_ns = 0  # when the hole at ``offset`` was first met
         self.far: tuple[int, int, bytes] | None = None
+        self.due_ns: int | None = None
 
     @property
-    def troubled(self) -> bool:
-        """Whether something is missing at the moment."""
-        return not self.finished and (bool(self.held) or self.acknowledged > self.offset)
+    def holds(self) -> bool:
+        """Whether data waits behind a hole."""
+        return self.held_bytes > 0
+
+    @property
+    def has_hole(self) -> bool:
+        """Whether bytes are missing at the moment."""
+        return not self.closed and (self.held_bytes > 0 or self.acknowledged > self.offset)
 
     def begin(self, initial: int) -> None:
         """Take the initial sequence number from the handshake."""
@@ -138,107 +119,143 @@ class Half:
 
     def hold(self, offset: int, data: bytes, time_ns: int) -> None:
         """Keep what stands beyond a hole; where something is held already that stays."""
-        held = self.held
+        held = self._held
+        if held is None:
+            held = self._held = []
         end = offset + len(data)
         at, begin = offset, offset
-        i = bisect_right(held, at, key=_offset_of)
-        if i and held[i - 1][0] + len(held[i - 1][2]) > at:
+        i = bisect_right(held, at, lo=self._held_from, key=_offset_of)
+        if i > self._held_from and held[i - 1][0] + len(held[i - 1][2]) > at:
             at = held[i - 1][0] + len(held[i - 1][2])
         while at < end:
             stop = min(end, held[i][0]) if i < len(held) else end
             if stop > at:
                 held.insert(i, (at, time_ns, data[at - begin : stop - begin]))
-                self.held_bytes += stop - at + _PIECE_OVERHEAD
+                self.held_bytes += stop - at + _SEGMENT_OVERHEAD
                 i += 1
             if stop == end:
                 break
             at = held[i][0] + len(held[i][2])
             i += 1
 
-    def drain(self, time_ns: int) -> None:
-        """Give on what has become next."""
-        held, n = self.held, 0
-        while n < len(held) and held[n][0] == self.offset:
-            _, when, data = held[n]
-            self.held_bytes -= len(data) + _PIECE_OVERHEAD
-            self.give(data, when)
-            n += 1
-        if n:
-            del held[:n]
-            self.moved_ns = time_ns
-        if self.finish == self.offset and not self.finished:
-            self.finished = True
-            self.held.clear()
+    def drain(self, events: list[StreamEvent], time_ns: int) -> None:
+        """Give out what has become next."""
+        held = self._held
+        if held is not None:
+            n = first = self._held_from
+            while n < len(held) and held[n][0] == self.offset:
+                _, when, data = held[n]
+                self.held_bytes -= len(data) + _SEGMENT_OVERHEAD
+                self.give(events, data, when)
+                held[n] = (self.offset, 0, b"")
+                n += 1
+            if n > first:
+                self.hole_ns = time_ns
+                self._held_from = n
+                if n == len(held):
+                    self._release()
+                elif n > _COMPACTED and 2 * n > len(held):
+                    del held[:n]
+                    self._held_from = 0
+        if self.finish == self.offset and not self.closed:
+            self._end(events, time_ns)
             assert self.next is not None
             self.next = advance(self.next, 1)
-            self.stream.closed(time_ns)
 
-    def give(self, data: bytes, time_ns: int) -> None:
-        """Pass on the bytes that come next."""
+    def give(self, events: list[StreamEvent], data: bytes, time_ns: int) -> None:
+        """Give out the bytes that come next."""
         offset, length = self.offset, len(data)
         assert self.next is not None
         self.next = advance(self.next, length)
         self.offset = offset + length
-        if offset + length > self.stream.skip_to:
-            self.stream.data(offset, data, time_ns)
+        events.append((self, offset, data, 0, length, time_ns))
 
-    def give_up(self, until: int, time_ns: int) -> None:
-        """What stands before ``until`` is lost."""
+    def give_up(self, events: list[StreamEvent], until: int, time_ns: int) -> None:
+        """Call the bytes before ``until`` lost."""
         offset = self.offset
         assert self.next is not None
         self.next = advance(self.next, until - offset)
         self.offset = until
-        self.moved_ns = time_ns
-        if until > self.stream.skip_to:
-            self.stream.lost(offset, until - offset, time_ns)
-        self.drain(time_ns)
+        self.hole_ns = time_ns
+        events.append((self, offset, None, 0, until - offset, time_ns))
+        self.drain(events, time_ns)
 
-    def settle(self, time_ns: int, final: bool) -> None:
-        """Give up the holes that nothing will fill any more; all of them if ``final``."""
-        while self.troubled:
-            end = self.held[0][0] if self.held else self.acknowledged
-            if final or self.held_bytes > HELD_LIMIT:
+    def give_up_at(self) -> int | None:
+        """When the hole is given up if nothing fills it; None if there is none, or none that ever is."""
+        missing = self.acknowledged - self.offset
+        if not self.has_hole or (missing == 1 and not self.held_bytes):  # that may be a FIN that the capture lacks
+            return None
+        due_ns = self.hole_ns + (_PATIENCE_NS if self.peer.seen else _ONE_SIDED_PATIENCE_NS)
+        return min(due_ns, self.acknowledged_ns + _ACKNOWLEDGED_NS) if missing > 0 else due_ns
+
+    def settle(self, events: list[StreamEvent], time_ns: int, *, down_to: int | None = None) -> None:
+        """Give up the holes that nothing will fill any more.
+
+        Args:
+            events: What becomes known is appended.
+            time_ns: The time.
+            down_to: Give up more holes, until no more bytes than these are held; 0 for all of them.
+        """
+        while self.has_hole:
+            end = self._held[self._held_from][0] if self._held and self.held_bytes else self.acknowledged
+            if down_to is not None and (not down_to or self.held_bytes > down_to):
                 pass
             elif self.acknowledged > self.offset and time_ns - self.acknowledged_ns >= _ACKNOWLEDGED_NS:
                 end = min(end, self.acknowledged)
-            elif time_ns - self.moved_ns < (_PATIENCE_NS if self.peer.seen else _ONE_SIDED_PATIENCE_NS):
+            elif time_ns - self.hole_ns < (_PATIENCE_NS if self.peer.seen else _ONE_SIDED_PATIENCE_NS):
                 return
-            if not self.held and end - self.offset == 1:
+            if not self.held_bytes and end - self.offset == 1:
                 return  # that may be a FIN that the capture lacks
-            self.give_up(end, time_ns)
+            self.give_up(events, end, time_ns)
 
-    def close(self, time_ns: int) -> None:
-        """The connection is over: give out what there is, and take no more."""
-        self.settle(time_ns, final=True)
-        if not self.finished:
-            self.finished = True
-            self.stream.closed(time_ns)
-        self.stream = _NOBODY
-        self.held.clear()
+    def close(self, events: list[StreamEvent], time_ns: int) -> None:
+        """End it: give out what there is, and take no more."""
+        self.settle(events, time_ns, down_to=0)
+        if not self.closed:
+            self._end(events, time_ns)
+        self.far = None
+
+    def _end(self, events: list[StreamEvent], time_ns: int) -> None:
+        self.closed = True
+        self._release()
+        events.append((self, -1, None, 0, 0, time_ns))
+
+    def _release(self) -> None:
+        self._held = None
+        self._held_from = self.held_bytes = 0
+
+
+StreamEvent: TypeAlias = tuple[Stream, int, bytes | None, int, int, int]
+"""What becomes known of a stream: the stream, a stream offset, a buffer, where in it the bytes begin and end, and the
+time. Without a buffer: from that offset on so many bytes (the fifth element) are lost; at offset -1 the stream ends."""
 
 
 class TcpConnection:
     """Both directions.
 
     Attributes:
+        flow: Addresses and ports, those of the first packet's sender first.
         opened_ns: Time of the first packet.
-        client: The half whose sender opened the connection, None if the handshake is not in the capture.
-        halves: Both; the first is that of the first packet's sender.
+        client: The direction whose sender opened the connection, None if the handshake is not in the capture.
+        streams: Both directions; the first is that of the first packet's sender.
         over: Whether it has ended.
     """
 
-    __slots__ = ("client", "flow", "halves", "opened_ns", "over")
+    __slots__ = ("client", "flow", "opened_ns", "over", "streams")
 
     def __init__(self, flow: bytes, time_ns: int) -> None:
-        sender, receiver = endpoints(flow)
-        a, b = Half(self, sender), Half(self, receiver)
+        a, b = Stream(self, 0), Stream(self, 1)
         a.peer, b.peer = b, a
-        self.halves = (a, b)
+        self.streams = (a, b)
         self.flow = flow
         self.opened_ns = time_ns
-        self.client: Half | None = None
+        self.client: Stream | None = None
         self.over = False
 
+    def flow_of(self, stream: Stream) -> bytes:
+        """The flow in one direction, its sender first."""
+        return self.flow if stream is self.streams[0] else reverse(self.flow)
 
-def _offset_of(piece: tuple[int, int, bytes]) -> int:
-    return piece[0]
+
+def _offset_of(segment: tuple[int, int, bytes]) -> int:
+    return segment[0]

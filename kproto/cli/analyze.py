@@ -128,14 +128,13 @@ def _tables(run: Run, out: Path) -> Section:
 
 def _readable(captures: Sequence[str]) -> list[str]:
     """The captures, each once. What is no capture is told before Spark starts."""
-    from kproto.capture.read import open_source
+    from kproto.capture.source import check_capture
 
     found: dict[Path, str] = {}
     for capture in captures:
         if capture == "-":
             raise ConfigurationError("analyze reads files; save standard input to one first, or try kproto inspect -")
-        source, _format = open_source(capture)
-        source.close()
+        check_capture(capture)
         found.setdefault(Path(capture).resolve(), capture)
     return list(found.values())
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import packets as make
@@ -25,13 +24,15 @@ from kproto.capture import GAP, WHOLE, CaptureSummary, exchanges, frames
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kproto.capture import Captures
+
 FOUR = DATA / "captures" / "ibp-3.9-big-a.pcap.gz"
 SIX = DATA / "captures" / "ibp-2.8-a.pcap.gz"
 
 Told = list[tuple[object, ...]]
 
 
-def told(path: Path | str, summary: CaptureSummary | None = None) -> Told:
+def told(path: Captures, summary: CaptureSummary | None = None) -> Told:
     """What a capture tells, without the ids that depend on its name."""
     return [
         (
@@ -269,12 +270,11 @@ def test_damage_within_a_packed_file_is_noted(tmp_path: Path) -> None:
 
 
 class Pipe:
-    """Standard input that is a pipe, with its writing end."""
+    """A pipe, with its writing end."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         reading, self.writing = os.pipe()
         self.file = os.fdopen(reading, "rb")
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=self.file))
 
     def write(self, data: bytes) -> None:
         os.write(self.writing, data)
@@ -284,9 +284,9 @@ class Pipe:
 
 
 @pytest.fixture
-def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
+def pipe() -> Iterator[Pipe]:
     """Close its writing end in the test."""
-    pipe = Pipe(monkeypatch)
+    pipe = Pipe()
     yield pipe
     pipe.file.close()
 
@@ -301,7 +301,7 @@ def test_a_pipe_is_followed_without_waiting_for_more(write: Callable[[list[make.
     head = len(write([]))
     pieces = [write([packet])[head:] for packet in talk.packets]
     pipe.write(write([]) + b"".join(pieces[:3]))
-    reading = frames("-")
+    reading = frames(pipe.file)
     for n in range(5):
         first, second, answer = pieces[3 + 3 * n : 6 + 3 * n]
         pipe.write(first[:7])
@@ -319,36 +319,36 @@ def test_exchanges_of_a_pipe_come_when_answered(pipe: Pipe) -> None:
     talk = make.Talk().open()
     talk.ask(make.request(6, 8, 0, bytes(30))).answer(make.response(6, 8, 0, b"\0\0\0"))
     pipe.write(gzip.compress(make.pcap(talk.packets)))
-    reading = exchanges("-")
+    reading = exchanges(pipe.file)
     assert next(reading).response is not None
     pipe.close()
     assert list(reading) == []
 
 
 def test_standard_input_may_be_a_file(expected: dict[Path, Told]) -> None:
-    code = "from kproto.capture import frames; print(sum(1 for _ in frames('-')))"
+    code = "import sys; from kproto.capture import frames; print(sum(1 for _ in frames(sys.stdin.buffer)))"
     with FOUR.open("rb") as file:
         done = subprocess.run([sys.executable, "-c", code], stdin=file, capture_output=True, check=True, timeout=60)
     assert int(done.stdout) == len(expected[FOUR])
 
 
-def test_standard_input_without_a_descriptor(monkeypatch: pytest.MonkeyPatch, expected: dict[Path, Told]) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(FOUR.read_bytes())))
-    assert told("-") == expected[FOUR]
+def test_bytes_and_open_files_are_read_as_files_are(expected: dict[Path, Told]) -> None:
+    data = FOUR.read_bytes()
+    assert told(data) == expected[FOUR]
+    assert told(memoryview(gzip.decompress(data))) == expected[FOUR]
+    file = io.BytesIO(data)
+    assert told(file) == expected[FOUR]
+    gc.collect()
+    assert not file.closed
+    with FOUR.open("rb") as opened:
+        assert told(opened) == expected[FOUR]
+        assert not opened.closed
 
 
 def test_a_pipe_from_which_nothing_comes(pipe: Pipe) -> None:
     pipe.close()
-    with pytest.raises(CaptureError, match=r"standard input: nothing came; did the command before the pipe fail\?"):
-        list(frames("-"))
-
-
-def test_reading_leaves_standard_input_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    stdin = io.BytesIO(FOUR.read_bytes())
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin))
-    assert list(frames("-"))
-    gc.collect()
-    assert not stdin.closed
+    with pytest.raises(CaptureError, match=r"an open file: nothing came; did the command before the pipe fail\?"):
+        list(frames(pipe.file))
 
 
 def test_a_named_pipe_is_followed_too(expected: dict[Path, Told], tmp_path: Path) -> None:

@@ -15,12 +15,13 @@ from kproto.capture import CaptureSummary
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
 from kproto.capture.reassembly import Reassembler
-from kproto.capture.tcp import FOREVER, HELD_LIMIT
+from kproto.capture.tcp import HELD_LIMIT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
 
-    from kproto.capture.tcp import TcpConnection
+    from kproto.capture.tcp import StreamEvent, TcpConnection
 
 CLIENT, SERVER = ("10.0.0.1", 50000), ("10.0.0.2", 9092)
 MS = 1_000_000
@@ -28,51 +29,49 @@ MS = 1_000_000
 
 @dataclass
 class Log:
-    """A stream's reader that keeps what it is told."""
+    """What became known of a stream."""
 
-    skip_to: int = 0
     got: bytearray = field(default_factory=bytearray)
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    times: dict[int, int] = field(default_factory=dict)
     ended: bool = False
-
-    def data(self, offset: int, data: bytes, time_ns: int) -> None:
-        assert not self.ended
-        assert offset == len(self.got)
-        assert data
-        self.times[offset] = time_ns
-        self.got += data
-
-    def lost(self, offset: int, length: int, time_ns: int) -> None:
-        assert offset == len(self.got)
-        self.gaps.append((offset, length))
-        self.got += b"?" * length
-
-    def closed(self, time_ns: int) -> None:
-        assert not self.ended
-        self.ended = True
 
 
 class Bench:
-    """A reassembler with a log on each stream."""
+    """A reassembler with a log of each stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, **limits: int) -> None:
         self.summary = CaptureSummary()
         self.connections: list[tuple[Log, Log]] = []
-        self.reassembler = Reassembler(self._opened, self.summary)
+        self.reassembler = Reassembler(self.summary, **limits)
         self.now_ns = 0
+        self._logs: dict[TcpConnection, tuple[Log, Log]] = {}
 
-    def _opened(self, tcp: TcpConnection) -> None:
-        logs = Log(), Log()
-        for half, log in zip(tcp.halves, logs, strict=True):
-            half.stream = log
-        self.connections.append(logs)
+    def take(self, events: Sequence[StreamEvent]) -> None:
+        for connection in [event[0].connection for event in events] + [
+            stream.connection for stream in self.reassembler._streams.values()
+        ]:
+            if connection not in self._logs:
+                self._logs[connection] = Log(), Log()
+                self.connections.append(self._logs[connection])
+        for stream, offset, buffer, begin, end, _time_ns in events:
+            log = self._logs[stream.connection][stream.side]
+            assert not log.ended
+            if offset < 0:
+                log.ended = True
+                continue
+            assert offset == len(log.got)
+            if buffer is None:
+                log.gaps.append((offset, end))
+                log.got += b"?" * end
+            else:
+                assert begin < end
+                log.got += buffer[begin:end]
 
     def put(self, ip: bytes, time_ns: int | None = None) -> None:
         self.now_ns = self.now_ns + 1000 if time_ns is None else time_ns
         found = segment(self.now_ns, make.RAW, ip, 0, len(ip), len(ip), Fragments(self.summary), self.summary)
         assert found is not None
-        self.reassembler.segment(self.now_ns, found)
+        self.take(self.reassembler.segment(self.now_ns, found))
 
     def client(
         self, sequence: int, data: bytes = b"", flags: int = make.ACK, ack: int = 501, at: int | None = None
@@ -89,7 +88,7 @@ class Bench:
         self.server(500, flags=make.SYN | make.ACK, ack=isn + 1)
 
     def end(self) -> None:
-        self.reassembler.end(self.now_ns)
+        self.take(self.reassembler.end(self.now_ns))
 
 
 STREAM = bytes(range(256)) * 8
@@ -303,16 +302,18 @@ def test_two_in_a_row_far_behind_are_another_connection() -> None:
     assert [log.got for log, _ in bench.connections] == [b"aa", b"bbcc"]
 
 
-def test_bytes_that_nobody_wants_are_not_given() -> None:
+def test_of_an_ignored_connection_nothing_is_given_or_held() -> None:
     bench = Bench()
     bench.open()
-    log = bench.connections[0][0]
-    log.skip_to = FOREVER
-    bench.client(1, b"xxxxxx")
+    bench.client(1, b"a")
+    (connection,) = {stream.connection for stream in bench.reassembler._streams.values()}
+    bench.reassembler.ignore(connection)
+    bench.client(2, b"xxxxxx")
     bench.client(9, b"yy")
     bench.server(501, ack=20)
+    assert not any(stream.has_hole and stream.held_bytes for stream in connection.streams)
     bench.end()
-    assert (log.got, log.gaps, log.ended) == (b"", [], True)
+    assert bench.connections[0][0].got.rstrip(b"?") == b"a"
 
 
 @given(
@@ -337,14 +338,14 @@ def test_many_finished_connections_are_forgotten() -> None:
     for port in range(2000):
         bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN), port * 100 * MS)
         bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 1, 0, make.RST), port * 100 * MS)
-    assert len(bench.reassembler._halves) <= 2 * 602
+    assert len(bench.reassembler._streams) <= 2 * 602
 
 
 def test_openings_that_nobody_answers_are_forgotten() -> None:
     bench = Bench()
     for port in range(2000):
         bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN), port * 100 * MS)
-    assert len(bench.reassembler._halves) <= 2 * 1202
+    assert len(bench.reassembler._streams) <= 2 * 1202
 
 
 def test_an_opening_without_answer_but_with_data_stays() -> None:

@@ -146,7 +146,7 @@ def test_no_capture_at_all(data: bytes, why: str, tmp_path: Path) -> None:
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"missing\.pcap: no such file"):
         list(frames(tmp_path / "missing.pcap"))
-    with pytest.raises(CaptureError, match="is a directory"):
+    with pytest.raises(CaptureError, match="a directory without a capture"):
         list(frames(tmp_path))
 
 

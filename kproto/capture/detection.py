@@ -1,4 +1,4 @@
-"""What a request looks like: reading headers out of streams that may hold anything, and telling how far to trust them.
+"""Protocol detection: Kafka request headers in streams that may hold anything; TLS and HTTP.
 
 At a known frame boundary little is asked of a header, since captures also hold requests that no broker accepts. Where
 the boundary itself is a guess much is asked, since bodies are full of small numbers and names.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kproto import codec
@@ -21,13 +22,12 @@ __all__ = [
     "NEWEST_API",
     "Header",
     "body_is_whole",
-    "header_room",
+    "is_known_request",
     "looks_like_http",
     "looks_like_tls",
-    "opens_kafka",
-    "request_header",
+    "may_be_request",
+    "read_request_header",
     "response_body_at",
-    "trusted",
 ]
 
 HEADER_START: Final = 12
@@ -69,60 +69,63 @@ class Header(NamedTuple):
     body_at: int
 
 
-def header_room(data: bytes | bytearray, at: int, end: int) -> int:
-    """How many bytes from ``at``, where a size field stands, the header needs; -1 if what is there is no header.
+def read_request_header(data: bytes | bytearray, at: int, end: int) -> Header | int:
+    """Read the header of the request whose size field stands at ``at``.
 
-    What goes through has a client id of readable text or none, and fits within its size.
+    Its client id must be readable text or null, and fit within its size.
+
+    Returns:
+        The header; or how many bytes from ``at`` must be seen to read it; or -1 if there is none.
     """
-    if end - at < HEADER_START:
+    available = end - at
+    if available < HEADER_START:
         return HEADER_START
     size: int
-    size, api_key, version, _ = _START(data, at)
-    kind = _header_kind(api_key, version)
+    size, api_key, version, correlation_id = _START(data, at)
+    kind = _header_version(api_key, version)
     if kind == 0:
-        return HEADER_START if size >= 8 else -1
-    if end - at < 14:
+        return Header(size, api_key, version, correlation_id, None, 8) if size >= 8 else -1
+    if available < 14:
         return 14 if size >= 10 else -1
     length: int = _I16(data, at + 12)[0]
-    body = 14 + max(length, 0)
-    if length < -1 or body + (kind == 2) > size + 4:
+    body_at = 14 + length if length > 0 else 14
+    if length < -1 or body_at + (kind == 2) > size + 4:
         return -1
-    if end - at < body:
-        return body + (kind == 2)
-    if length > 0 and _CONTROL.search(bytes(data[at + 14 : at + body]).decode("utf-8", "replace")):
-        return -1
-    if kind == 1:
-        return body
-    if end - at == body or not data[at + body]:
-        return body + 1
-    return size + 4  # tagged fields: rare enough to wait for all, and to ask the codec
+    if available < body_at:
+        return body_at + (kind == 2)
+    client_id: str | None = None
+    if length >= 0:
+        client_id = _client_id(bytes(data[at + 14 : at + body_at]))
+        if client_id is None:
+            return -1
+    if kind == 2:
+        if available == body_at:
+            return body_at + 1
+        if not data[at + body_at]:
+            body_at += 1
+        elif available < size + 4:  # tagged fields: rare enough to wait for all, and to ask the codec
+            return size + 4
+        else:
+            try:
+                body_at = 4 + decode_request_header_from(bytes(data[at + 4 : at + 4 + size]), kind)[1]
+            except DecodeError:
+                return -1
+    return Header(size, api_key, version, correlation_id, client_id, body_at - 4)
 
 
-def request_header(data: bytes | bytearray, at: int, end: int) -> Header | None:
-    """The header of the request whose size field stands at ``at``, None if there is none whole within ``end``."""
-    room = header_room(data, at, end)
-    if not 0 < room <= end - at:
-        return None
-    size, api_key, version, correlation_id = _START(data, at)
-    kind = _header_kind(api_key, version)
-    if kind == 0:
-        return Header(size, api_key, version, correlation_id, None, 8)
-    (length,) = _I16(data, at + 12)
-    client_id = None if length < 0 else bytes(data[at + 14 : at + 14 + length]).decode("utf-8", "replace")
-    body_at = 10 + max(length, 0) + (kind == 2)
-    if kind == 2 and data[at + 3 + body_at]:
-        try:
-            body_at = decode_request_header_from(bytes(data[at + 4 : at + 4 + size]), kind)[1]
-        except DecodeError:
-            return None
-    return Header(size, api_key, version, correlation_id, client_id, body_at)
-
-
-def _header_kind(api_key: int, version: int) -> int:
+@lru_cache(maxsize=4096)
+def _header_version(api_key: int, version: int) -> int:
     try:
         return request_header_version(api_key, version)
     except UnsupportedApi:
         return 1  # newer than this table; every request of today has at least a client id
+
+
+@lru_cache(maxsize=1024)
+def _client_id(data: bytes) -> str | None:
+    """A client id as text, None if it is not readable."""
+    text = data.decode("utf-8", "replace")
+    return None if _CONTROL.search(text) else text
 
 
 def response_body_at(api_key: int, version: int, payload: bytes) -> int:
@@ -141,7 +144,7 @@ def response_body_at(api_key: int, version: int, payload: bytes) -> int:
         return len(payload)
 
 
-def opens_kafka(header: Header, limit: int) -> bool:
+def may_be_request(header: Header, limit: int) -> bool:
     """Whether a request at a known boundary may be one: of this Kafka or a newer one, or of a version that none has.
 
     ZooKeeper's own messages begin with a size and small numbers too, which read as a Produce without client id.
@@ -155,7 +158,7 @@ def opens_kafka(header: Header, limit: int) -> bool:
     return 0 <= header.api_version <= NEWEST_API
 
 
-def trusted(header: Header, limit: int) -> bool:
+def is_known_request(header: Header, limit: int) -> bool:
     """Whether a header at a guessed place is worth a closer look: a version of Kafka 3.9.1, a name for a client."""
     try:
         check_version(header.api_key, header.api_version)

@@ -1,0 +1,225 @@
+"""Which files were recorded at one place: rotated files are one capture, files of different places are several.
+
+Files in one directory belong together if their names differ only as rotation makes them differ (``control.pcap``,
+``control.pcap1``; ``control_00001_20261121063557.pcapng``, as tcpdump, dumpcap and editcap write them;
+``kafka-request.log.2026-11-21-06``), or by a single number before the extension; if they describe the same interfaces
+(format, byte order, link type, snaplen; in pcapng the host and the interfaces' names, too); and if none begins before
+the one before it has ended. Captures of several brokers made at the same time overlap, and so stay apart.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kproto.errors import CaptureError
+
+from .pcap import PcapReader
+from .pcapng import PcapngReader
+from .source import HEAD, Source, check_begun, check_capture, detect_format
+from .summary import CaptureSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["CapturePoint", "capture_points", "in_order"]
+
+_PACKED: Final = re.compile(r"\.(?:gz|zst|zstd)$")
+_ROTATED: Final = re.compile(r"(.*\.(?:pcapng|pcap|cap|dmp|dump|trace|log))[-_.]?\d[\d_.:T-]*")
+_NUMBERED: Final = [
+    re.compile(r"(.*)_\d{5}_\d{14}(\.\w+)?"),  # dumpcap's and editcap's
+    re.compile(r"(.*?)[-_.]?\d{4}-?\d\d-?\d\d(?:[-_T.]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?)?(\.\w+)?"),  # a date, a time
+    re.compile(r"(.*?)[-_.]?\d+(\.\w+)?"),
+]
+_LOG_TIME: Final = re.compile(rb"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)", re.M)
+
+_OVERLAP_NS: Final = 1_000_000_000
+_OVERLAP: Final = 100
+"""Packets near the border of two files may be out of order: up to a second, and a hundredth of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturePoint:
+    """Where a capture was made, and the files that hold it.
+
+    Attributes:
+        name: The first file's name; its path where another capture point has that name.
+        files: The files, ordered by time.
+    """
+
+    name: str
+    files: tuple[str, ...]
+
+
+class _Facts(NamedTuple):
+    """What the beginning of a file says of it."""
+
+    properties: tuple[object, ...]
+    first_ns: int
+
+
+@dataclass(slots=True)
+class _Chain:
+    """Files that follow each other."""
+
+    files: list[str]
+    first_ns: int
+    last_ns: int = field(default=0)
+
+
+def capture_points(paths: Iterable[str | os.PathLike[str]]) -> list[CapturePoint]:
+    """Group files by where they were recorded, each capture point's ordered by time.
+
+    Args:
+        paths: Files, and directories, of which the captures and request logs are taken. A file named twice counts once.
+
+    Raises:
+        CaptureError: A directory holds no capture.
+    """
+    by_stem: dict[tuple[Path, str], list[str]] = {}
+    for file in dict.fromkeys(_files(paths)):
+        by_stem.setdefault((Path(file).parent, _stem(Path(file).name)), []).append(file)
+    by_number: dict[tuple[Path, str], list[str]] = {}
+    groups: list[list[str]] = []
+    for (folder, stem), files in by_stem.items():
+        if len(files) > 1 or stem.endswith(".log"):
+            groups.append(files)
+        else:
+            key = folder, _without_number(stem)
+            if key not in by_number:
+                by_number[key] = []
+                groups.append(by_number[key])
+            by_number[key] += files
+    chains = [chain for files in groups for chain in (in_order(files) if len(files) > 1 else [files])]
+    names = [Path(chain[0]).name for chain in chains]
+    return [
+        CapturePoint(name if names.count(name) == 1 else str(Path(chain[0]).absolute()), tuple(chain))
+        for name, chain in zip(names, chains, strict=True)
+    ]
+
+
+def _files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[str]:
+    seen: set[Path] = set()
+    for path in paths:
+        if not Path(path).is_dir():
+            found = [os.fspath(path)]
+        else:
+            inside = sorted(p for p in Path(path).iterdir() if p.is_file() and not p.name.startswith("."))
+            found = [str(p) for p in inside if _is_capture(p)]
+            if not found:
+                raise CaptureError(f"{path}: a directory without a capture or request log")
+        for file in found:
+            resolved = Path(file).resolve()
+            if resolved not in seen:
+                seen.add(resolved)
+                yield file
+
+
+def _is_capture(path: Path) -> bool:
+    try:
+        check_capture(path)
+    except CaptureError:
+        return False
+    return True
+
+
+def _stem(name: str) -> str:
+    """A file's name without what packing and rotation have added behind its extension."""
+    name = _PACKED.sub("", name)
+    rotated = _ROTATED.fullmatch(name)
+    return rotated[1] if rotated else name
+
+
+def _without_number(stem: str) -> str:
+    """A file's name without the number or time before its extension."""
+    for pattern in _NUMBERED:
+        if found := pattern.fullmatch(stem):
+            return f"{found[1]}*{found[2] or ''}"
+    return stem
+
+
+def in_order(files: Iterable[str], *, one: bool = False) -> list[list[str]]:
+    """Order files by the time of their first packet, and part those that cannot be of one capture point.
+
+    Args:
+        files: The files.
+        one: They are known to be of one capture point, and are only ordered.
+    """
+    facts: list[tuple[_Facts, str]] = []
+    apart: list[list[str]] = []
+    for file in files:
+        try:
+            facts.append((_facts(file), file))
+        except CaptureError:
+            if one:
+                raise
+            apart.append([file])  # reading it will say what it is
+    facts.sort(key=lambda item: item[0].first_ns)
+    if one:
+        return [[file for _, file in facts]]
+    chains: dict[tuple[object, ...], list[_Chain]] = {}
+    for (properties, first_ns), file in facts:
+        is_log = properties == ("request log",)
+        same = chains.setdefault(properties, [])
+        fits = [chain for chain in same if is_log or _follows(chain, first_ns)]
+        if fits:
+            chain = max(fits, key=lambda chain: chain.last_ns)
+            chain.files.append(file)
+        else:
+            chain = _Chain([file], first_ns)
+            same.append(chain)
+        chain.last_ns = first_ns if is_log else _last_ns(file)
+    return [chain.files for same in chains.values() for chain in same] + apart
+
+
+def _follows(chain: _Chain, first_ns: int) -> bool:
+    return first_ns >= chain.last_ns - min(_OVERLAP_NS, (chain.last_ns - chain.first_ns) // _OVERLAP)
+
+
+def _facts(file: str) -> _Facts:
+    """What the beginning of a file says; the time of an empty one is that of the end of all times.
+
+    Raises:
+        CaptureError: The file cannot be read, or is no capture.
+    """
+    with Source(file) as source:
+        head = source.peek(HEAD)
+        check_begun(source, begun=bool(head))
+        kind = detect_format(source.name, head, whole=True)
+        if kind == "request log":
+            found = _LOG_TIME.search(head)
+            return _Facts((kind,), _time_ns(found) if found else 0)
+        reader = _packet_reader(kind == "pcap", source.name)
+        while data := source.read():
+            packets = reader.feed(data)
+            if packets:
+                return _Facts(reader.properties, packets[0][0])
+        return _Facts(reader.properties, 1 << 63)
+
+
+def _last_ns(file: str) -> int:
+    """The time of the last packet of a capture."""
+    last_ns = 0
+    with Source(file) as source:
+        reader = _packet_reader(detect_format(source.name, source.peek(8), whole=True) == "pcap", source.name)
+        while data := source.read():
+            for packet in reader.feed(data):
+                last_ns = max(last_ns, packet[0])
+    return last_ns
+
+
+def _packet_reader(is_pcap: bool, name: str) -> PcapReader | PcapngReader:
+    summary = CaptureSummary(file=name)
+    return PcapReader(summary) if is_pcap else PcapngReader(summary)
+
+
+def _time_ns(found: re.Match[bytes]) -> int:
+    try:
+        time = datetime.strptime(f"{found[1].decode()} {found[2].decode()}", "%Y-%m-%d %H:%M:%S")
+        return int(time.timestamp()) * 1_000_000_000
+    except (ValueError, OverflowError, OSError):
+        return 0

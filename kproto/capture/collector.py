@@ -1,0 +1,182 @@
+"""Packets of one capture point -> frames and exchanges: runs the stages between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from .conversation import Conversation
+from .fragments import Fragments
+from .link import endpoints, segment
+from .reassembly import Reassembler
+from .wanted import WantedApis
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from .conversation import Event, Side
+    from .model import Endpoint
+    from .pcap import Packet
+    from .summary import CaptureSummary
+    from .tcp import StreamEvent, TcpConnection
+
+__all__ = ["MOST_HELD", "Collector"]
+
+MOST_HELD: Final = 256 << 20
+"""Bytes that may wait in all conversations together; past this those that began to wait first are given up."""
+
+_MOST_LISTENERS: Final = 65_536
+"""So many servers are known by their address; connections to others are told from their bytes."""
+
+
+class Collector:
+    """All connections of a capture point.
+
+    Args:
+        summary: Counts go there.
+        capture: Name of the capture point, part of the connections' ids.
+        ports: The listeners' ports; None to find them.
+        apis: API keys whose frames are wanted; None for all.
+        limit: The largest frame in bytes.
+        most_held: Bytes that may wait in all conversations together.
+
+    Attributes:
+        file: Name of the file that the packets are from.
+        time_ns: Time of the packet read last, ns since the epoch.
+    """
+
+    def __init__(
+        self,
+        summary: CaptureSummary,
+        *,
+        capture: str,
+        ports: Collection[int] | None,
+        apis: Collection[int] | None,
+        limit: int,
+        most_held: int = MOST_HELD,
+    ) -> None:
+        self.file = ""
+        self.time_ns = 0
+        self._summary = summary
+        self._capture = capture
+        self._ports = None if ports is None else frozenset(ports)
+        self._wanted = WantedApis(apis)
+        self._limit = limit
+        self._most_held = most_held
+        self._fragments = Fragments(summary)
+        self._reassembler = Reassembler(summary)
+        self._conversations: dict[TcpConnection, Conversation] = {}
+        self._listeners: set[Endpoint] = set()
+        self._holding: dict[Conversation, int] = {}  # what each holds; whoever began to first comes first
+        self._held = 0
+
+    def packets(self, packets: Iterable[Packet]) -> list[Event]:
+        """Take the next packets of the capture; gives the frames and exchanges that they make whole."""
+        events: list[Event] = []
+        summary, fragments, reassemble = self._summary, self._fragments, self._reassembler.segment
+        time_ns = self.time_ns
+        for time_ns, link, buffer, start, stop, on_wire in packets:
+            if not summary.packets:
+                summary.first_ns = time_ns
+            summary.packets += 1
+            found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
+            if found is not None:
+                known = reassemble(time_ns, found)
+                if known:
+                    self._stream_events(known, events)
+        self.time_ns = summary.last_ns = time_ns
+        return events
+
+    def end(self) -> list[Event]:
+        """Say that the capture has ended: gives what is left."""
+        events: list[Event] = []
+        self._fragments.end()
+        for conversation in self._conversations.values():
+            conversation.ending = True
+        self._stream_events(self._reassembler.end(self.time_ns), events)
+        return events
+
+    def _stream_events(self, known: Sequence[StreamEvent], events: list[Event]) -> None:
+        more = len(known)
+        for event in known:
+            more -= 1
+            events += self._stream_event(event, more > 0)
+
+    def _stream_event(self, event: StreamEvent, more: bool) -> list[Event]:
+        stream, offset, buffer, begin, end, time_ns = event
+        connection = stream.connection
+        conversation = self._conversations.get(connection)
+        if conversation is None:
+            if offset < 0 or stream.ignored:
+                return []
+            if not self._is_wanted(connection):
+                self._reassembler.ignore(connection)
+                return []
+            conversation = self._conversations[connection] = self._conversation(connection)
+        conversation.file = self.file
+        protocol = conversation.protocol
+        if buffer is not None:
+            client = conversation.client
+            request_hole = more or (client is not None and connection.streams[client].has_hole)
+            events = conversation.feed(stream.side, offset, buffer, begin, end, time_ns, request_hole=request_hole)
+        elif offset >= 0:
+            events = conversation.lost(stream.side, offset, end)
+        else:
+            events = conversation.end(stream.side)
+            if conversation.is_over:
+                del self._conversations[connection]
+        if conversation.protocol is not protocol:
+            self._recognised(connection, conversation)
+        if conversation.held or conversation in self._holding:
+            self._count_held(conversation, events)
+        return events
+
+    def _is_wanted(self, connection: TcpConnection) -> bool:
+        """Whether a connection is on a port that is wanted."""
+        if self._ports is None:
+            return True
+        return any(end.port in self._ports for end in endpoints(connection.flow))
+
+    def _conversation(self, connection: TcpConnection) -> Conversation:
+        senders = endpoints(connection.flow)
+        return Conversation(
+            senders,
+            connection.opened_ns,
+            handshake=connection.client is not None,
+            server=self._server_of(connection, senders),
+            wanted=self._wanted,
+            limit=self._limit,
+            capture=self._capture,
+            summary=self._summary,
+        )
+
+    def _server_of(self, connection: TcpConnection, senders: tuple[Endpoint, Endpoint]) -> Side | None:
+        """Which side answers, as far as the handshake, the ports and earlier connections tell."""
+        if connection.client is not None:
+            return connection.client.peer.side
+        first, second = senders
+        if self._ports is not None and (first.port in self._ports) != (second.port in self._ports):
+            return 0 if first.port in self._ports else 1
+        if (first in self._listeners) != (second in self._listeners):
+            return 0 if first in self._listeners else 1
+        return None
+
+    def _recognised(self, connection: TcpConnection, conversation: Conversation) -> None:
+        """Note what a connection speaks; one that does not speak Kafka is read no more."""
+        self._summary.recognised(conversation.protocol, conversation.server)
+        if conversation.protocol == "kafka":
+            if len(self._listeners) < _MOST_LISTENERS:
+                self._listeners.add(conversation.server)
+        else:
+            self._reassembler.ignore(connection)
+
+    def _count_held(self, conversation: Conversation, events: list[Event]) -> None:
+        """Keep the account of what waits, and within its limit."""
+        self._held += conversation.held - self._holding.get(conversation, 0)
+        if conversation.held:
+            self._holding[conversation] = conversation.held
+        else:
+            del self._holding[conversation]
+        while self._held > self._most_held:
+            oldest = next(iter(self._holding))
+            events += oldest.give_up_held()
+            self._held -= self._holding.pop(oldest)

@@ -1,0 +1,378 @@
+"""One connection: which side is the client, its two cutters, its requests and their responses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from .cutter import (
+    BadFrame,
+    Foreign,
+    Gap,
+    RequestCut,
+    RequestCutter,
+    ResponseCut,
+    ResponseCutter,
+    ResponsesLost,
+    Token,
+)
+from .detection import response_body_at
+from .matcher import Matcher, PendingRequest
+from .model import Connection, Exchange, Frame
+
+if TYPE_CHECKING:
+    from .cutter import Cut
+    from .model import Endpoint
+    from .summary import CaptureSummary
+    from .wanted import WantedApis
+
+__all__ = ["Conversation", "Event", "Side"]
+
+Event = Frame | Exchange
+"""What comes out of a conversation: a request's frame when it is whole, an exchange when it is settled."""
+
+Side = Literal[0, 1]
+"""The two senders of a connection: whose packet came first, and the other."""
+
+_UNMATCHED_FRAMES: Final = 100
+_UNMATCHED_BYTES: Final = 4 << 20
+_UNMATCHED_BYTES_BEFORE_REQUESTS: Final = 64 << 10
+"""Responses whose request may still come (its segments are late), and their bytes; fewer where no request was seen."""
+
+_UNLIMITED: Final = 1 << 62
+
+_ENDED: Final = "the connection ended without a response"
+_CAPTURE_ENDED: Final = "the capture ends before a response"
+_PASSED_BY: Final = "the response is not in the capture: a later request was answered"
+_NO_REQUEST: Final = "the request is not in the capture"
+_GIVEN_UP: Final = "too much was waiting for its response: kproto gave it up"
+
+
+class Conversation:
+    """The bytes of one connection -> its frames and exchanges.
+
+    Args:
+        senders: The two ends.
+        opened_ns: Time of the connection's first packet.
+        handshake: Whether its handshake is in the capture.
+        server: Which of the ends answers, where the handshake, the ports or other connections tell; None to find out.
+        wanted: The APIs whose frames are given.
+        limit: The largest frame in bytes.
+        capture: The capture point.
+        summary: Counts go there.
+
+    Attributes:
+        connection: Client and server, once it is known which is which.
+        client: Which of the ends the client is, None as long as that is not known.
+        protocol: ``kafka``, ``TLS``, ``HTTP`` or ``unknown``; None as long as nothing tells.
+        file: Name of the file that is being read, for the frames.
+        ending: Whether the capture has ended.
+        held: Bytes that wait here: beginnings of frames, requests and responses without the other.
+    """
+
+    def __init__(
+        self,
+        senders: tuple[Endpoint, Endpoint],
+        opened_ns: int,
+        *,
+        handshake: bool,
+        server: Side | None,
+        wanted: WantedApis,
+        limit: int,
+        capture: str,
+        summary: CaptureSummary,
+    ) -> None:
+        self.connection: Connection | None = None
+        self.client: Side | None = None
+        self.protocol: Literal["kafka", "TLS", "HTTP", "unknown"] | None = None
+        self.file = ""
+        self.ending = False
+        self.held = 0
+        self._senders = senders
+        self._opened_ns = opened_ns
+        self._handshake = handshake
+        self._wanted = wanted
+        self._limit = limit
+        self._capture = capture
+        self._summary = summary
+        self._matcher = Matcher()
+        self._unmatched: list[Frame] = []
+        self._unmatched_bytes = 0
+        self._has_wanted = False
+        self._request_hole = False
+        self._has_data = False
+        self._ended = 0
+        self._cutters: list[RequestCutter | ResponseCutter] = []
+        if server is None:
+            self._cutters = [RequestCutter(wanted, limit, aligned=False) for _ in senders]
+        else:
+            self._set_sides(0 if server else 1, RequestCutter(wanted, limit, aligned=self._handshake))
+
+    @property
+    def server(self) -> Endpoint:
+        """The side that answers; as long as that is not known the one with the lower port."""
+        if self.connection is not None:
+            return self.connection.server
+        return min(self._senders, key=lambda end: end.port)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both sides have ended."""
+        return self._ended == 2
+
+    def feed(
+        self,
+        side: Side,
+        offset: int,
+        buffer: bytes,
+        begin: int,
+        end: int,
+        time_ns: int,
+        *,
+        request_hole: bool = False,
+    ) -> list[Event]:
+        """Take the next bytes that one side sent.
+
+        Args:
+            side: Who sent them.
+            offset: Their stream offset.
+            buffer: Where they are, from ``begin`` to ``end``.
+            begin, end: See there.
+            time_ns: Time of their packet.
+            request_hole: Whether bytes that the client sent before are missing at the moment, and may still come.
+        """
+        events: list[Event] = []
+        self._count_data()
+        cutter = self._cutters[side]
+        if offset + end - begin > cutter.skip_to:
+            if isinstance(cutter, ResponseCutter):
+                self._request_hole = request_hole
+                cutter.unmatched_bytes = self._room_for_unmatched()
+            for cut in cutter.feed(offset, buffer, begin, end, time_ns):
+                self._handle(side, cut, events)
+        if self._unmatched:
+            self._request_hole = request_hole
+            self._match_again(events)
+        self._count_held()
+        return events
+
+    def lost(self, side: Side, offset: int, length: int) -> list[Event]:
+        """Note that bytes of one side will never come."""
+        events: list[Event] = []
+        if length:
+            self._count_data()
+        cutter = self._cutters[side]
+        if offset + length > cutter.skip_to:
+            for cut in cutter.lost(offset, length):
+                self._handle(side, cut, events)
+        self._count_held()
+        return events
+
+    def end(self, side: Side) -> list[Event]:
+        """Note that no more will come from one side; with the second all is settled."""
+        events: list[Event] = []
+        for cut in self._cutters[side].end():
+            self._handle(side, cut, events)
+        self._ended += 1
+        if self._ended == 2:
+            self._match_again(events)
+            for request in self._matcher.end():
+                self._unanswered(request, _CAPTURE_ENDED if self.ending else _ENDED, events)
+        self._count_held()
+        return events
+
+    def give_up_held(self) -> list[Event]:
+        """Let go of all that waits: frames are given with a gap, requests and responses without the other."""
+        events: list[Event] = []
+        for side in (0, 1):
+            cutter = self._cutters[side]
+            if cutter.held_bytes:
+                self._summary.given_up["frames"] += 1
+            for cut in cutter.give_up_held():
+                self._handle(side, cut, events)
+        for request in self._matcher.end():
+            if request.frame is not None:
+                self._summary.given_up["requests"] += 1
+            self._unanswered(request, _GIVEN_UP, events)
+        unmatched, self._unmatched, self._unmatched_bytes = self._unmatched, [], 0
+        for frame in unmatched:
+            self._summary.given_up["responses"] += 1
+            self._without_request(frame, events)
+        self._count_held()
+        return events
+
+    # ---- cuts ----
+
+    def _handle(self, side: Side, cut: Cut, events: list[Event]) -> None:
+        kind = type(cut)
+        if kind is RequestCut:
+            self._request(side, cut, events)  # type: ignore[arg-type]  # its type was looked at
+        elif kind is ResponseCut:
+            self._response(cut, events)  # type: ignore[arg-type]
+        elif isinstance(cut, Token):
+            if side == self.client:
+                self._add(PendingRequest(0, None, 0), events)
+            else:
+                self._matcher.answer_token()
+        elif isinstance(cut, ResponsesLost):
+            self._matcher.responses_lost()
+        elif isinstance(cut, Foreign):
+            self.protocol = cut.protocol
+            for cutter in self._cutters:
+                cutter.stop()
+        elif self.protocol != "kafka":
+            pass  # what is no Kafka lacks nothing
+        elif isinstance(cut, Gap):
+            self._summary.gaps += 1
+            self._summary.gap_bytes += cut.length
+        elif isinstance(cut, BadFrame):
+            connection = self.connection
+            assert connection is not None
+            self._summary.bad(f"{connection.client} -> {connection.server}: {cut.reason}", cut.offset, cut.skipped)
+
+    def _set_sides(self, client: Side, requests: RequestCutter) -> None:
+        responses = ResponseCutter(self._wanted, self._limit, self._matcher, aligned=self._handshake)
+        self.client = client
+        self._cutters = [responses, requests] if client else [requests, responses]
+        self.connection = Connection(
+            self._senders[client], self._senders[1 - client], self._opened_ns, self._capture, saw_open=self._handshake
+        )
+
+    def _request(self, side: Side, cut: RequestCut, events: list[Event]) -> None:
+        if self.protocol is None:
+            self.protocol = "kafka"
+            if self.client is None:
+                cutter = self._cutters[side]
+                assert isinstance(cutter, RequestCutter)
+                self._set_sides(side, cutter)
+        header = cut.header
+        self._summary.requests[header.api_key, header.api_version] += 1
+        frame = None
+        if cut.payload is not None:
+            assert self.connection is not None
+            frame = Frame(
+                self.connection,
+                "req",
+                cut.offset,
+                cut.first_ns,
+                cut.last_ns,
+                cut.status,
+                header.size,
+                cut.payload,
+                header.api_key,
+                header.api_version,
+                header.correlation_id,
+                header.client_id,
+                header.body_at,
+                self.file,
+            )
+            self._has_wanted = True
+            events.append(frame)
+        self._add(PendingRequest(header.correlation_id, header.api_key, header.api_version, frame), events)
+
+    def _add(self, request: PendingRequest, events: list[Event]) -> None:
+        oldest = self._matcher.add(request)
+        if oldest is not None:
+            self._unanswered(oldest, _PASSED_BY, events)
+
+    def _response(self, cut: ResponseCut, events: list[Event]) -> None:
+        self._summary.responses += self.protocol == "kafka" or cut.payload is not None
+        request = cut.request
+        if request is not None and request.pending:
+            for passed_by in self._matcher.answer(request):
+                self._unanswered(passed_by, _PASSED_BY, events)
+        else:
+            request = None
+        if cut.payload is None:
+            if request is not None:
+                self._unanswered(request, _PASSED_BY, events)
+            return
+        assert self.connection is not None
+        frame = Frame(
+            self.connection,
+            "resp",
+            cut.offset,
+            cut.first_ns,
+            cut.last_ns,
+            cut.status,
+            cut.size,
+            cut.payload,
+            None,
+            None,
+            cut.correlation_id,
+            None,
+            min(4, len(cut.payload)),
+            self.file,
+        )
+        if request is None:
+            self._unmatched.append(frame)
+            self._unmatched_bytes += len(frame.payload)
+        else:
+            self._join(request, frame, events)
+
+    # ---- requests and responses without the other ----
+
+    def _join(self, request: PendingRequest, response: Frame, events: list[Event]) -> None:
+        if request.frame is None or request.api_key is None:
+            return
+        response.request = request.frame
+        response.api_key = request.api_key
+        response.api_version = request.api_version
+        response.client_id = request.frame.client_id
+        response.body_at = response_body_at(request.api_key, request.api_version, response.payload)
+        events.append(Exchange(request.frame, response))
+
+    def _unanswered(self, request: PendingRequest, reason: str, events: list[Event]) -> None:
+        if request.frame is not None:
+            request.frame.unmatched_reason = reason
+            self._summary.unmatched_requests += 1
+            events.append(Exchange(request.frame, None))
+
+    def _without_request(self, response: Frame, events: list[Event]) -> None:
+        if self._has_wanted:
+            response.unmatched_reason = _NO_REQUEST
+            self._summary.unmatched_responses += 1
+            events.append(Exchange(None, response))
+
+    @property
+    def _request_may_come(self) -> bool:
+        """Whether a request may still come that was sent before what is read now."""
+        if self.client is None:
+            return False
+        return self._request_hole or self._cutters[self.client].searching
+
+    def _room_for_unmatched(self) -> int:
+        """Up to how many bytes of responses without a request are kept."""
+        if self._has_wanted:
+            return _UNLIMITED
+        if not self._request_may_come:
+            return -1
+        room = _UNMATCHED_BYTES if self.protocol == "kafka" else _UNMATCHED_BYTES_BEFORE_REQUESTS
+        return room - self._unmatched_bytes
+
+    def _match_again(self, events: list[Event]) -> None:
+        """Look for the requests of the responses that have none."""
+        full = len(self._unmatched) > _UNMATCHED_FRAMES or self._unmatched_bytes > _UNMATCHED_BYTES
+        later = self._request_may_come and not full and self._ended < 2
+        unmatched, self._unmatched, self._unmatched_bytes = self._unmatched, [], 0
+        for frame in unmatched:
+            request = self._matcher.find(frame.correlation_id)
+            if request is not None:
+                for passed_by in self._matcher.answer(request):
+                    self._unanswered(passed_by, _PASSED_BY, events)
+                self._join(request, frame, events)
+            elif later:
+                self._unmatched.append(frame)
+                self._unmatched_bytes += len(frame.payload)
+            else:
+                self._without_request(frame, events)
+
+    def _count_data(self) -> None:
+        if not self._has_data:
+            self._has_data = True
+            self._summary.connections += 1
+
+    def _count_held(self) -> None:
+        held = self._matcher.held_bytes + self._unmatched_bytes
+        for cutter in self._cutters:
+            held += cutter.searched_bytes if cutter.searching else cutter.held_bytes
+        self.held = held

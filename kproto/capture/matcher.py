@@ -1,0 +1,141 @@
+"""Which request a response answers.
+
+Responses come in the order of the requests, so a response also tells that earlier requests got none. Correlation ids
+wrap and are used again: as long as no response was lost the oldest pending request with that id is meant, after a loss
+the newest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .model import Frame
+
+__all__ = ["MOST_PENDING", "Matcher", "PendingRequest"]
+
+MOST_PENDING: Final = 10_000
+"""Requests of one connection that may wait for their responses."""
+
+_NEWEST_WANTED: Final = 64
+"""So many wanted requests are looked for when the boundaries of the responses are lost."""
+
+_OVERHEAD: Final = 250
+"""About what a pending request takes beside its payload."""
+
+
+class PendingRequest:
+    """A request that waits for its response.
+
+    Attributes:
+        correlation_id: Its correlation id.
+        api_key: Its API, None for an authentication token, which has no header.
+        api_version: The API's version.
+        frame: The request's frame, None if it is not wanted.
+        pending: Whether it still waits.
+        same_id: The next pending request with the same correlation id.
+    """
+
+    __slots__ = ("api_key", "api_version", "correlation_id", "frame", "pending", "same_id")
+
+    def __init__(self, correlation_id: int, api_key: int | None, api_version: int, frame: Frame | None = None) -> None:
+        self.correlation_id = correlation_id
+        self.api_key = api_key
+        self.api_version = api_version
+        self.frame = frame
+        self.pending = True
+        self.same_id: PendingRequest | None = None
+
+
+class Matcher:
+    """The pending requests of one connection.
+
+    Attributes:
+        held_bytes: About what they take in memory.
+    """
+
+    __slots__ = ("_before_loss", "_newest", "_oldest", "_pending", "_wanted", "held_bytes")
+
+    def __init__(self) -> None:
+        self._pending: deque[PendingRequest] | None = None  # the oldest first; most connections never have any
+        self._oldest: dict[int, PendingRequest] = {}  # by id, of the requests sent since responses were lost
+        self._newest: dict[int, PendingRequest] = {}
+        self._before_loss: dict[int, PendingRequest] = {}  # the newest by id, of the requests sent before
+        self._wanted: deque[PendingRequest] | None = None
+        self.held_bytes = 0
+
+    def add(self, request: PendingRequest) -> PendingRequest | None:
+        """Take the next request; gives the oldest one if there are too many now, which pends no more."""
+        if self._pending is None:
+            self._pending = deque()
+        self._pending.append(request)
+        if request.api_key is not None:
+            correlation_id = request.correlation_id
+            newest = self._newest.get(correlation_id)
+            if newest is None:
+                self._oldest[correlation_id] = request
+            else:
+                newest.same_id = request
+            self._newest[correlation_id] = request
+        self.held_bytes += _OVERHEAD
+        if request.frame is not None:
+            self.held_bytes += len(request.frame.payload)
+            if self._wanted is None:
+                self._wanted = deque(maxlen=_NEWEST_WANTED)
+            self._wanted.append(request)
+        return self._pop() if len(self._pending) > MOST_PENDING else None
+
+    def find(self, correlation_id: int) -> PendingRequest | None:
+        """The pending request that a response with this id would answer."""
+        return self._oldest.get(correlation_id) or self._before_loss.get(correlation_id)
+
+    def newest_wanted(self) -> list[PendingRequest]:
+        """The newest pending requests whose frames are wanted."""
+        return list(self._wanted or ())
+
+    @property
+    def expects_token(self) -> bool:
+        """Whether an authentication token is answered next."""
+        return bool(self._pending) and self._pending[0].api_key is None  # type: ignore[index]  # not None either
+
+    def answer(self, request: PendingRequest) -> list[PendingRequest]:
+        """Take out a pending request that is answered; gives those before it, which got no response."""
+        passed_by: list[PendingRequest] = []
+        while request.pending:
+            oldest = self._pop()
+            if oldest is not request:
+                passed_by.append(oldest)
+        return passed_by
+
+    def answer_token(self) -> None:
+        """Take out the authentication token that is answered next."""
+        assert self.expects_token
+        self._pop()
+
+    def responses_lost(self) -> None:
+        """Note that which of the pending requests were answered is not known any more."""
+        self._before_loss.update(self._newest)
+        self._oldest.clear()
+        self._newest.clear()
+
+    def end(self) -> list[PendingRequest]:
+        """Take out all pending requests, the oldest first."""
+        return [self._pop() for _ in range(len(self._pending or ()))]
+
+    def _pop(self) -> PendingRequest:
+        assert self._pending
+        request = self._pending.popleft()
+        request.pending = False
+        self.held_bytes -= _OVERHEAD + (len(request.frame.payload) if request.frame is not None else 0)
+        if self._wanted and self._wanted[0] is request:
+            self._wanted.popleft()
+        correlation_id = request.correlation_id
+        if self._oldest.get(correlation_id) is request:
+            if request.same_id is None:
+                del self._oldest[correlation_id], self._newest[correlation_id]
+            else:
+                self._oldest[correlation_id] = request.same_id
+        elif self._before_loss.get(correlation_id) is request:
+            del self._before_loss[correlation_id]
+        return request

@@ -1,0 +1,152 @@
+"""Bytes or packets of one capture point as they come -> frames and exchanges; does no I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kproto.api import CONTROL_APIS
+from kproto.errors import CaptureError
+from kproto.framing import DEFAULT_LIMIT
+
+from .collector import Collector
+from .pcap import PcapReader
+from .pcapng import PcapngReader
+from .request_log import RequestLogReader
+from .source import detect_format
+from .summary import CaptureSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from .conversation import Event
+
+__all__ = ["CaptureReader"]
+
+
+class CaptureReader:
+    """Reads what is recorded at one capture point, piece by piece, from wherever it comes.
+
+    A capture's bytes go to ``feed``, whatever pieces they come in; files that were rotated go one after the other, with
+    ``end_file`` after each. Packets from elsewhere (a socket, another library) go to ``packet``. Each call gives what
+    has become known by it: a request's ``Frame`` when it is whole, an ``Exchange`` when the request is answered, or
+    can be no more. ``end`` gives the rest.
+
+    >>> reader = CaptureReader()
+    >>> reader.end()
+    []
+
+    Args:
+        ports: The listeners' ports; None finds them from the traffic.
+        apis: API keys whose requests and responses are given; None for all.
+        capture: Name of the capture point, part of the connections' ids.
+        limit: The largest frame in bytes; a larger one is passed over.
+        summary: A fresh summary to be filled.
+
+    Attributes:
+        summary: What was met so far.
+    """
+
+    def __init__(
+        self,
+        *,
+        ports: Collection[int] | None = None,
+        apis: Collection[int] | None = CONTROL_APIS,
+        capture: str = "",
+        limit: int = DEFAULT_LIMIT,
+        summary: CaptureSummary | None = None,
+    ) -> None:
+        self.summary = CaptureSummary() if summary is None else summary
+        self._packets = Collector(self.summary, capture=capture, ports=ports, apis=apis, limit=limit)
+        self._log = RequestLogReader(self.summary, capture=capture, apis=apis)
+        self._reader: PcapReader | PcapngReader | RequestLogReader | None = None
+        self._head = b""
+
+    @property
+    def time_ns(self) -> int:
+        """Time in the capture: of the packet or log line read last, ns since the epoch."""
+        return max(self._packets.time_ns, self._log.time_ns)
+
+    def begin_file(self, name: str) -> None:
+        """Name the file whose bytes come next; frames and notes of damage tell it."""
+        self.summary.file = self.summary.file or name
+        self.summary.reading = self._packets.file = self._log.file = name
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Take the next bytes of a capture or request log, unpacked.
+
+        Raises:
+            CaptureError: They are neither; says what they may be.
+        """
+        if self._reader is None:
+            data = self._head + data
+            if not self._begin(data, whole=False):
+                self._head = data
+                return []
+            self._head = b""
+        reader = self._reader
+        if isinstance(reader, RequestLogReader):
+            return reader.feed(data)
+        assert reader is not None
+        packets = reader.feed(data)
+        return self._packets.packets(packets) if packets else []
+
+    def packet(self, time_ns: int, data: bytes, link: int, on_wire: int | None = None) -> list[Event]:
+        """Take a packet.
+
+        Args:
+            time_ns: When it passed, ns since the epoch.
+            data: Its bytes, from the link layer's header on.
+            link: The link type, as in a pcap file: 1 is Ethernet, 101 raw IP, 113 and 276 Linux cooked.
+            on_wire: Its length when it passed, if the capture has cut it.
+        """
+        if not 0 <= time_ns < 1 << 63:
+            self.summary.bad("a packet whose time lies before 1970 or after 2262", self.summary.packets, len(data))
+            return []
+        on_wire = len(data) if on_wire is None else on_wire
+        return self._packets.packets([(time_ns, link, data, 0, len(data), on_wire)])
+
+    def end_file(self, damage: str | None = None) -> list[Event]:
+        """Say that a file has ended. Its connections go on in the next one, frames and segments too.
+
+        Args:
+            damage: Why the file could not be read to its end, None if it was.
+
+        Raises:
+            CaptureError: The file is too short to be a capture.
+        """
+        events: list[Event] = []
+        if self._reader is None and self._head:
+            head, self._head = self._head, b""
+            self._begin(head, whole=True)
+            events = self.feed(head)
+        reader, self._reader = self._reader, None
+        if isinstance(reader, RequestLogReader):
+            events += reader.end(damage)
+        elif reader is not None:
+            # A packet within which the file ends is not cut by the capture's snaplen, and what there is of it may not
+            # reach to its TCP header.
+            cut, not_tcp = self.summary.cut_packets, self.summary.not_tcp
+            if packets := reader.end(damage):
+                events += self._packets.packets(packets)
+            self.summary.cut_packets, self.summary.not_tcp = cut, not_tcp
+        elif damage:
+            raise CaptureError(f"{self.summary.reading or 'the capture'}: {damage}")
+        return events
+
+    def end(self) -> list[Event]:
+        """Say that the capture has ended: gives what is left, requests without a response among it."""
+        return [*self.end_file(), *self._packets.end()]
+
+    def _begin(self, head: bytes, *, whole: bool) -> bool:
+        """Tell the format of a file from its first bytes; whether they are enough."""
+        found = detect_format(self.summary.reading or "the capture", head, whole=whole)
+        if found is None:
+            return False
+        self.summary.format = self.summary.format or found
+        if found == "pcap":
+            self._reader = PcapReader(self.summary)
+        elif found == "pcapng":
+            self._reader = PcapngReader(self.summary)
+        else:
+            self._reader = self._log
+        return True

@@ -1,0 +1,379 @@
+"""Finding the next frame in a stream whose boundaries are not known.
+
+A message that the codec can read is taken up where its header is believable, its body decodes to the last byte, and
+what follows begins like a frame. Any other message is only a stepping stone: it must begin with a segment, and the
+frame after it must follow from it (same client, a later correlation id). Nothing else is believed.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .detection import CONTROL_HEADER, Header, body_is_whole, is_known_request, read_request_header, response_body_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .matcher import Matcher
+    from .wanted import WantedApis
+
+__all__ = ["RequestSearch", "ResponseSearch", "Search", "Step"]
+
+_I32_PAIR: Final = struct.Struct(">ii").unpack_from
+_I32: Final = struct.Struct(">i")
+
+_HEADER_BYTES: Final = 512
+"""Bytes of header and client id that a believable request needs at most."""
+
+_HELD_LIMIT: Final = 32 << 20
+"""Bytes kept for candidates that are not whole yet; each segment counts for its overhead too."""
+
+_MARK_OVERHEAD: Final = 100
+
+_CANDIDATES: Final = 64
+_STEPS: Final = 8
+_ID_STRIDE: Final = 1000
+"""Clients that share a counter between connections skip ids; so far, but no further."""
+
+_WINDOW: Final = 4096
+"""So many bytes are searched before what was found in them is judged."""
+
+_DECODED: Final = 32
+_DECODED_AT_LEAST: Final = 1 << 20
+"""Candidates are decoded up to so many times the bytes that were searched, and at least so many bytes."""
+
+
+class Step(NamedTuple):
+    """A frame that may be stepped over.
+
+    Attributes:
+        end: Stream offset of the frame after it.
+        header: Its header; None where only its size is believed.
+        correlation_id: Of a response, its id.
+    """
+
+    end: int
+    header: Header | None = None
+    correlation_id: int | None = None
+
+
+class Search:
+    """What both directions have in common; holds the bytes that candidates need, and no more.
+
+    Args:
+        wanted: The APIs whose frames are searched for; others are only stepped over.
+        limit: The largest frame in bytes.
+
+    Attributes:
+        step: The step by which the last frame was found, None if it was found otherwise.
+        seen: Bytes searched so far.
+        decoded: Bytes of candidates decoded so far.
+    """
+
+    __slots__ = (
+        "_base",
+        "_buffer",
+        "_candidates",
+        "_limit",
+        "_marks",
+        "_partial",
+        "_scanned",
+        "_steps",
+        "_wanted",
+        "decoded",
+        "seen",
+        "step",
+    )
+
+    def __init__(self, wanted: WantedApis, limit: int) -> None:
+        self.step: Step | None = None
+        self.seen = self.decoded = 0
+        self._wanted = wanted
+        self._limit = limit
+        self._buffer = bytearray()
+        self._base = 0  # stream offset of the buffer
+        self._marks: list[tuple[int, int]] = []  # stream offset, time of each segment held
+        self._scanned = 0  # stream offset up to which candidates were looked for
+        self._partial: list[int] = []  # stream offsets of headers that are not whole yet
+        self._candidates: list[tuple[int, int]] = []  # stream offsets: where they begin and end
+        self._steps: list[Step] = []
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are held, with the overhead of their segments."""
+        return len(self._buffer) + _MARK_OVERHEAD * len(self._marks)
+
+    def feed(self, offset: int, data: bytes, time_ns: int) -> int | None:
+        """Take a segment; the stream offset from which frames can be read again, None if not yet."""
+        if not self._buffer:
+            self._base = self._scanned = offset
+        self._buffer += data
+        self._marks.append((offset, time_ns))
+        self.seen += len(data)
+        end = offset + len(data)
+        found = self._try_candidates(end)
+        if found is None:
+            found = self._try_steps(end)
+        if found is None:
+            step = self._step_at(data, offset)
+            if step is not None:
+                self.add_step(step)
+                found = self._try_steps(end)
+        if found is None:
+            self._trim(end)
+        return found
+
+    def add_step(self, step: Step) -> None:
+        """Try a frame of which only the place and size are known."""
+        if len(self._steps) == _STEPS:
+            del self._steps[0]
+        self._steps.append(step)
+
+    def pieces(self, start: int) -> list[tuple[int, bytes, int]]:
+        """What is held from ``start`` on, segment by segment: offset, bytes, time."""
+        first = max(bisect_right(self._marks, start, key=_first) - 1, 0)
+        marks = self._marks[first:]
+        end = self._base + len(self._buffer)
+        out = []
+        for i, (offset, time_ns) in enumerate(marks):
+            stop = marks[i + 1][0] if i + 1 < len(marks) else end
+            begin = max(offset, start, self._base)
+            if stop > begin:
+                out.append((begin, bytes(self._buffer[begin - self._base : stop - self._base]), time_ns))
+        return out
+
+    def clear(self) -> None:
+        """Forget what is held: what comes next does not follow it."""
+        if self._buffer or self._steps:
+            self._buffer = bytearray()
+            self._marks.clear()
+            self._partial.clear()
+            self._candidates.clear()
+            self._steps.clear()
+
+    def _try_steps(self, end: int) -> int | None:
+        kept = []
+        for step in self._steps:
+            if step.end < self._base:
+                continue
+            verdict = self._follows(step, step.end - self._base) if step.end <= end else None
+            if verdict:
+                self.step = step
+                return step.end
+            if verdict is None:
+                kept.append(step)
+        self._steps = kept
+        return None
+
+    def _try_candidates(self, end: int) -> int | None:
+        """Look for candidates in what was not searched yet; the first one that is a message, None if none is yet."""
+        partial, self._partial = self._partial, []
+        for place in partial:
+            self._note(place)
+        last = end - self._header_bytes  # behind it too little is there to recognise a frame by
+        while True:
+            stop = min(self._scanned + _WINDOW, last + 1)
+            if stop > self._scanned:
+                for at in self._places(self._scanned - self._base, stop - self._base):
+                    self._note(self._base + at)
+                self._scanned = stop
+            waiting = []
+            for candidate in sorted(self._candidates):
+                start, stop = candidate
+                if stop > end:
+                    waiting.append(candidate)
+                elif self._is_message(start - self._base, stop - self._base):
+                    self.step = None
+                    return start
+            self._candidates = waiting[-_CANDIDATES:]
+            if self._scanned > last:
+                return None
+
+    def _note(self, place: int) -> None:
+        size = self._candidate(place - self._base)
+        if size == 0:
+            self._partial.append(place)
+        elif size > 0:
+            self._candidates.append((place, place + 4 + size))
+
+    def _is_message(self, at: int, end: int) -> bool:
+        if self.decoded + end - at > _DECODED * self.seen + _DECODED_AT_LEAST:
+            return False
+        self.decoded += end - at
+        return self._whole(at, end) and self._may_follow(end)
+
+    def _trim(self, end: int) -> None:
+        if self.held_bytes > _HELD_LIMIT:
+            self._candidates.clear()
+        keep = min(
+            self._scanned,
+            *self._partial,
+            *(start for start, _ in self._candidates),
+            *(step.end for step in self._steps),
+            end,
+        )
+        drop = keep - self._base
+        if drop > 0 and drop >= len(self._buffer) // 2:
+            del self._buffer[:drop]
+            self._base = keep
+            del self._marks[: max(bisect_right(self._marks, keep, key=_first) - 1, 0)]
+
+    # What the two directions do each in its own way; ``at`` and ``end`` are places in the buffer.
+
+    _header_bytes: int
+    """Bytes of a frame's beginning by which it is recognised."""
+
+    def _places(self, start: int, stop: int) -> Iterator[int]:
+        """Where frames worth a look may begin."""
+        raise NotImplementedError
+
+    def _candidate(self, at: int) -> int:
+        """The size of the frame that may begin here, 0 if more must be seen first, -1 if none does."""
+        raise NotImplementedError
+
+    def _whole(self, at: int, end: int) -> bool:
+        """Whether this is a message to the last byte."""
+        raise NotImplementedError
+
+    def _may_follow(self, at: int) -> bool:
+        """Whether what stands here may be the beginning of the next frame."""
+        raise NotImplementedError
+
+    def _step_at(self, data: bytes, offset: int) -> Step | None:
+        """The frame that a segment may begin with."""
+        raise NotImplementedError
+
+    def _follows(self, step: Step, at: int) -> bool | None:
+        """Whether the frame here is the successor of that step; None if more must be seen first."""
+        raise NotImplementedError
+
+
+class RequestSearch(Search):
+    """Looks for the next request of a client.
+
+    Attributes:
+        client_id: The client id of its requests, None while none is known.
+    """
+
+    __slots__ = ("client_id",)
+    _header_bytes = 14
+
+    def __init__(self, wanted: WantedApis, limit: int) -> None:
+        super().__init__(wanted, limit)
+        self.client_id: str | None = None
+
+    def is_same_client(self, header: Header) -> bool:
+        """Whether a header names the client whose requests these are, as far as that is known."""
+        return self.client_id is None or header.client_id == self.client_id
+
+    def _places(self, start: int, stop: int) -> Iterator[int]:
+        if self._wanted.control:
+            for match in CONTROL_HEADER.finditer(self._buffer, start + 4, stop + 14):
+                if match.start() - 4 < stop:
+                    yield match.start() - 4
+
+    def _candidate(self, at: int) -> int:
+        end = len(self._buffer)
+        header = read_request_header(self._buffer, at, end)
+        if isinstance(header, int):
+            return 0 if 0 < header <= _HEADER_BYTES else -1
+        return header.size if self._is_believable(header) and header.api_key in self._wanted else -1
+
+    def _is_believable(self, header: Header) -> bool:
+        return is_known_request(header, self._limit) and self.is_same_client(header)
+
+    def _whole(self, at: int, end: int) -> bool:
+        header = read_request_header(self._buffer, at, end)
+        if isinstance(header, int) or not self._is_believable(header):
+            return False
+        body = memoryview(bytes(self._buffer[at + 4 + header.body_at : end]))
+        return bool(body_is_whole(header.api_key, header.api_version, body, "req"))
+
+    def _may_follow(self, at: int) -> bool:
+        end = len(self._buffer)
+        header = read_request_header(self._buffer, at, end)
+        if isinstance(header, int):  # what there is of it must at least not be an absurd size
+            return header > 0 and (at == end or self._buffer[at] <= self._limit >> 24)
+        return self._is_believable(header)
+
+    def _step_at(self, data: bytes, offset: int) -> Step | None:
+        header = read_request_header(data, 0, len(data))
+        if isinstance(header, int) or not header.client_id or not self._is_believable(header):
+            return None
+        return Step(offset + 4 + header.size, header)
+
+    def _follows(self, step: Step, at: int) -> bool | None:
+        header = read_request_header(self._buffer, at, len(self._buffer))
+        if isinstance(header, int):
+            return None if 0 < header <= _HEADER_BYTES else False
+        if not header.client_id or not self._is_believable(header):
+            return False
+        if step.header is None:
+            return True
+        ahead = (header.correlation_id - step.header.correlation_id) & 0xFFFFFFFF
+        return header.client_id == step.header.client_id and 0 < ahead <= _ID_STRIDE
+
+
+class ResponseSearch(Search):
+    """Looks for the next response that answers a pending request.
+
+    Args:
+        wanted, limit: As of ``Search``.
+        pending: The requests that wait for responses; only looked at.
+    """
+
+    __slots__ = ("_pending",)
+    _header_bytes = 8
+
+    def __init__(self, wanted: WantedApis, limit: int, pending: Matcher) -> None:
+        super().__init__(wanted, limit)
+        self._pending = pending
+
+    def _places(self, start: int, stop: int) -> Iterator[int]:
+        for request in self._pending.newest_wanted():
+            pattern = _I32.pack(request.correlation_id)
+            found = self._buffer.find(pattern, start + 4, stop + 7)
+            while found >= 0:
+                yield found - 4
+                found = self._buffer.find(pattern, found + 1, stop + 7)
+
+    def _candidate(self, at: int) -> int:
+        (size,) = _I32.unpack_from(self._buffer, at)
+        return size if 4 <= size <= self._limit else -1
+
+    def _whole(self, at: int, end: int) -> bool:
+        payload = bytes(self._buffer[at + 4 : end])
+        request = self._pending.find(_I32.unpack_from(payload)[0])
+        if request is None or request.api_key is None:
+            return False
+        body = memoryview(payload)[response_body_at(request.api_key, request.api_version, payload) :]
+        return bool(body_is_whole(request.api_key, request.api_version, body, "resp"))
+
+    def _may_follow(self, at: int) -> bool:
+        return at == len(self._buffer) or self._buffer[at] <= self._limit >> 24
+
+    def _step_at(self, data: bytes, offset: int) -> Step | None:
+        if len(data) < 8:
+            return None
+        size, correlation_id = _I32_PAIR(data)
+        request = self._pending.find(correlation_id)
+        if request is None or request.api_key is None or request.api_key in self._wanted:
+            return None
+        if not 4 <= size <= self._limit:
+            return None
+        return Step(offset + 4 + size, None, correlation_id)
+
+    def _follows(self, step: Step, at: int) -> bool | None:
+        end = len(self._buffer)
+        if at == end and step.end > self._marks[-1][0]:
+            return True  # it ends with a segment, as it began with one
+        if end - at < 8:
+            return None
+        size, correlation_id = _I32_PAIR(self._buffer, at)
+        return 4 <= size <= self._limit and self._pending.find(correlation_id) is not None
+
+
+def _first(mark: tuple[int, int]) -> int:
+    return mark[0]

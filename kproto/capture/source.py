@@ -1,0 +1,293 @@
+"""Where captures come from: files, open binary files, bytes; plain, gzip or zstd."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import stat
+import sys
+import zlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+from kproto.errors import CaptureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+__all__ = ["HEAD", "File", "Format", "Source", "check_begun", "check_capture", "detect_format", "file_name", "is_file"]
+
+Format = Literal["pcap", "pcapng", "request log"]
+
+File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
+"""A path, the bytes of a file, or an open binary file, which stays open."""
+
+HEAD: Final = 4096
+"""So many bytes tell what a file holds."""
+
+_CHUNK: Final = 1 << 20
+
+_PCAP: Final = {b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"}
+_PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
+_LOG_LINE: Final = re.compile(rb"Completed request:|kafka\.request\.logger|^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d", re.M)
+_GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one that is to be skipped
+
+_OTHERS: Final = [
+    (b"BZh", "compressed with bzip2; unpack it first"),
+    (b"\xfd7zXZ", "compressed with xz; unpack it first"),
+    (b"PK\x03\x04", "a zip archive; unpack it first"),
+    (b"\xa1\xb2\xcd\x34", "a pcap of an old patched tcpdump; convert it: editcap -F pcap IN OUT"),
+    (b"\x34\xcd\xb2\xa1", "a pcap of an old patched tcpdump; convert it: editcap -F pcap IN OUT"),
+    (b"snoop\0", "a snoop capture; convert it: editcap -F pcap IN OUT"),
+    (b"PAR1", "a Parquet file; kproto reads captures and the brokers' kafka-request.log"),
+]
+
+
+class _Counted(io.RawIOBase):
+    """A raw stream that gives back what was peeked, counts what was taken, and never waits for more than there is."""
+
+    def __init__(self, raw: Any, progress: Callable[[int, int | None], object] | None, total: int | None) -> None:
+        super().__init__()
+        self._read = getattr(raw, "read1", raw.read)
+        self._head = b""
+        self._progress = progress
+        self._total = total
+        self._taken = 0
+
+    def peek(self, n: int) -> bytes:
+        while len(self._head) < n:
+            more = self._read(n - len(self._head))
+            if not more:
+                break
+            self._head += more
+        return self._head
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        view = memoryview(into).cast("B")
+        if self._head:
+            data, self._head = self._head[: len(view)], self._head[len(view) :]
+        else:
+            data = self._read(len(view)) or b""
+        view[: len(data)] = data
+        self._count(len(data))
+        return len(data)
+
+    def take(self, n: int) -> bytes:
+        """At most n bytes, without a copy; empty at the end."""
+        if self._head:
+            data, self._head = self._head, b""
+        else:
+            data = self._read(n) or b""
+        self._count(len(data))
+        return data
+
+    def _count(self, n: int) -> None:
+        self._taken += n
+        if self._progress is not None:
+            self._progress(self._taken, self._total)
+
+
+class Source:
+    """Bytes of a file, unpacked, piece by piece as they come. A context manager: closes what it opened.
+
+    Args:
+        file: A path, the bytes of a file, or an open binary file.
+        progress: Called with (bytes read, size or None) after each piece.
+
+    Attributes:
+        name: The file's name, see ``file_name``.
+        follows: Whether it may still grow while it is read (a pipe).
+        damage: Why reading stopped early, None if it did not.
+
+    Raises:
+        CaptureError: No such file, or it cannot be read.
+    """
+
+    def __init__(self, file: File, progress: Callable[[int, int | None], object] | None = None) -> None:
+        self.name = file_name(file)
+        self.damage: str | None = None
+        self._head = b""
+        self._close: Callable[[], object] | None = None
+        raw: Any
+        if isinstance(file, (bytes, bytearray, memoryview)):
+            raw = io.BytesIO(file)
+        elif not isinstance(file, (str, os.PathLike)):
+            raw = file
+        else:
+            try:
+                raw = Path(file).open("rb", buffering=0)  # noqa: SIM115  ``close`` closes it
+            except OSError as e:
+                raise CaptureError(f"{file}: {_why(e)}") from None
+            self._close = raw.close
+        try:
+            size = _regular_size(raw)
+            self.follows = size is None
+            counted = _Counted(raw, progress, size)
+            self._take = self._unpacked(counted)
+        except OSError as e:
+            self.close()
+            raise CaptureError(f"{self.name}: {_why(e)}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> bytes:
+        """The next piece, empty at the end. Damage in the packing ends it too, and is noted."""
+        if self._head:
+            data, self._head = self._head, b""
+            return data
+        if self.damage is not None:
+            return b""
+        try:
+            return self._take(_CHUNK)
+        except EOFError:
+            self.damage = "the compressed file is cut off"
+        except (OSError, zlib.error) as e:
+            self.damage = f"the file cannot be read on: {e}"
+        except Exception as e:
+            if type(e).__name__ != "ZstdError":  # zstandard is optional, so its class cannot be named here
+                raise
+            self.damage = f"the file cannot be read on: {e}"
+        return b""
+
+    def peek(self, n: int) -> bytes:
+        """The first bytes, at least n if there are so many; they are given again by ``read``."""
+        head = b""
+        while len(head) < n:
+            more = self.read()
+            if not more:
+                break
+            head += more
+        self._head = head
+        return head
+
+    def close(self) -> None:
+        """Close the file, if it was opened here."""
+        if self._close is not None:
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _unpacked(self, counted: _Counted) -> Callable[[int], bytes]:
+        magic = counted.peek(4)
+        if magic.startswith(_GZIP):
+            return gzip.GzipFile(fileobj=counted).read1
+        if _ZSTD.match(magic):
+            try:
+                import zstandard
+            except ImportError:
+                raise CaptureError(
+                    f"{self.name}: compressed with zstd, for which the zstandard package is missing; "
+                    "pip install 'kproto[zstd]', or unpack it first: zstd -d"
+                ) from None
+            reader = zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", counted), read_across_frames=True)
+            return cast("Callable[[int], bytes]", reader.read1)
+        return counted.take
+
+
+def is_file(source: object) -> bool:
+    """Whether a source is one file: a path, bytes, or an open file."""
+    return isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)) or hasattr(source, "read")
+
+
+def file_name(file: File) -> str:
+    """A file's name, without its folders; of what has none ``standard input``, ``an open file`` or ``bytes``."""
+    if isinstance(file, (str, os.PathLike)):
+        return Path(file).name
+    if isinstance(file, (bytes, bytearray, memoryview)):
+        return "bytes"
+    if file is getattr(sys.stdin, "buffer", None):
+        return "standard input"
+    name = getattr(file, "name", None)
+    return Path(name).name if isinstance(name, str) else "an open file"
+
+
+def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
+    """Tell what a file holds from its first bytes.
+
+    Args:
+        name: The file's name, for errors.
+        head: The first bytes; ``HEAD`` of them are enough.
+        whole: Whether the file has no more.
+
+    Returns:
+        None if more bytes must be seen.
+
+    Raises:
+        CaptureError: It is neither a capture nor a request log; says what it may be.
+    """
+    if head[:4] in _PCAP:
+        return "pcap"
+    if head[:4] == _PCAPNG:
+        return "pcapng"
+    if len(head) < 8 and not whole:
+        return None
+    for magic, what in _OTHERS:
+        if head.startswith(magic):
+            raise CaptureError(f"{name}: {what}")
+    if b"\0" not in head and _LOG_LINE.search(head):
+        return "request log"
+    if b"\0" not in head and len(head) < HEAD and not whole:
+        return None
+    raise CaptureError(
+        f"{name}: not a capture (it begins with {head[:8].hex(' ')}); "
+        "kproto reads pcap, pcapng and the brokers' kafka-request.log, also gzip or zstd"
+    )
+
+
+def check_capture(file: File) -> Format:
+    """Tell whether a file can be read at all, by its first bytes.
+
+    Raises:
+        CaptureError: It cannot be opened, is empty, or is neither a capture nor a request log.
+    """
+    with Source(file) as source:
+        head = source.peek(HEAD)
+        check_begun(source, begun=bool(head))
+        found = detect_format(source.name, head, whole=True)
+        assert found is not None
+        return found
+
+
+def check_begun(source: Source, *, begun: bool) -> None:
+    """Make sure that something came from a source.
+
+    Raises:
+        CaptureError: Nothing did; says why.
+    """
+    if not begun:
+        empty = (
+            "nothing came; did the command before the pipe fail?" if source.follows else "an empty file; take another"
+        )
+        raise CaptureError(f"{source.name}: {source.damage or empty}")
+
+
+def _regular_size(raw: Any) -> int | None:
+    """The size of a file that will not grow, None for a pipe."""
+    try:
+        status = os.fstat(raw.fileno())
+    except (OSError, ValueError, AttributeError):  # no descriptor behind it: it is in memory
+        return len(raw.getbuffer()) if isinstance(raw, io.BytesIO) else 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _why(e: OSError) -> str:
+    match e:
+        case FileNotFoundError():
+            return "no such file; check the path (a shell pattern that matches nothing is passed on as it is)"
+        case IsADirectoryError():
+            return "is a directory, and so no capture"
+        case PermissionError():
+            return "permission denied; what tcpdump wrote as root only root can read: try sudo, or chmod it"
+    return (e.strerror or str(e)).lower()
