@@ -13,12 +13,12 @@ from kproto.json_form import bytes_from_json, bytes_to_json, uuid_from_json, uui
 from kproto.types import ZERO_UUID
 
 from . import primitives
+from .fields import Type
 
 if TYPE_CHECKING:
     from construct import Construct
 
-    from .fields import Field
-    from .struct import Struct
+    from .fields import StructClass
 
 __all__ = [
     "ArrayOf",
@@ -31,49 +31,9 @@ __all__ = [
     "Nullable",
     "PlainString",
     "String",
-    "Type",
     "UInt16",
     "Uuid",
 ]
-
-
-class Type:
-    """What a field holds. ``"name" / type`` makes a field of it that every version has.
-
-    Attributes:
-        default: What a fresh object holds unless its field says otherwise.
-    """
-
-    default: Any
-
-    def __rtruediv__(self, name: str) -> Field:
-        from .fields import Field
-
-        return Field(self, name=name)
-
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
-        """The Construct of one version; ``flexible`` chooses the compact forms."""
-        raise NotImplementedError
-
-    def nullable_in(self, version: int) -> bool:
-        """Whether null is allowed in a version."""
-        return False
-
-    def keep(self, value: Any) -> Any:
-        """The form in which an object holds a value that was assigned to it."""
-        return value
-
-    def to_json(self, value: Any, version: int, path: str) -> object:
-        """A value of this type in JSON; null has been dealt with."""
-        return value
-
-    def from_json(self, json: Any, version: int, path: str) -> Any:
-        """The value behind the JSON.
-
-        Raises:
-            EncodeError: It is no such value.
-        """
-        raise NotImplementedError
 
 
 def _wrong(expected: str, json: object, path: str) -> EncodeError:
@@ -161,7 +121,7 @@ class _StructOf(Type):
 
     default = None
 
-    def __init__(self, cls: type[Struct]) -> None:
+    def __init__(self, cls: StructClass) -> None:
         self.cls = cls
 
     def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
@@ -170,14 +130,14 @@ class _StructOf(Type):
     def to_json(self, value: Any, version: int, path: str) -> object:
         return self.cls.fields.to_json(value, version, path)
 
-    def from_json(self, json: Any, version: int, path: str) -> Struct:
+    def from_json(self, json: Any, version: int, path: str) -> Any:
         return self.cls(**self.cls.fields.from_json(json, version, path))
 
 
 class ArrayOf(Type):
     """An array of scalars, held as a tuple, or of structs, held as a list."""
 
-    def __init__(self, item: Type | type[Struct]) -> None:
+    def __init__(self, item: Type | StructClass) -> None:
         self.item = item if isinstance(item, Type) else _StructOf(item)
         self.sequence: type[Any] = list if isinstance(self.item, _StructOf) else tuple
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from construct import Adapter, Construct
 from construct import Struct as ConstructStruct
@@ -31,13 +31,47 @@ from .wire import TAGGED_SECTION, field_path
 if TYPE_CHECKING:
     from construct import Container
 
-    from .datatypes import Type
-    from .struct import Struct
-
-__all__ = ["Between", "Field", "Fields", "Since", "Tagged", "Until"]
+__all__ = ["Between", "Field", "Fields", "Since", "StructClass", "Tagged", "Type", "Until"]
 
 _NEWEST = 1 << 15
 _OF_TYPE: Any = object()  # stands for the default of the field's type
+
+
+class Type:
+    """What a field holds. ``"name" / type`` makes a field of it that every version has.
+
+    Attributes:
+        default: What a fresh object holds unless its field says otherwise.
+    """
+
+    default: Any
+
+    def __rtruediv__(self, name: str) -> Field:
+        return Field(self, name=name)
+
+    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+        """The Construct of one version; ``flexible`` chooses the compact forms."""
+        raise NotImplementedError
+
+    def nullable_in(self, version: int) -> bool:
+        """Whether null is allowed in a version."""
+        return False
+
+    def keep(self, value: Any) -> Any:
+        """The form in which an object holds a value that was assigned to it."""
+        return value
+
+    def to_json(self, value: Any, version: int, path: str) -> object:
+        """A value of this type in JSON; null has been dealt with."""
+        return value
+
+    def from_json(self, json: Any, version: int, path: str) -> Any:
+        """The value behind the JSON.
+
+        Raises:
+            EncodeError: It is no such value.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +141,20 @@ def Tagged(tag: int, of: Type, *, since: int, default: Any = _OF_TYPE, ignorable
     return Field(of, since=since, default=default, ignorable=ignorable, tag=tag)
 
 
+class StructClass(Protocol):
+    """A class with fields: ``struct.Struct`` and the messages."""
+
+    @property
+    def fields(self) -> Fields:
+        """The class's fields over all versions."""
+
+    def wrap(self, container: Container, version: int) -> Any:
+        """Make an object around the values read in a version."""
+
+    def __call__(self, **values: Any) -> Any:
+        """Make an object from values by name."""
+
+
 class Fields:
     """The fields of one struct in wire order, over all its versions."""
 
@@ -114,7 +162,7 @@ class Fields:
         self.all = {field.name: field for field in fields}
         self._constructs: dict[tuple[int, bool], Construct] = {}
 
-    def at(self, cls: type[Struct], version: int, flexible: bool) -> Construct:
+    def at(self, cls: StructClass, version: int, flexible: bool) -> Construct:
         """The Construct of one version, which parses to and builds from objects of ``cls``."""
         key = version, flexible
         if key not in self._constructs:
@@ -200,14 +248,14 @@ def values_of(struct: Any, fields: Fields, path: str) -> Container:
 class _Wrapped(Adapter):  # type: ignore[misc]
     """Between the container that Construct parses and builds, and the object that people hold."""
 
-    def __init__(self, subcon: Construct, cls: type[Struct], version: int, flexible: bool) -> None:
+    def __init__(self, subcon: Construct, cls: StructClass, version: int, flexible: bool) -> None:
         super().__init__(subcon)
         self.cls = cls
         self.version = version
         self.flexible = flexible
         self.absent = [f for f in cls.fields.all.values() if not f.exists_in(version) or f.tag is not None]
 
-    def _decode(self, obj: Container, context: Any, path: str) -> Struct:
+    def _decode(self, obj: Container, context: Any, path: str) -> Any:
         del obj["_io"]  # the stream that it was read from, which would keep all of the input alive
         for field in self.absent:
             obj[field.name] = field.fresh()

@@ -64,7 +64,7 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["inspect", "--ports", "http", "x"], "kproto: 'http' is not a TCP port"),
         (["inspect", "--brokers", "7", "x"], "kproto: '7' is not ID=HOST:PORT; try"),
         (["inspect", "/no/such/file"], "kproto: /no/such/file: no such file; check the path"),
-        (["inspect", "/"], "kproto: /: is a directory; name the files in it"),
+        (["inspect", "/"], "kproto: /: a directory without a capture or request log"),
         (["inspect", "--since", "2026", "x"], "kproto: '2026' is not a time; try"),
         (["inspect", "--ports", "9092-9095", "x"], "kproto: '9092-9095' is not a TCP port"),
         (["decode", os.devnull], "kproto: there is nothing to read in /dev/null; try another file"),
@@ -82,7 +82,7 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["encode", "--data", "{"], "kproto: this is not JSON: Expecting property name"),
         (["brokers", "--first-id", "2147483647", "--count", "2"], "kproto: broker ids end at 2147483647; choose"),
         (["decode", "/no/such/file"], "kproto: /no/such/file: no such file or directory; check"),
-        (["encode", "/"], "kproto: /: is a directory; name the files in it"),
+        (["encode", "/"], "kproto: /: a directory without a capture or request log"),
         (["codec", "--implementation", "java"], "kproto codec: Invalid value for '--implementation'"),
     ],
 )
