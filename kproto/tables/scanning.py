@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from kproto.capture import Frame
 
 __all__ = ["scan"]
+
+_STANDARD_INPUT: Final = "-"
 
 _ROW_BYTES: Final = 400
 """About what a row without its body takes."""
@@ -78,7 +81,8 @@ def scan(
         if on_capture is not None:
             on_capture(1)
         try:
-            for frame in capture.frames(path, ports=ports, apis={*apis, *always}, capture=point, summary=summary):
+            source = sys.stdin.buffer if path == _STANDARD_INPUT else path
+            for frame in capture.frames(source, ports=ports, apis={*apis, *always}, capture=point, summary=summary):
                 asked = frame.request or frame
                 if asked.direction != "req":
                     continue
