@@ -201,8 +201,9 @@ class _Captures:
         summary = CaptureSummary()
         try:
             self.read.append((path, summary))
+            source = sys.stdin.buffer if path == _STANDARD_INPUT else path
             yield from exchanges(
-                path, ports=self._filters.ports, apis=self._apis, summary=summary, progress=self._progress.of(path)
+                source, ports=self._filters.ports, apis=self._apis, summary=summary, progress=self._progress.of(path)
             )
         except CaptureError as e:
             self.read.remove((path, summary))
