@@ -85,13 +85,17 @@ def test_a_long_client_id_does_not_push_the_columns_away() -> None:
     assert len(line) < 200
 
 
-def test_a_moment_beyond_the_calendar_is_shown_in_seconds() -> None:
-    packets = talk(1, TWO, update_metadata({}, [live(7, "10.0.0.2")]))
-    far = [make.Packet(p.time_ns + 10**12 * 10**9, p.data, p.on_wire) for p in packets]
-    ng = make.section() + make.interface() + b"".join(make.enhanced(p) for p in far)
+def test_a_packet_beyond_all_times_is_told_and_left_out() -> None:
+    near, far = (
+        talk(1, TWO, update_metadata({}, [live(7, "10.0.0.2")])),
+        talk(2, TWO, update_metadata({}, [live(7, "10.0.0.2")])),
+    )
+    far = [make.Packet(p.time_ns + 10**12 * 10**9, p.data, p.on_wire) for p in far]
+    ng = make.section() + make.interface() + b"".join(make.enhanced(p) for p in [*far, *near])
     result = CliRunner().invoke(main, ["inspect", "-"], input=ng)
     assert result.exit_code == 0
-    assert "UpdateMetadata v8" in result.stdout
+    assert result.stdout.count("UpdateMetadata v8") == 1
+    assert "a packet whose time lies before 1970 or after 2262" in result.stderr
 
 
 def test_tls_is_named_as_the_reason() -> None:
