@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "inspect": "Show each control request, what it changed, and the broker's answer.",
     "summary": "Sum up captures in a second: controllers, changes, errors, delays, losses.",
     "analyze": "Turn captures into tables with PySpark, and sum them up.",
+    "tables": "Describe the tables: columns, types, units, what joins what.",
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",
     "encode": "Write one message, header or frame from Kafka's JSON form.",
     "brokers": "Run embedded brokers in the foreground, for a controller to rule.",
@@ -40,7 +41,7 @@ EXIT_PIPE_CLOSED: Final = 141
 EXTRAS: Final = {
     "rich": "cli",
     "pyspark": "pipeline",
-    "pyarrow": "pipeline",
+    "pyarrow": "tables",
     "zstandard": "zstd",
     "prometheus_client": "metrics",
 }

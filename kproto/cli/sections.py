@@ -27,7 +27,8 @@ class Section:
 
     Attributes:
         title: The heading.
-        names: The columns' names; ``>`` before one of numbers, ``~`` before one that gives way on a narrow terminal.
+        names: The columns' names; ``>`` before one of numbers, ``~`` before one that gives way on a narrow terminal,
+            ``_`` before a last one of sentences, which go on below.
         rows: The cells.
         text: A sentence below the title.
     """
@@ -79,11 +80,13 @@ def _wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _table(section: Section, width: int | None) -> Iterator[str]:
-    names = [name.lstrip(">~") for name in section.names]
+    names = [name.lstrip(">~_") for name in section.names]
     right = [name.startswith(">") for name in section.names]
     sizes = [max(map(len, column)) for column in zip(names, *section.rows, strict=True)]
     if width is not None:
-        _fit(sizes, [name.startswith("~") for name in section.names], width - len(_INDENT) - 2 * (len(sizes) - 1))
+        fixed = [0 if name.startswith("_") else size for name, size in zip(section.names, sizes, strict=True)]
+        _fit(fixed, [name.startswith("~") for name in section.names], width - len(_INDENT) - 2 * (len(sizes) - 1))
+        sizes = [size or sizes[number] for number, size in enumerate(fixed)]
     for row in (names, *section.rows):
         yield from _row(row, sizes, right, width)
 

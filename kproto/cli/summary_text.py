@@ -21,22 +21,22 @@ def sections_of(summary: Mapping[str, Any]) -> Iterator[Section]:
     """The summary as ``summarize`` gives it, in the order of an engineer's questions."""
     yield Section(
         "Captures",
-        ["~file", "format", ">packets", ">Kafka connections", "first (UTC)", "last (UTC)"],
+        ["~file", "format", ">packets", ">connections", "first (UTC)", "last"],
         [
             [
                 printable(r["capture"]), r["format"], str(r["packets"]), str(r["kafka_connections"]),
-                _time(r["first"]), _time(r["last"]),
+                _time(r["first"]), _later(r),
             ]
             for r in summary["captures"]
         ],
     )  # fmt: skip
     yield Section(
         "Controllers",
-        [">controller", ">epoch", "mode", ">requests", ">brokers", "first (UTC)", "last (UTC)"],
+        [">controller", ">epoch", "mode", ">requests", ">brokers", "first (UTC)", "last"],
         [
             [
                 str(r["controller_id"]), str(r["controller_epoch"]), r["mode"], str(r["requests"]), str(r["brokers"]),
-                _time(r["first"]), _time(r["last"]),
+                _time(r["first"]), _later(r),
             ]
             for r in summary["controllers"]
         ],
@@ -76,12 +76,12 @@ def _zombies(rows: Sequence[Row]) -> Section:
         return Section("Zombie controllers", text="none: no request came from a controller that another had replaced")
     return Section(
         "Zombie controllers (requests after another took over)",
-        [">controller", ">epoch", "replaced by", ">requests", ">refused", "first (UTC)", "last (UTC)"],
+        [">controller", ">epoch", "replaced by", ">requests", ">refused", "first (UTC)"],
         [
             [
                 str(r["controller_id"]), str(r["controller_epoch"]),
                 f"{r['superseded_by']['controller_id']} with epoch {r['superseded_by']['controller_epoch']}",
-                str(r["requests"]), str(r["refused"]), _time(r["first"]), _time(r["last"]),
+                str(r["requests"]), str(r["refused"]), _time(r["first"]),
             ]
             for r in rows
         ],
@@ -91,11 +91,12 @@ def _zombies(rows: Sequence[Row]) -> Section:
 def _migration(migration: Row) -> Section:
     return Section(
         "Migration from ZooKeeper to KRaft",
-        ["phase", ">requests", ">brokers", "first (UTC)", "last (UTC)"],
+        ["phase", ">requests", ">brokers", "first (UTC)", "last"],
         [
-            [r["phase"], str(r["requests"]), str(r["brokers"]), _time(r["first"]), _time(r["last"])]
+            [r["phase"], str(r["requests"]), str(r["brokers"]), _time(r["first"]), _later(r)]
             for r in migration["phases"]
         ],
+        text="taking over, the KRaft controller sends brokers their full state; in dual write it sends changes alone",
     )
 
 
@@ -114,11 +115,11 @@ def _errors(summary: Mapping[str, Any]) -> Iterator[Section]:
     if summary["refusals"]:
         yield Section(
             "Refused requests",
-            ["first (UTC)", ">controller", ">broker", "api", ">requests", "error", "why"],
+            ["first", ">controller", ">broker", "api", ">requests", "~error", "_why"],
             [
                 [
-                    _time(r["first"]), str(r["controller_id"]), _known(r["broker_id"]), r["api"], str(r["count"]),
-                    named_error(r["error_code"]), r["reason"],
+                    _clock(r["first"]), str(r["controller_id"]), _known(r["broker_id"]), r["api"], str(r["count"]),
+                    r["error"], r["reason"],
                 ]
                 for r in summary["refusals"]
             ],
@@ -183,7 +184,7 @@ def _losses(summary: Mapping[str, Any]) -> Section:
         rows.append([f"{len(summary['bad_inputs']) - 20} more", "", "--format json lists them"])
     if not rows:
         return Section("Gaps and losses", text="none: every request is whole and answered")
-    return Section("Gaps and losses", ["how much", "what", "why"], rows)
+    return Section("Gaps and losses", ["how much", "~what", "_why"], rows)
 
 
 def losses_of(gap: Row) -> Iterator[str]:
@@ -245,7 +246,20 @@ def _ms(value: float | None) -> str:
 
 
 def _time(moment: str | None) -> str:
-    """``2026-11-20 19:34:50.388``; a moment beyond the calendar as it is."""
+    """``2026-11-20 19:34:50``; a moment beyond the calendar as it is."""
     if moment is None:
         return "-"
-    return f"{moment[:10]} {moment[11:23]}" if moment.endswith("Z") else moment
+    return f"{moment[:10]} {moment[11:19]}" if moment.endswith("Z") else moment
+
+
+def _clock(moment: str) -> str:
+    """``19:34:50``, of a day that stands elsewhere."""
+    return moment[11:19] if moment.endswith("Z") else moment
+
+
+def _later(row: Row) -> str:
+    """When the last of a row's requests passed: its time of day, where that is the day of the first."""
+    first, last = row["first"], row["last"]
+    if first is None or last is None:
+        return "-"
+    return _clock(last) if first[:10] == last[:10] else _time(last)

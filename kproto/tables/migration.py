@@ -17,8 +17,8 @@ _INCREMENTAL: Final = 1
 _FULL: Final = 2
 
 _ZOOKEEPER: Final = "ZooKeeper controller"
-_TAKEOVER: Final = "KRaft controller takes over: full state to every broker"
-_DUAL_WRITE: Final = "dual write: KRaft controller sends changes to brokers in ZooKeeper mode"
+_TAKEOVER: Final = "KRaft controller takes over"
+_DUAL_WRITE: Final = "dual write"
 
 
 @dataclass(slots=True)

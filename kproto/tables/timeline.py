@@ -177,6 +177,8 @@ class Timeline:
             self.unnamed += broker_id is None and is_wanted_api and in_time
             return None
         body = self._bodies.of(exchange.request) if is_control else None
+        if body is None and exchange.response is None:
+            sender = None  # what cannot be read has no epochs
         entry = Entry(exchange, broker_id, sender, body, verdict_of(exchange, body))
         if is_control:
             self._compare(entry)
@@ -187,8 +189,11 @@ class Timeline:
         return entry
 
     def _note(self, exchange: Exchange, broker_id: BrokerId | None, sender: RequestPrefix | None) -> None:
-        """Take the epochs of a request that is not wanted, for the reasons of others."""
-        if sender is not None:
+        """Take the epochs of a request that is not wanted, for the reasons of others.
+
+        Its body is not decoded: that the broker answered it shows that it can be read.
+        """
+        if sender is not None and exchange.response is not None:
             code = getattr(exchange.response_message, "error_code", None)
             self._epochs.note(
                 exchange.time_ns, _target(exchange, broker_id), sender.controller_id, sender.controller_epoch,

@@ -98,8 +98,8 @@ def test_wrong_input_is_told_before_spark_starts(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-@pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
-def test_a_missing_package_names_the_extra(package: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("package", "extra"), [("pyspark", "pipeline"), ("pyarrow", "tables")])
+def test_a_missing_package_names_the_extra(package: str, extra: str, tmp_path: Path) -> None:
     script = (
         f"import sys; sys.modules[{package!r}] = None\n"
         "from kproto.cli import main\n"
@@ -108,7 +108,7 @@ def test_a_missing_package_names_the_extra(package: str, tmp_path: Path) -> None
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 2
     assert (
-        result.stderr == f"kproto: this needs {package}, which is not installed; try: pip install 'kproto[pipeline]'\n"
+        result.stderr == f"kproto: this needs {package}, which is not installed; try: pip install 'kproto[{extra}]'\n"
     )
 
 

@@ -1,0 +1,64 @@
+"""``kproto tables``: every table and column, described."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kproto tables                       all tables
+  kproto tables requests              one of them
+  kproto tables --format markdown     as docs/tables.md has them """
+)
+@click.argument("names", nargs=-1, metavar="[TABLE]...")
+@click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True)
+def command(names: tuple[str, ...], *, form: str) -> None:
+    """Describe the tables that kproto analyze writes and kproto.tables.read gives: columns, types, units, joins.
+
+    The same words are in the metadata of the tables' Arrow schemas.
+    """
+    from kproto.cli.sections import Section, print_sections
+    from kproto.errors import ConfigurationError
+    from kproto.tables.schemas import TABLES, description
+
+    for name in names:
+        if name not in TABLES:
+            raise ConfigurationError(f"there is no table {name!r}; try {', '.join(TABLES)}")
+    chosen = {name: TABLES[name] for name in names or TABLES}
+    described = {
+        name: [(field.name, _type_name(str(field.type)), description(field)) for field in schema]
+        for name, schema in chosen.items()
+    }
+    match form:
+        case "json":
+            tables = {
+                name: {
+                    "description": description(chosen[name]),
+                    "columns": [dict(zip(("name", "type", "description"), row, strict=True)) for row in rows],
+                }
+                for name, rows in described.items()
+            }
+            print(json.dumps(tables))
+        case "markdown":
+            for name, rows in described.items():
+                print(f"## {name}\n\n{description(chosen[name])}\n\n| column | type | |\n|---|---|---|")
+                for row in rows:
+                    print("| " + " | ".join(row) + " |")
+                print()
+        case _:
+            print_sections(
+                Section(name, ["column", "type", "description"], [list(row) for row in rows], description(chosen[name]))
+                for name, rows in described.items()
+            )
+
+
+def _type_name(name: str) -> str:
+    """An Arrow type in short: ``timestamp[us, tz=UTC]``, ``list<int32>``, ``struct``."""
+    name = name.replace("element: ", "")
+    return "list<struct>" if name.startswith("list<struct") else "struct" if name.startswith("struct") else name

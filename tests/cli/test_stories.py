@@ -1,0 +1,97 @@
+"""Five questions of an engineer on call, over captures of real clusters: one command each, its output kept."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import DATA
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = DATA / "golden"
+CAPTURES = "tests/data/captures"
+
+STORIES = {
+    "new-leader": f"inspect {CAPTURES}/ibp-3.9-a.pcap.gz --broker 1 --partition tVPM9N8d-0 --changes --until 19:35:10",
+    "lagging-broker": f"inspect {CAPTURES}/ibp-2.8-a.pcap.gz --slow 750ms",
+    "zombie": f"inspect {CAPTURES}/external-controller-a.pcap.gz --errors request --since 19:47:45",
+    "fenced-broker": f"inspect {CAPTURES}/external-controller-a.pcap.gz --errors request --broker 0 --until 19:47:14.6",
+    "migration": f"summary {CAPTURES}/ibp-3.9-migration-a.pcap.gz",
+}
+"""Question -> the command that answers it."""
+
+WIDTHS = {"80": 80, "120": 120, "200": 200, "pipe": None}
+
+
+def output(command: str, width: int | None) -> str:
+    """What a command prints to standard output: on a terminal of that width, or into a pipe."""
+    arguments = [sys.executable, "-m", "kproto", *command.split()]
+    environment = {**os.environ, "COLUMNS": str(width), "NO_COLOR": "1", "TERM": "xterm"}
+    if width is None:
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+    outer, inner = pty.openpty()
+    with subprocess.Popen(
+        arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=inner, stderr=subprocess.DEVNULL, env=environment
+    ) as process:
+        os.close(inner)
+        pieces = []
+        while True:
+            try:
+                piece = os.read(outer, 65_536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            pieces.append(piece)
+        assert process.wait(timeout=60) == 0
+    os.close(outer)
+    return b"".join(pieces).decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("story", STORIES)
+def test_one_command_answers(story: str, width: str) -> None:
+    printed = output(STORIES[story], WIDTHS[width])
+    file = GOLDEN / f"{story}.{width}.txt"
+    if os.environ.get("KPROTO_WRITE_GOLDEN"):
+        file.write_text(printed, encoding="utf-8")
+    assert printed == file.read_text(encoding="utf-8")
+    columns = WIDTHS[width]
+    if columns is not None:
+        assert max(map(len, printed.splitlines())) <= columns
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_the_answer_is_whole_at_every_width(story: str) -> None:
+    """Leaders, ISRs, errors and epochs of the widest output are in the narrowest."""
+    facts = re.compile(r"leader \S+→\S+|isr \S+→\S+|STALE_[A-Z_]+|epoch \d+ is older than \d+|\d+\.\d ms")
+    whole = facts.findall((GOLDEN / f"{story}.pipe.txt").read_text(encoding="utf-8"))
+    narrow = " ".join((GOLDEN / f"{story}.80.txt").read_text(encoding="utf-8").split())
+    assert whole or story == "migration"
+    assert facts.findall(narrow) == whole
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_the_page_shows_what_the_command_prints(story: str) -> None:
+    page = (ROOT / "docs" / "on-call.md").read_text(encoding="utf-8")
+    printed = (GOLDEN / f"{story}.pipe.txt").read_text(encoding="utf-8")
+    assert f"```console\n$ kproto {STORIES[story]}\n{printed}```" in page
+
+
+def test_the_readme_begins_with_the_first_story() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    printed = (GOLDEN / "new-leader.pipe.txt").read_text(encoding="utf-8")
+    block = f"```console\n$ kproto {STORIES['new-leader']}\n{printed}```"
+    assert block in readme
+    assert readme[: readme.index(block)].count("\n") < 25
+
+
+def test_the_page_of_tables_is_what_the_command_prints() -> None:
+    page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    assert page.endswith(output("tables --format markdown", None))
