@@ -148,8 +148,8 @@ class StructClass(Protocol):
     def fields(self) -> Fields:
         """The class's fields over all versions."""
 
-    def wrap(self, container: Container, version: int) -> Any:
-        """Make an object around the values read in a version."""
+    def of_values(self, values: Mapping[str, Any], version: int) -> Any:
+        """Make an object of the values read in a version."""
 
     def __call__(self, **values: Any) -> Any:
         """Make an object from values by name."""
@@ -160,6 +160,7 @@ class Fields:
 
     def __init__(self, *fields: Field) -> None:
         self.all = {field.name: field for field in fields}
+        self.names = (*self.all, "unknown_tagged_fields")
         self._constructs: dict[tuple[int, bool], Construct] = {}
 
     def at(self, cls: StructClass, version: int, flexible: bool) -> Construct:
@@ -177,7 +178,7 @@ class Fields:
             self._constructs[key] = _Wrapped(ConstructStruct(*body), cls, version, flexible)
         return self._constructs[key]
 
-    def check_absent(self, values: Container, version: int, path: str) -> None:
+    def check_absent(self, values: Mapping[str, Any], version: int, path: str) -> None:
         """Make sure that what a version lacks may be dropped.
 
         Raises:
@@ -231,8 +232,8 @@ class Fields:
         return values
 
 
-def values_of(struct: Any, fields: Fields, path: str) -> Container:
-    """The container behind a struct that stands where ``fields`` say what is expected.
+def values_of(struct: Any, fields: Fields, path: str) -> dict[str, Any]:
+    """Return the values of a struct that must have just these fields.
 
     Raises:
         EncodeError: It is null, or a struct of another kind.
@@ -241,12 +242,12 @@ def values_of(struct: Any, fields: Fields, path: str) -> Container:
         raise EncodeError("null, where null is not allowed", path)
     if getattr(type(struct), "fields", None) is not fields:
         raise EncodeError(f"a {type(struct).__name__} has no place here", path)
-    values: Container = struct.container
+    values: dict[str, Any] = struct.to_values()
     return values
 
 
 class _Wrapped(Adapter):  # type: ignore[misc]
-    """Between the container that Construct parses and builds, and the object that people hold."""
+    """Turns the container that Construct parses into an object, and an object into values that Construct builds."""
 
     def __init__(self, subcon: Construct, cls: StructClass, version: int, flexible: bool) -> None:
         super().__init__(subcon)
@@ -256,22 +257,19 @@ class _Wrapped(Adapter):  # type: ignore[misc]
         self.absent = [f for f in cls.fields.all.values() if not f.exists_in(version) or f.tag is not None]
 
     def _decode(self, obj: Container, context: Any, path: str) -> Any:
-        del obj["_io"]  # the stream that it was read from, which would keep all of the input alive
         for field in self.absent:
             obj[field.name] = field.fresh()
         obj.update(obj.pop(TAGGED_SECTION, {"unknown_tagged_fields": ()}))
-        return self.cls.wrap(obj, self.version)
+        return self.cls.of_values(obj, self.version)
 
-    def _encode(self, obj: Any, context: Any, path: str) -> Container:
+    def _encode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:
         where = field_path(path)
         values = values_of(obj, self.cls.fields, where)
         self.cls.fields.check_absent(values, self.version, where)
         if not self.flexible:
-            if values.unknown_tagged_fields:
+            if values["unknown_tagged_fields"]:
                 raise FieldNotInVersion(
                     f"version {self.version} has no tagged fields", f"{where}.unknown_tagged_fields".lstrip(".")
                 )
             return values
-        values = values.copy()
-        values[TAGGED_SECTION] = values
-        return values
+        return {**values, TAGGED_SECTION: values}

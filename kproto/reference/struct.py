@@ -1,11 +1,9 @@
-"""What people hold: structs and messages around Construct containers."""
+"""Structs and messages: Python objects with a slot for each field."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar, Self
-
-from construct import Container
 
 from kproto.api import check_version
 
@@ -22,48 +20,58 @@ if TYPE_CHECKING:
 
 __all__ = ["Message", "Request", "Response", "Struct", "count_errors"]
 
+_set = object.__setattr__  # past a struct's own, which checks
 
-class Struct:
+
+class _FieldSlots(type):
+    """Gives a class with ``fields`` a slot for each of them: a small struct must not cost a dictionary."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _FieldSlots:
+        namespace.setdefault("__slots__", tuple(namespace["fields"].all) if "fields" in namespace else ())
+        return super().__new__(mcs, name, bases, namespace)
+
+
+class Struct(metaclass=_FieldSlots):
     """Named fields with Kafka's defaults; mutable, compared by value.
 
     Arrays of structs are lists, arrays of numbers tuples, UUIDs 16 bytes. ``unknown_tagged_fields`` holds the tagged
-    fields that nobody defines, as (tag, bytes) in wire order; only flexible versions have room for them.
+    fields that Kafka 3.9.1 does not define, as (tag, bytes) in wire order; only flexible versions can carry them.
 
     Attributes:
         fields: The struct's fields over all versions.
-        container: The values, in a Construct container.
         frozen: Whether this is a row of a flat view, in which a change would be lost.
     """
 
-    __slots__ = ("container", "frozen")
+    __slots__ = ("frozen", "unknown_tagged_fields")
     __hash__ = None  # type: ignore[assignment]
     fields: ClassVar[Fields]
-    container: Container
     frozen: bool
+    unknown_tagged_fields: tuple[RawTag, ...]
 
     def __init__(self, **values: Any) -> None:
-        fields = self.fields.all
-        container = Container()
-        for name, field in fields.items():
-            container[name] = field.type.keep(values.pop(name)) if name in values else field.fresh()
-        container["unknown_tagged_fields"] = _raw_tags(values.pop("unknown_tagged_fields", ()))
+        for name, field in self.fields.all.items():
+            _set(self, name, field.type.keep(values.pop(name)) if name in values else field.fresh())
+        _set(self, "unknown_tagged_fields", _raw_tags(values.pop("unknown_tagged_fields", ())))
+        _set(self, "frozen", False)
         if values:
             raise TypeError(f"{type(self).__name__} has no field {next(iter(values))!r}")
-        object.__setattr__(self, "container", container)
-        object.__setattr__(self, "frozen", False)
 
     @classmethod
-    def wrap(cls, container: Container, version: int) -> Self:
-        """An object around a container that holds a value for every field, as read in a version."""
+    def of_values(cls, values: Mapping[str, Any], version: int) -> Self:
+        """Make an object of a value for every field, as read in a version."""
         self = cls.__new__(cls)
-        object.__setattr__(self, "container", container)
-        object.__setattr__(self, "frozen", False)
+        for name in cls.fields.names:
+            _set(self, name, values[name])
+        _set(self, "frozen", False)
         return self
 
-    def __getattr__(self, name: str) -> Any:
-        if name in self.fields.all or name == "unknown_tagged_fields":
-            return self.container[name]
-        raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+    def to_values(self) -> dict[str, Any]:
+        """Return every field's value by name."""
+        return {name: getattr(self, name) for name in self.fields.names}
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self.frozen:
@@ -73,45 +81,42 @@ class Struct:
             )
         field = self.fields.all.get(name)
         if field is not None:
-            self.container[name] = field.type.keep(value)
+            _set(self, name, field.type.keep(value))
         elif name == "unknown_tagged_fields":
-            self.container[name] = _raw_tags(value)
+            _set(self, name, _raw_tags(value))
         else:
             raise AttributeError(f"{type(self).__name__} has no field {name!r}")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{name}: a field cannot be deleted")
 
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.fields.all, "unknown_tagged_fields"]
-
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
         assert isinstance(other, Struct)
-        return bool(self.container == other.container)
+        return all(getattr(self, name) == getattr(other, name) for name in self.fields.names)
 
     def __repr__(self) -> str:
         shown = [
-            f"{name}={_short(self.container[name])}"
+            f"{name}={_short(getattr(self, name))}"
             for name, field in self.fields.all.items()
-            if self.container[name] != field.fresh()
+            if getattr(self, name) != field.fresh()
         ]
-        if self.container.unknown_tagged_fields:
-            shown.append(f"unknown_tagged_fields={_short(self.container.unknown_tagged_fields)}")
+        if self.unknown_tagged_fields:
+            shown.append(f"unknown_tagged_fields={_short(self.unknown_tagged_fields)}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), dict(self.container))
+        return _restored, (type(self), self.to_values())
 
     def replace(self, **values: Any) -> Self:
         """A copy with some fields changed; what the fields hold is shared."""
-        return type(self)(**{**self.container, **values})
+        return type(self)(**{**self.to_values(), **values})
 
     def view(self, **values: Any) -> Self:
         """A read-only copy, as ``replace`` makes it."""
         made = self.replace(**values)
-        object.__setattr__(made, "frozen", True)
+        _set(made, "frozen", True)
         return made
 
 
@@ -137,15 +142,15 @@ class Message(Struct):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "version":
             check_version(self.api_key, value)
-            object.__setattr__(self, name, value)
+            _set(self, name, value)
         else:
             super().__setattr__(name, value)
 
     @classmethod
-    def wrap(cls, container: Container, version: int) -> Self:
-        """As ``Struct.wrap``; a message keeps its version."""
-        self = super().wrap(container, version)
-        object.__setattr__(self, "version", version)
+    def of_values(cls, values: Mapping[str, Any], version: int) -> Self:
+        """Make a message as ``Struct.of_values`` makes a struct; it keeps its version."""
+        self = super().of_values(values, version)
+        _set(self, "version", version)
         return self
 
     @classmethod
@@ -204,7 +209,7 @@ class Message(Struct):
         return cls(version=version, **cls.fields.from_json(json, version))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), {**self.container, "version": self.version})
+        return _restored, (type(self), {**self.to_values(), "version": self.version})
 
 
 class Request(Message):
