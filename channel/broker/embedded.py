@@ -51,7 +51,6 @@ class EmbeddedBroker:
         cluster_id: The cluster id in Metadata answers.
         kraft_epoch: The epoch of its registration with a KRaft controller, where a migration is enabled.
         zookeeper_mode: False for a KRaft broker, which should never receive the three control requests.
-        rack: Its rack.
         features: The features that it announces.
         hooks: Its owner's callables.
         updates: Shared by the brokers of a process.
@@ -65,7 +64,6 @@ class EmbeddedBroker:
         cluster_id: str = "kproto",
         kraft_epoch: int | None = None,
         zookeeper_mode: bool = True,
-        rack: str | None = None,
         features: Features | None = None,
         hooks: BrokerHooks | None = None,
         updates: SharedUpdates | None = None,
@@ -75,7 +73,6 @@ class EmbeddedBroker:
         self.cluster_id = cluster_id
         self.kraft_epoch = kraft_epoch
         self.zookeeper_mode = zookeeper_mode
-        self.rack = rack
         self.features = features or Features()
         self.hooks = hooks or BrokerHooks()
         self.metadata = MetadataCache(broker_id, migration_enabled=self.migration_enabled, updates=updates)

@@ -152,12 +152,6 @@ class MetadataCache:
         """The brokers that the last update named; what is returned does not change with later updates."""
         return tuple(self._last.snapshot.alive_brokers.values())
 
-    def leader_endpoint(self, topic: str, partition: int, listener: str) -> Node | None:
-        """The leader's node: None for an unknown partition, an empty node for a leader without that listener."""
-        snapshot = self._last.snapshot
-        row = snapshot.partition(topic, partition)
-        return None if row is None else _node(snapshot, row.leader, listener)
-
     def topic_metadata(
         self,
         topics: Iterable[str],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from channel.logs import get_logger
 from kproto import codec, headers
-from kproto.api import CONTROL_APIS, ApiKey, api_name, check_version, response_header_version
+from kproto.api import CONTROL_APIS, ApiKey, api_name, response_header_version
 from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedApi, UnsupportedVersion
 
@@ -113,15 +113,14 @@ class BrokerService:
 
     def _decode(self, context: RequestContext, body: memoryview) -> Any:
         """The request; None for an ApiVersions of an unknown version, the only such request that gets an answer."""
+        if context.api_key == ApiKey.UPDATE_METADATA:
+            return self._updates.decode(context.version, body)
         try:
-            check_version(context.api_key, context.version)
+            return codec.decode_request(context.api_key, context.version, body)
         except UnsupportedVersion:
             if context.api_key == ApiKey.API_VERSIONS:
                 return None
             raise
-        if context.api_key == ApiKey.UPDATE_METADATA:
-            return self._updates.decode(context.version, body)
-        return codec.decode_request(context.api_key, context.version, body)
 
     def _refuse(self, received: ReceivedRequest, error: KprotoError) -> None:
         _log.warning("broker %d closes %s: %s", self.broker.broker_id, received.connection, error)

@@ -29,7 +29,7 @@ from channel.errors import BrokerNotAvailable, IllegalState
 from kproto import codec, headers
 from kproto.api import response_header_version
 from kproto.framing import FrameSplitter, frame
-from kproto.reference.metadata import MetadataRequestTopic
+from kproto.messages import LeaderAndIsrTopicError, MetadataRequestTopic, MetadataResponseTopic
 from kproto.types import ZERO_UUID, TopicPartition
 
 conformance = pytest.mark.conformance
@@ -354,6 +354,48 @@ def test_faults_on_demand():
     answer = kproto.UpdateMetadataResponse(error_code=31)
     with EmbeddedCluster(1, hooks=interceptor(Interception(answer=answer))) as made, Peer(made[0]) as peer:
         assert peer.ask(request, 8).error_code == 31
+
+
+def test_an_answer_that_cannot_be_written_is_an_error_answer_or_the_end_of_the_connection(cluster, caplog):
+    """Control requests list the partitions of an error answer, the others do not."""
+    unwritable = {
+        4: kproto.LeaderAndIsrResponse(
+            topics=[LeaderAndIsrTopicError(topic_id=topic_id("t"))]
+        ),  # there since version 5
+        3: codec.message_class(3, "response")(topics=[MetadataResponseTopic(name=None)]),
+    }
+    cluster[0].broker.hooks = BrokerHooks(
+        intercept=lambda context, request: Interception(answer=unwritable[context.api_key])
+    )
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(leader_and_isr({"t": [leader_state(0, 0)]}), 4).error_code == -1
+        peer.send(3, 9, codec.encode(codec.message_class(3, "request")(topics=None), 9))
+        assert peer.receive() is None
+    assert caplog.text.count("broker 0 cannot write its answer") == 2
+
+
+@pytest.mark.parametrize(
+    "plan", [Interception(drop=True), Interception(disconnect="before"), Interception(disconnect="after")], ids=str
+)
+def test_a_request_without_an_answer_is_told_as_such(cluster, plan):
+    seen = threading.Event()
+    told = []
+
+    def note(context, request, answer):
+        told.append((context.api_key, answer))
+        seen.set()
+
+    cluster[0].broker.hooks = BrokerHooks(intercept=lambda context, request: plan, answered=note)
+    with Peer(cluster[0]) as peer:
+        peer.send(6, 8, codec.encode(update_metadata({}), 8))
+        assert seen.wait(5)
+        if plan.disconnect:
+            assert peer.receive() is None
+        else:
+            peer.socket.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                peer.receive()
+    assert told == [(6, None)]
 
 
 def test_every_answer_is_told():

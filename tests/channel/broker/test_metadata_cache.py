@@ -337,7 +337,7 @@ def test_what_is_shared_is_bounded_by_bytes_and_gone_with_its_brokers():
     huge = update_metadata({"t": [metadata_state(i, 0) for i in range(5000)]})
     updates.decode(8, memoryview(codec.encode(huge, 8)))
     updates.decode(8, memoryview(codec.encode(huge, 8)))
-    assert 100_000 < updates.kept_bytes < 300_000, "the newest body is kept whatever its size, and that alone"
+    assert updates.kept_bytes == len(codec.encode(huge, 8)) - 17, "the newest body, whatever its size, and no other"
 
 
 @pytest.mark.parametrize("count", [1, 500])
