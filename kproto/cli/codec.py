@@ -1,7 +1,7 @@
-"""``kproto codec``: questions on standard input, answers on standard output, one JSON object a line.
+"""``kproto codec``: answer questions from standard input on standard output, one JSON object a line.
 
-The protocol is that of the Java oracle in ``tools/oracle``, so that anything that can ask Kafka's own classes can ask
-kproto the same, and hold the answers against each other.
+The Java oracle in ``tools/oracle`` answers the same questions with Kafka's own classes, so that a program can compare
+its answers with kproto's.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _print: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False, al
 
 
 class BadQuestion(KprotoError):
-    """A question that is none: not JSON, an unknown op or kind, a key that is missing or of the wrong type."""
+    """A question that cannot be answered: not JSON, an unknown op or kind, a missing key or one of the wrong type."""
 
 
 class Respondent:
-    """Answers one question after the other. No question ends it.
+    """Answers questions; none of them can end it.
 
     Args:
-        implementation: ``cython`` takes the reference for the APIs that the extension does not have, as
-            ``kproto.codec`` does; ``construct`` is the reference alone.
-        strict: Refuse what the protocol forbids though Kafka lets it pass.
+        implementation: ``cython`` uses the reference for the APIs that the extension lacks, as ``kproto.codec`` does;
+            ``construct`` is the reference alone.
+        strict: Refuse what the protocol forbids although Kafka accepts it.
     """
 
     def __init__(self, implementation: Implementation, *, strict: bool = False) -> None:
-        self._codec: Any = get_codec(implementation)  # Any: the header classes stand in both modules, in no Protocol
+        self._codec: Any = get_codec(implementation)  # Any: the protocol does not type header classes
         self._cold: Callable[[], Codec] | None = None
         if implementation == "cython":
             self._cold = lambda: get_codec("construct")
         self._strict = strict
 
     def answer(self, line: bytes) -> str:
-        """The answer to one line."""
+        """Answer the question in one line."""
         question: Any = None
         try:
             question = _parse(line.decode("utf-8", "replace"))
@@ -63,13 +63,11 @@ class Respondent:
         try:
             return _print(_with_id(question, {"ok": False, "error": error}))
         except (RecursionError, ValueError):
-            return _print(
-                {"ok": False, "error": error}
-            )  # an id that cannot be printed again is nested too deep, or no number
+            return _print({"ok": False, "error": error})  # the id is nested too deeply, or not a number that JSON has
 
     def _reply(self, question: Any) -> dict[str, Any]:
         if type(question) is not dict:
-            raise BadQuestion("the question is no JSON object")
+            raise BadQuestion("the question is not a JSON object")
         match question.get("op"):
             case "decode":
                 return self._decode(question)
@@ -79,11 +77,11 @@ class Respondent:
                 raise BadQuestion(f"op is decode or encode, not {op!r}")
 
     def _decode(self, question: dict[str, Any]) -> dict[str, Any]:
-        api, kind, version = _subject(question)
+        api, kind, version = _message_of(question)
         data = _data(question)
         codec, strict = self._codec_of(api, kind), self._strict
         match kind:
-            case "request" | "response" if strict:  # a body stands alone, and strict refuses what follows it
+            case "request" | "response" if strict:  # strict refuses bytes after the body
                 read = codec.decode_request if kind == "request" else codec.decode_response
                 message, consumed = read(api, version, data, strict=True), len(data)
             case "request":
@@ -108,7 +106,7 @@ class Respondent:
         return answer
 
     def _encode(self, question: dict[str, Any]) -> dict[str, Any]:
-        api, kind, version = _subject(question)
+        api, kind, version = _message_of(question)
         if "json" not in question:
             raise BadQuestion("encode needs json")
         read_as = version
@@ -131,8 +129,8 @@ def _with_id(question: Any, answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _subject(question: dict[str, Any]) -> tuple[int, str, int]:
-    """Which message is meant: api, kind and the version to read it at (a header's own for headers)."""
+def _message_of(question: dict[str, Any]) -> tuple[int, str, int]:
+    """Return api, kind and version of the message; for a header the header's own version."""
     kind = question.get("kind")
     if kind not in ("request", "response", "request_header", "response_header"):
         raise BadQuestion(f"kind is request, response, request_header or response_header, not {kind!r}")
@@ -142,7 +140,7 @@ def _subject(question: dict[str, Any]) -> tuple[int, str, int]:
 
 def _header_version(api: int, kind: str, version: int) -> int:
     if not -32_768 <= version <= 32_767:
-        raise BadQuestion(f"version is no int16: {version}")
+        raise BadQuestion(f"version {version} is not an int16")
     if api >= 0 and kind == "request_header":
         return request_header_version(api, version)
     if api >= 0 and kind == "response_header":
@@ -171,7 +169,7 @@ def _data(question: dict[str, Any]) -> bytes:
 
 
 def _text(data: bytes, question: dict[str, Any]) -> str:
-    """Bytes as asked for by ``as``, else in the form in which the question came."""
+    """Write bytes in the form that ``as`` names, by default in the question's own."""
     form = question.get("as")
     if form == "base64" or (form != "hex" and "base64" in question):
         return base64.b64encode(data).decode("ascii")
@@ -213,7 +211,7 @@ Examples:
     help="cython: the extension for the control APIs and headers, the reference for other APIs. "
     "construct: the reference alone.",
 )
-@click.option("--strict", is_flag=True, help="Refuse what the protocol forbids though Kafka lets it pass.")
+@click.option("--strict", is_flag=True, help="Refuse what the protocol forbids although Kafka accepts it.")
 def command(implementation: Implementation, *, strict: bool) -> None:
     """Answer decode and encode questions, one JSON object a line.
 
@@ -221,18 +219,18 @@ def command(implementation: Implementation, *, strict: bool) -> None:
     A question:
       op        decode, encode
       kind      request, response, request_header, response_header
-      api       the API's key; -1 or none with a header kind: version is the header's own
+      api       the API's key; for a header it may be left out, and version is the header's own
       version   the body's version, 0 and up
       hex       the bytes to decode, or base64
       json      the message to encode, in Kafka's JSON form
       json_version  read json in that version's form, write version
-      omit      ["json", "reencoded"]: what the answer to decode can do without
+      omit      parts to leave out of the answer to decode: ["json", "reencoded"]
       as        hex or base64, the form of bytes in the answer
-      id        comes back in the answer
+      id        copied into the answer
 
-    An answer has ok, and consumed, json and reencoded (decode), hex or base64 (encode), or error. A message that can
-    be read but not written again has reencoded null and a reencode_error. A failure never ends the process; an empty
-    line has no answer.
+    An answer has ok; and consumed, json and reencoded (decode), hex or base64 (encode), or error (either). If a message
+    can be read but not written again, reencoded is null and reencode_error says why. No question ends the process; an
+    empty line gets no answer.
     """
     respondent = Respondent(implementation, strict=strict)
     out = sys.stdout.buffer

@@ -1,4 +1,4 @@
-"""``kproto decode``: one message, header or frame, as JSON or field by field."""
+"""``kproto decode``: show one message, header or frame as JSON or field by field."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.octets import FORMS, parse_octets
+from kproto.cli.byte_text import FORMS, parse_bytes
 from kproto.cli.subject import read_input, subject_of, subject_options
 from kproto.cli.text import counted
 
 if TYPE_CHECKING:
-    from kproto.cli.octets import Form
+    from kproto.cli.byte_text import Form
 
 __all__ = ["command"]
 
@@ -23,25 +23,25 @@ __all__ = ["command"]
 @click.command(
     epilog="""\b
 Examples:
-  kproto decode frame.bin                                          a request with size and header tells what it is
-  xxd -s 66 packet | kproto decode                                 so does a dump of it
+  kproto decode frame.bin                                          a whole request frame needs no options
+  xxd -s 66 packet | kproto decode                                 nor does a hex dump of it
   kproto decode --api UpdateMetadata --version 8 body.hex          a request's body alone
-  kproto decode --kind response-frame --api 4 --version 7 x.bin    an answer does not tell: say what it answers
+  kproto decode --kind response-frame --api 4 --version 7 x.bin    a response needs its request's API and version
   kproto decode --kind response --api 5 --version 4 --data 000b0100 --format json"""
 )
 @click.argument("source", default="-", metavar="[FILE]")
-@click.option("--data", metavar="TEXT", help="The hex or base64 itself, in place of a file.")
+@click.option("--data", metavar="TEXT", help="Hex or base64, in place of a file.")
 @click.option(
     "--input",
     "form",
     type=click.Choice(FORMS),
     default="auto",
     show_default=True,
-    help="How the bytes are written; auto tells it by their looks.",
+    help="How the bytes are written; auto recognises the form.",
 )
 @subject_options
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--strict", is_flag=True, help="Refuse what the protocol forbids though Kafka lets it pass.")
+@click.option("--strict", is_flag=True, help="Refuse what the protocol forbids although Kafka accepts it.")
 def command(
     source: str,
     data: str | None,
@@ -55,14 +55,14 @@ def command(
 ) -> None:
     """Read one message, header or frame: every field with its offset and bytes, or Kafka's JSON form.
 
-    FILE holds raw bytes, hex, base64, or a dump as xxd, hexdump -C, od -A x -t x1, tcpdump -X and Wireshark print it; -
-    or none reads standard input. What cannot be read is shown up to the field where it goes wrong.
+    FILE holds raw bytes, hex, base64, or a dump as xxd, hexdump -C, od -A x -t x1, tcpdump -X and Wireshark print it;
+    without FILE, or for -, standard input is read. A damaged message is shown up to the field that cannot be read.
     """
     from kproto.cli.dissection import dissect
     from kproto.cli.table import table
 
     subject = subject_of(kind, api, version)
-    parts = dissect(subject, parse_octets(read_input(source, data), form), strict=strict)
+    parts = dissect(subject, parse_bytes(read_input(source, data), form), strict=strict)
     terminal = sys.stdout.isatty()
     if output == "json":
         print(json.dumps(parts.to_json(subject), indent=2 if terminal else None))
@@ -74,4 +74,4 @@ def command(
         if parts.error is not None:
             raise parts.error
     if parts.left_over:
-        print(f"{counted(parts.left_over, 'byte')} left over behind the message, which Kafka ignores", file=sys.stderr)
+        print(f"{counted(parts.left_over, 'byte')} after the message, which Kafka ignores", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A message taken apart: size, header and body, each with its fields and where they lie."""
+"""A frame, header or body with every field's value and position, as a dissector shows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Dissection", "Section", "dissect"]
 
 
-_OTHERWISE: Final = "of what is no request's frame say what it is: --kind, --api, --version"
+_OTHER_KINDS: Final = "if the input is not a request frame, name what it is: --kind, --api, --version"
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class Section:
     """A header or a body.
 
     Attributes:
-        title: What it is, for people.
-        version: The version it is read at; a header's own.
-        start, end: Where it lies in the input; ``end`` is where reading stopped.
-        fields: Its fields, each before those in it; their offsets count from the input's start.
+        title: Its name and version, e.g. ``UpdateMetadata request v8``.
+        version: The version it was read with; for a header the header's own.
+        start, end: Its position in the input; ``end`` is where reading stopped.
+        fields: Its fields, a struct before the fields in it; offsets count from the start of the input.
         message: The header or message, None if it cannot be read.
-        error: Why not; its offset counts from the input's start.
+        error: Why it cannot be read, None if it can; the offset counts from the start of the input.
     """
 
     title: str
@@ -47,13 +47,13 @@ class Section:
 
 @dataclass(slots=True)
 class Dissection:
-    """All of the input.
+    """The whole input, read as far as it can be read.
 
     Attributes:
-        data: The bytes.
-        size: What the size field in front says, None where there is none.
-        api_key, version: Whose message it is, None for a header alone.
-        sections: Header and body, what there is of both, in order.
+        data: The input.
+        size: The value of the length prefix, None if the input has none.
+        api_key, version: API and version of the message, None for a header alone.
+        sections: The header, the body, or both in this order.
     """
 
     data: bytes
@@ -64,19 +64,19 @@ class Dissection:
 
     @property
     def error(self) -> DecodeError | None:
-        """What cannot be read, None if everything could."""
+        """The error that ended the reading, None if everything was read."""
         return self.sections[-1].error
 
     @property
     def left_over(self) -> int:
-        """Bytes behind the message."""
+        """How many bytes of the input follow the message."""
         return len(self.data) - self.sections[-1].end
 
     def to_json(self, subject: Subject) -> Json:
-        """Kafka's JSON form; for a frame an object with ``kind``, ``api``, ``version``, ``header`` and ``body``.
+        """Return Kafka's JSON form; for a frame an object with ``kind``, ``api``, ``version``, ``header``, ``body``.
 
         Raises:
-            DecodeError: It cannot be read.
+            DecodeError: The input cannot be read.
         """
         if self.error is not None:
             raise self.error
@@ -87,7 +87,7 @@ class Dissection:
         return {"kind": subject.kind, "api": self.api_key, "version": self.version, "header": header, "body": body}
 
     def read(self, kind: Kind, api_key: int, version: int, start: int, *, strict: bool) -> Section:
-        """Read one more section that begins at ``start``; what is wrong with it stands in its ``error``."""
+        """Read and append the section that begins at ``start``; a failure is kept as the section's ``error``."""
         title = kind.replace("_", " ") if api_key < 0 else f"{api_name(api_key)} {kind}"
         fields, message, used, error = trace(kind, api_key, version, memoryview(self.data)[start:], strict=strict)
         for span in fields:
@@ -106,12 +106,12 @@ class Dissection:
 
 
 def dissect(subject: Subject, data: bytes, *, strict: bool) -> Dissection:
-    """Take the input apart, as far as it can be read.
+    """Read the input as far as possible, field by field.
 
     Raises:
-        ConfigurationError: The options do not tell whose message it is.
-        DecodeError: A request frame too short to tell.
-        UnsupportedApi, UnsupportedVersion: Kafka 3.9.1 does not have what they, or the bytes, name.
+        ConfigurationError: The options do not name an API and version, and the input needs them.
+        DecodeError: A request frame is too short for API key and version.
+        UnsupportedApi, UnsupportedVersion: Kafka 3.9.1 lacks the API or version that the options or the bytes name.
     """
     parts = Dissection(data)
     match subject.kind:
@@ -144,11 +144,11 @@ def dissect(subject: Subject, data: bytes, *, strict: bool) -> Dissection:
 
 
 def _derived(data: bytes, start: int) -> int:
-    """The version of the request header that stands here, from the API key and version in it."""
+    """Return the version of the request header at ``start``, from the API key and version in it."""
     if len(data) < start + 4:
-        there = counted(len(data) - start, "byte")
-        raise Truncated(f"{there}, where a request header needs at least 8; {_OTHERWISE}", start)
+        size = counted(len(data) - start, "byte")
+        raise Truncated(f"the input has {size}, and a request header at least 8; {_OTHER_KINDS}", start)
     api_key, version = struct.unpack_from(">hh", data, start)
     if api_key not in ApiKey._value2member_map_:
-        raise UnsupportedApi(api_key, f"{UnsupportedApi(api_key)}; {_OTHERWISE}")
+        raise UnsupportedApi(api_key, f"{UnsupportedApi(api_key)}; {_OTHER_KINDS}")
     return request_header_version(api_key, version)

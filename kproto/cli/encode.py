@@ -1,4 +1,4 @@
-"""``kproto encode``: one message, header or frame from Kafka's JSON form to bytes."""
+"""``kproto encode``: write one message, header or frame from Kafka's JSON form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kproto.api import response_header_version
-from kproto.cli.octets import hexdump
+from kproto.cli.byte_text import hexdump
 from kproto.cli.subject import KINDS, Subject, message_of, read_input, subject_of, subject_options
 from kproto.codec import get_codec
 from kproto.errors import ConfigurationError
@@ -32,17 +32,21 @@ Examples:
   kproto inspect control.pcap --format json | head -1 | kproto encode --kind request-frame --to hexdump"""
 )
 @click.argument("source", default="-", metavar="[FILE]")
-@click.option("--data", metavar="JSON", help="The JSON itself, in place of a file.")
+@click.option("--data", metavar="JSON", help="JSON text, in place of a file.")
 @subject_options
 @click.option(
     "--to",
     type=click.Choice(["hex", "hexdump", "base64", "raw"]),
     default="hex",
     show_default=True,
-    help="How the bytes are printed.",
+    help="How to print the bytes.",
 )
-@click.option("--correlation-id", type=int, metavar="N", help="Of a frame's header; else as the JSON has it, or 0.")
-@click.option("--client-id", metavar="TEXT", help="Of a request frame's header; else as the JSON has it, or empty.")
+@click.option(
+    "--correlation-id", type=int, metavar="N", help="Correlation id of a frame's header; by default the JSON's, or 0."
+)
+@click.option(
+    "--client-id", metavar="TEXT", help="Client id of a request frame's header; by default the JSON's, or empty."
+)
 def command(
     source: str,
     data: str | None,
@@ -55,12 +59,12 @@ def command(
 ) -> None:
     """Write one message, header or frame from Kafka's JSON form.
 
-    FILE holds JSON; - or none reads standard input. For a body or a header it is the form that brokers log and that
-    `kproto decode --format json` prints. For a frame it is a body, or an object with header and body as `kproto decode`
-    prints it, or a line of `kproto inspect --format json`.
+    FILE holds JSON; without FILE, or for -, standard input is read. The JSON of a body or a header is the form that
+    brokers log and `kproto decode --format json` prints. The JSON of a frame is a body, an object with header and body
+    as `kproto decode` prints it, or a line of `kproto inspect --format json`.
     """
     form = _parsed(read_input(source, data))
-    subject, header, body = _understood(form, kind, api, version)
+    subject, header, body = _parts_of(form, kind, api, version)
     if correlation_id is not None:
         header["correlationId"] = correlation_id
     if client_id is not None:
@@ -72,18 +76,18 @@ def _parsed(text: bytes) -> dict[str, Any]:
     try:
         form = json.loads(text)
     except RecursionError:
-        raise ConfigurationError("this JSON is nested too deep to be a message") from None
+        raise ConfigurationError("the JSON is nested too deeply for a message") from None
     except ValueError as e:
-        raise ConfigurationError(f"this is not JSON: {e}; `kproto decode --format json` prints what it takes") from None
+        raise ConfigurationError(f"the input is not JSON: {e}; `kproto decode --format json` prints examples") from None
     if not isinstance(form, dict):
         raise ConfigurationError('a message is a JSON object, e.g. {"errorCode":0}')
     return form
 
 
-def _understood(
+def _parts_of(
     form: dict[str, Any], kind: str | None, api: str | None, version: int | None
 ) -> tuple[Subject, dict[str, Any], dict[str, Any]]:
-    """Which message the JSON is, the fields of its header, and its body; options go before what the JSON tells."""
+    """Return kind, API and version of the message, its header's fields and its body; options override the JSON."""
     header: Mapping[str, Any] = {}
     if "header" in form and "body" in form:
         kind = kind or form.get("kind")
@@ -97,7 +101,7 @@ def _understood(
     else:
         body = form
     if kind is not None and kind not in KINDS:
-        raise ConfigurationError(f"kind {kind!r} is none of: {', '.join(KINDS)}")
+        raise ConfigurationError(f"there is no kind {kind!r}; choose {', '.join(KINDS)}")
     if version is not None and type(version) is not int:
         raise ConfigurationError(f"version {version!r} is not a number")
     subject = subject_of(kind, api, version)
@@ -144,7 +148,9 @@ def _encoded(subject: Subject, header: dict[str, Any], body: dict[str, Any]) -> 
 def _print(data: bytes, to: str) -> None:
     if to == "raw":
         if sys.stdout.isatty():
-            raise ConfigurationError("raw bytes would upset the terminal; send them to a file, or say --to hexdump")
+            raise ConfigurationError(
+                "raw bytes would garble the terminal; redirect them to a file, or use --to hexdump"
+            )
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     elif to == "base64":

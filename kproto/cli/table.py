@@ -52,9 +52,9 @@ def table(parts: Dissection, width: int | None = None, *, color: bool = False) -
         yield paint(f"{'':{digits}}  {section.title}, {counted(section.end - section.start, 'byte')}", bold=True)
         for span in _shown(section):
             # Of a struct or an array the bytes stand with the fields in it.
-            octets = "" if _is_struct(span) else _hex(parts.data[span.start : _own_end(span)])
+            shown_bytes = "" if _is_struct(span) else _hex(parts.data[span.start : _own_end(span)])
             value = _value(span)
-            cells = f"{span.start:>{digits}}  {octets:<{column}}  {_label(span):<{names}}  "
+            cells = f"{span.start:>{digits}}  {shown_bytes:<{column}}  {_label(span):<{names}}  "
             if width is not None and len(cells) + len(value) > width:
                 value = value[: max(width - len(cells) - 1, 8)] + "…"
             yield (cells + value).rstrip()

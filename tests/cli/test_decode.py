@@ -13,7 +13,7 @@ from conftest import DATA, read_jsonl
 
 from kproto.api import request_header_version
 from kproto.cli import main
-from kproto.cli.octets import hexdump, parse_octets
+from kproto.cli.byte_text import hexdump, parse_bytes
 from kproto.codec import get_codec
 from kproto.errors import DecodeError
 from kproto.reference.trace import FieldSpan, trace
@@ -222,7 +222,7 @@ def test_what_is_left_over_is_told_and_refused_when_strict() -> None:
     result = run("decode", "--api", "6", "--version", "8", "--data", BODY.hex() + "beef")
     assert result.exit_code == 0
     assert "    23  be ef                      left over" in result.stdout
-    assert "2 bytes left over" in result.stderr
+    assert "2 bytes after the message" in result.stderr
     result = run("decode", "--api", "6", "--version", "8", "--strict", "--data", BODY.hex() + "beef")
     assert result.exit_code == 2
     assert "2 bytes" in result.stderr
@@ -239,8 +239,8 @@ def test_strict_refuses_what_kafka_lets_pass() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--data", ""], "where a request header needs at least 8"),
-        (["--data", "0006"], "where a request header needs at least 8"),
+        (["--data", ""], "and a request header at least 8"),
+        (["--data", "0006"], "and a request header at least 8"),
         (["--data", "no bytes!"], "neither hex, a hex dump nor base64"),
         (["--data", "7fff0000000000000000"], "api key 32767 is not one of Kafka 3.9.1's"),
         (["--data", "0006000900000011000131000000"], "UpdateMetadata (6) has no version 9; it has 0 to 8"),
@@ -267,11 +267,11 @@ def test_what_cannot_be_decoded_is_one_line(arguments: list[str], told: str) -> 
 def test_bytes_come_out_in_the_form_asked_for(to: str) -> None:
     result = run("encode", "--api", "6", "--version", "8", "--to", to, input=json.dumps(UPDATE_METADATA))
     assert result.exit_code == 0
-    assert parse_octets(result.stdout_bytes) == BODY
+    assert parse_bytes(result.stdout_bytes) == BODY
 
 
 def test_a_frame_goes_there_and_back_through_json() -> None:
-    assert parse_octets(output("encode", input=json.dumps(FRAME_JSON)).encode()) == FRAME
+    assert parse_bytes(output("encode", input=json.dumps(FRAME_JSON)).encode()) == FRAME
     again = {**FRAME_JSON, "header": {"correlationId": 17, "clientId": "1"}}  # the rest follows from api and version
     assert output("encode", input=json.dumps(again)).strip() == FRAME.hex()
 
@@ -336,14 +336,14 @@ def test_decode_and_encode_are_inverse_on_golden_messages(group: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--data", "{"], "this is not JSON"),
+        (["--data", "{"], "the input is not JSON"),
         (["--data", "[" * 100_000], "nested too deep"),
         (["--data", "[]"], "a message is a JSON object"),
         (["--data", "{}"], "add --api and --version"),
         (["--api", "6", "--version", "8", "--data", "{}"], "'controllerId' is missing"),
         (["--api", "5", "--version", "4", "--kind", "response", "--data", '{"errorCode":70000}'], "70000"),
         (["--data", '{"header":{},"body":7,"api":6,"version":8}'], "body is 7, where a JSON object is needed"),
-        (["--data", '{"header":{},"body":{},"kind":"x","api":6,"version":8}'], "kind 'x' is none of"),
+        (["--data", '{"header":{},"body":{},"kind":"x","api":6,"version":8}'], "there is no kind 'x'"),
         (["--data", '{"header":{},"body":{},"api":6,"version":"8"}'], "version '8' is not a number"),
         (["--data", '{"api_key":6,"api_version":8,"request":null}'], "request is null, where a JSON object"),
     ],

@@ -72,14 +72,17 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["decode", "x", "--data", "00"], "kproto: both x and --data; give one of them"),
         (
             ["decode", "--data", "00"],
-            "kproto: 1 byte, where a request header needs at least 8; of what is no request's",
+            "kproto: the input has 1 byte, and a request header at least 8; if the input is not a request frame",
         ),
-        (["decode", "--data", "ff" * 20], "kproto: api key -1 is not one of Kafka 3.9.1's; of what is no request's"),
+        (
+            ["decode", "--data", "ff" * 20],
+            "kproto: api key -1 is not one of Kafka 3.9.1's; if the input is not a request frame",
+        ),
         (
             ["encode", "--api", "6", "--version", "8", "--data", "{}"],
             "kproto: controller_id: 'controllerId' is missing, in",
         ),
-        (["encode", "--data", "{"], "kproto: this is not JSON: Expecting property name"),
+        (["encode", "--data", "{"], "kproto: the input is not JSON: Expecting property name"),
         (["brokers", "--first-id", "2147483647", "--count", "2"], "kproto: broker ids end at 2147483647; choose"),
         (["decode", "/no/such/file"], "kproto: /no/such/file: no such file or directory; check"),
         (["encode", "/"], "kproto: /: is a directory; name the files in it"),

@@ -1,4 +1,4 @@
-"""Bytes as people have them: hex of any dress, dumps of xxd, hexdump, od, tcpdump and Wireshark, base64, or raw."""
+"""Bytes from text and back: hex, base64, and the dumps of xxd, hexdump, od, tcpdump and Wireshark."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from kproto.framing import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FORMS", "Form", "hexdump", "parse_octets"]
+__all__ = ["FORMS", "Form", "hexdump", "parse_bytes"]
 
 Form = Literal["auto", "hex", "hexdump", "base64", "raw"]
 FORMS: Final = ("auto", "hex", "hexdump", "base64", "raw")
 
 _TEXT: Final = re.compile(rb"[\t\n\r\x20-\x7e]*")
-_HEX_DRESS: Final = re.compile(r"^b(?=['\"])|\\x|0x|[\s:,;'\"]|(?<=[0-9a-fA-F])-(?=[0-9a-fA-F])")
+_AROUND_HEX: Final = re.compile(r"^b(?=['\"])|\\x|0x|[\s:,;'\"]|(?<=[0-9a-fA-F])-(?=[0-9a-fA-F])")
 _DUMP_LINE: Final = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(?:(:)\s|\s|$)(.*)")
 _PAIRS: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 
-def parse_octets(data: bytes, form: Form = "auto") -> bytes:
-    """The bytes that this input stands for.
+def parse_bytes(data: bytes, form: Form = "auto") -> bytes:
+    """Read bytes from a file's content or from pasted text.
 
     Args:
-        data: A file's content, or what was pasted.
-        form: ``auto`` tells them apart: what is not text is raw; a dump begins with an offset; text of hex digits alone
-            is hex; other text is base64.
+        data: The content or the text.
+        form: How the bytes are written. ``auto`` recognises the form: input that is not text is raw; text that begins
+            with an offset is a hex dump; text of hex digits alone is hex; other text is base64.
 
     Raises:
-        ConfigurationError: It is none of these, or not the one it was said to be.
+        ConfigurationError: The input is in none of these forms, or not in the form that was named.
     """
     if form == "raw" or (form == "auto" and not _TEXT.fullmatch(data)):
         return data
     text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
     if form == "hexdump" or (form == "auto" and _is_dump(text)):
         return _from_dump(text)
-    bare = _HEX_DRESS.sub("", text)
+    bare = _AROUND_HEX.sub("", text)
     if form == "hex" or (form == "auto" and re.fullmatch(r"[0-9a-fA-F]*", bare)):
         try:
             return binascii.unhexlify(bare)
         except ValueError as e:
-            raise ConfigurationError(f"this is not hex: {e}; try --input hexdump, base64 or raw") from None
+            raise ConfigurationError(f"the input is not hex: {e}; try --input hexdump, base64 or raw") from None
     bare = "".join(text.split()).translate({ord("-"): "+", ord("_"): "/"})
     try:
         return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
     except ValueError:
         raise ConfigurationError(
-            "this is neither hex, a hex dump nor base64; check what was pasted, or say --input raw for a binary file"
+            "the input is neither hex, a hex dump nor base64; check the text, or use --input raw for a binary file"
         ) from None
 
 
 def hexdump(data: bytes) -> str:
-    """16 bytes a line as ``hexdump -C`` has them; ``parse_octets`` reads it back."""
+    """Write bytes as ``hexdump -C`` does, 16 a line; ``parse_bytes`` reads the text back."""
     lines = []
     for at in range(0, len(data), 16):
         row = data[at : at + 16]
@@ -67,9 +67,9 @@ def hexdump(data: bytes) -> str:
 
 
 def _is_dump(text: str) -> bool:
-    """Whether the first line that begins like one of a dump has bytes behind its offset.
+    """Tell a hex dump from other text by the first line that begins with an offset and has bytes after it.
 
-    Without a colon behind the offset it must be 0, and single bytes must follow: else it is hex in groups.
+    An offset without a colon must be 0 and be followed by single bytes: otherwise the text is hex in groups.
     """
     for line in text.splitlines():
         if match := _DUMP_LINE.match(line):
@@ -80,7 +80,7 @@ def _is_dump(text: str) -> bool:
 
 def _from_dump(text: str) -> bytes:
     out = bytearray()
-    base: int | None = None  # a dump of a file's middle begins where it was cut out
+    base: int | None = None  # a dump of the middle of a file does not begin at offset 0
     squeezed = False
     for number, at, row in _rows(text):
         if row is None:
@@ -88,7 +88,7 @@ def _from_dump(text: str) -> bytes:
             continue
         base = at if base is None else base
         offset = at - base
-        if squeezed and offset <= DEFAULT_LIMIT:  # an asterisk: lines equal to the one before it were left out
+        if squeezed and offset <= DEFAULT_LIMIT:  # an asterisk stands for repeated lines
             last = bytes(out[-16:])
             while last and len(out) + len(last) <= offset:
                 out += last
@@ -100,24 +100,24 @@ def _from_dump(text: str) -> bytes:
             )
         out += row
     if not out:
-        raise ConfigurationError("there is no line of a hex dump in this; try --input hex, base64 or raw")
+        raise ConfigurationError("the input has no line of a hex dump; try --input hex, base64 or raw")
     return _without_ip(bytes(out)) if "0x0000:" in text else bytes(out)
 
 
 def _rows(text: str) -> Iterator[tuple[int, int, bytes | None]]:
-    """Line number, offset and bytes of each line of a dump; None for an asterisk. Other lines are passed over."""
+    """Yield line number, offset and bytes of each line of a dump, None for an asterisk; skip other lines."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() == "*":
             yield number, -1, None
         elif match := _DUMP_LINE.match(line):
             part = match[3].strip(" ")
-            if match[2] == ":":  # xxd, tcpdump: groups parted by one space, two before the text beside them
+            if match[2] == ":":  # xxd, tcpdump: one space between groups, two before the text
                 digits = "".join(part.partition("  ")[0].split())
-            else:  # hexdump -C and od put the text between marks, Wireshark three spaces before it
+            else:  # hexdump -C and od mark the text, Wireshark puts three spaces before it
                 pairs = re.split(r"[|>]|   ", part, maxsplit=1)[0].split()
                 if any(len(pair) != 2 for pair in pairs):
                     raise ConfigurationError(
-                        f"line {number} of the dump is not in single bytes, so their order is not sure; "
+                        f"line {number} of the dump does not show single bytes, so their order is unknown; "
                         "make it with xxd, hexdump -C or od -A x -t x1"
                     )
                 digits = "".join(pairs)
@@ -127,7 +127,7 @@ def _rows(text: str) -> Iterator[tuple[int, int, bytes | None]]:
 
 
 def _without_ip(packet: bytes) -> bytes:
-    """What TCP carries, where a dump of tcpdump is a whole IP packet; else the bytes as they are."""
+    """Cut the TCP payload out of a whole IP packet, as tcpdump dumps it; return other bytes unchanged."""
     version = packet[0] >> 4
     if version == 4 and len(packet) >= 40 and packet[9] == 6:
         start, end = (packet[0] & 15) * 4, int.from_bytes(packet[2:4])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kproto.cli.octets import hexdump, parse_octets
+from kproto.cli.byte_text import hexdump, parse_bytes
 from kproto.errors import ConfigurationError
 
 HEADER = bytes.fromhex("d4c3b2a10200040000000000000000000000040001000000d5a0006ba60d0a004a0000004a000000")
@@ -64,16 +64,16 @@ SQUEEZED = """\
     ids=["xxd", "hexdump -C", "od", "od z", "wireshark", "tcpdump -X", "crlf", "capitals"],
 )
 def test_dumps_of_every_tool_are_told_by_their_looks(text: str) -> None:
-    assert parse_octets(text.encode()) == HEADER
+    assert parse_bytes(text.encode()) == HEADER
 
 
 def test_a_dump_of_a_files_middle_begins_where_it_was_cut_out() -> None:
     text = XXD.replace("00000020", "00000066").replace("00000010", "00000056").replace("00000000", "00000046", 1)
-    assert parse_octets(text.encode()) == HEADER
+    assert parse_bytes(text.encode()) == HEADER
 
 
 def test_lines_that_hexdump_leaves_out_are_filled_in() -> None:
-    assert parse_octets(SQUEEZED.encode()) == b"abcd" + bytes(70) + "é|  12 34".encode()
+    assert parse_bytes(SQUEEZED.encode()) == b"abcd" + bytes(70) + "é|  12 34".encode()
 
 
 @pytest.mark.parametrize(
@@ -95,25 +95,25 @@ def test_lines_that_hexdump_leaves_out_are_filled_in() -> None:
     ],
 )
 def test_hex_and_base64_in_any_dress(text: str) -> None:
-    assert parse_octets(text.encode()) == bytes.fromhex("000b0100")
+    assert parse_bytes(text.encode()) == bytes.fromhex("000b0100")
 
 
 def test_hex_that_begins_with_zeros_or_a_b_is_no_dump() -> None:
-    assert parse_octets(b"0006:0008") == bytes.fromhex("00060008")
-    assert parse_octets(b"0000 005a 0006 0008") == bytes.fromhex("0000005a00060008")
-    assert parse_octets(b"00000000") == bytes(4)
-    assert parse_octets(b"b00b") == b"\xb0\x0b"
+    assert parse_bytes(b"0006:0008") == bytes.fromhex("00060008")
+    assert parse_bytes(b"0000 005a 0006 0008") == bytes.fromhex("0000005a00060008")
+    assert parse_bytes(b"00000000") == bytes(4)
+    assert parse_bytes(b"b00b") == b"\xb0\x0b"
 
 
 def test_url_safe_base64_is_base64() -> None:
     data = bytes(range(240, 256))
-    assert parse_octets(base64.urlsafe_b64encode(data)) == data
+    assert parse_bytes(base64.urlsafe_b64encode(data)) == data
 
 
 def test_what_is_not_text_is_raw_and_text_can_be_called_raw() -> None:
-    assert parse_octets(b"\x00\x06\x00\x08") == b"\x00\x06\x00\x08"
-    assert parse_octets(b"000b", "raw") == b"000b"
-    assert parse_octets(b"") == b""
+    assert parse_bytes(b"\x00\x06\x00\x08") == b"\x00\x06\x00\x08"
+    assert parse_bytes(b"000b", "raw") == b"000b"
+    assert parse_bytes(b"") == b""
 
 
 def ipv4(payload: bytes, options: int = 0) -> bytes:
@@ -131,7 +131,7 @@ def ipv6(payload: bytes) -> bytes:
 @pytest.mark.parametrize("packet", [ipv4(HEADER), ipv4(HEADER, 3), ipv6(HEADER)], ids=["v4", "v4 options", "v6"])
 def test_of_a_packet_that_tcpdump_printed_the_payload_is_taken(packet: bytes) -> None:
     lines = (f"\t{at:#06x}:  {packet[at : at + 16].hex(' ', 2)}  text" for at in range(0, len(packet), 16))
-    assert parse_octets("\n".join(lines).encode()) == HEADER
+    assert parse_bytes("\n".join(lines).encode()) == HEADER
 
 
 @pytest.mark.parametrize(
@@ -152,18 +152,18 @@ def test_of_a_packet_that_tcpdump_printed_the_payload_is_taken(packet: bytes) ->
 )
 def test_what_is_none_of_these_is_refused_with_what_to_try(text: str, form: str) -> None:
     with pytest.raises(ConfigurationError, match=r"try|check|give|make|pairs"):
-        parse_octets(text.encode(), form)  # type: ignore[arg-type]
+        parse_bytes(text.encode(), form)  # type: ignore[arg-type]
 
 
 @given(st.binary(max_size=200))
 @example(b"")
 def test_what_is_printed_as_a_dump_is_read_again(data: bytes) -> None:
-    assert parse_octets(hexdump(data).encode(), "hexdump") == data if data else hexdump(data) == "00000000"
+    assert parse_bytes(hexdump(data).encode(), "hexdump") == data if data else hexdump(data) == "00000000"
 
 
 def outcome(data: bytes, form: Any = "auto") -> bytes | str:
     try:
-        return parse_octets(data, form)
+        return parse_bytes(data, form)
     except ConfigurationError as e:
         return str(e)
 
