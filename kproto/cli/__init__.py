@@ -125,7 +125,7 @@ def _package(error: ImportError) -> str:
 def _hint(error: OSError) -> str:
     match error:
         case FileNotFoundError():
-            return "; check the path (a shell pattern that matches nothing is passed on as it is)"
+            return "; check the path"
         case IsADirectoryError():
             return "; name the files in it, e.g. DIR/*.pcap"
         case PermissionError():

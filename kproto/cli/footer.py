@@ -133,7 +133,9 @@ def warn_of_losses(captures: Iterable[Read]) -> None:
         if lost := "; ".join(_losses(summary)):
             _say(f"warning: {path}: {lost}")
         if summary.tls_connections and summary.kafka_connections:
-            _say(f"warning: {path}: {counted(summary.tls_connections, 'connection')} speak TLS and cannot be read")
+            speak = "speaks" if summary.tls_connections == 1 else "speak"
+            tls = counted(summary.tls_connections, "connection")
+            _say(f"warning: {path}: {tls} {speak} TLS and cannot be read")
 
 
 def _losses(summary: CaptureSummary) -> Iterator[str]:

@@ -41,7 +41,15 @@ def as_table(frame: DataFrame, name: str) -> DataFrame:
 
 
 def read_table(spark: SparkSession, tables: Path, name: str) -> DataFrame:
-    """A table on disk. Its schema is known, so no file is opened to find it."""
+    """A table on disk.
+
+    Its schema is known, so no file is opened to find it.
+
+    Args:
+        spark: The session.
+        tables: The directory that ``kproto analyze`` wrote.
+        name: One of ``kproto.tables.TABLES``.
+    """
     schema = spark_schema(TABLES[name])
     if name in DATED and "date" not in schema.names:
         schema.add("date", "date")

@@ -1,0 +1,188 @@
+"""``kproto summary``: right against what the brokers logged, in three forms, without Spark."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import packets as make
+import pytest
+from click.testing import CliRunner, Result
+from conftest import DATA, read_jsonl
+
+from kproto.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CAPTURES = DATA / "captures"
+WITH_TRUTH = sorted(p.name.removesuffix(".truth.jsonl.gz") for p in CAPTURES.glob("*.truth.jsonl.gz"))
+
+
+def path(name: str) -> str:
+    return str(CAPTURES / f"{name}.pcap.gz")
+
+
+def summary(*arguments: str, **more: Any) -> Result:
+    return CliRunner().invoke(main, ["summary", *arguments], prog_name="kproto", **more)
+
+
+def figures(*arguments: str) -> dict[str, Any]:
+    result = summary(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def logged(name: str) -> list[dict[str, Any]]:
+    rows = read_jsonl(CAPTURES / f"{name}.truth.jsonl.gz")
+    return [row for row in rows if row["in_capture"] and row["api_key"] in (4, 5, 6)]
+
+
+@pytest.mark.parametrize("name", WITH_TRUTH)
+def test_requests_controllers_and_brokers_are_those_that_brokers_logged(name: str) -> None:
+    found = figures(path(name))
+    truth = logged(name)
+    counted = Counter({(r["api_key"], r["api_version"], r["error_code"]): r["count"] for r in found["requests"]})
+    assert len(counted) == len(found["requests"])
+    missing = Counter((r["api_key"], r["version"], r["response"]["errorCode"]) for r in truth) - counted
+    assert not missing  # the wire shows more: a killed broker logs its last requests no more
+    senders = {(r["controller_id"], r["controller_epoch"], r["is_kraft"]): r["requests"] for r in found["controllers"]}
+    expected = Counter(
+        (r["request"]["controllerId"], r["request"]["controllerEpoch"], r["request"].get("isKRaftController", False))
+        for r in truth
+    )
+    assert set(expected) <= set(senders)
+    assert all(senders[key] >= count for key, count in expected.items())
+    listeners = {(b["broker_id"], b["host"], b["port"]) for b in found["brokers"]}
+    assert _listeners(truth) <= listeners
+
+
+def _listeners(truth: list[dict[str, Any]]) -> set[tuple[int, str, int]]:
+    found = set()
+    for row in truth:
+        for broker in row["request"].get("liveBrokers", ()):
+            ends = broker.get("endpoints") or [{"host": broker["v0Host"], "port": broker["v0Port"]}]
+            found |= {(broker["id"], end["host"], end["port"]) for end in ends}
+    return found
+
+
+def test_what_was_deleted_is_told_by_topic() -> None:
+    found = {row["topic"]: row for row in figures(path("ibp-3.9-migration-a"))["deletions"]}
+    truth = {
+        topic["topicName"]
+        for row in logged("ibp-3.9-migration-a")
+        if row["api_key"] == 5
+        for topic in row["request"]["topicStates"]
+        if any(state["deletePartition"] for state in topic["partitionStates"])
+    }
+    assert set(found) == truth
+    assert found["R9z"]["partitions"] == [0, 2]
+    assert not found["R9z"]["whole_topic"]  # replicas that moved away
+    assert found["bNt"]["whole_topic"]
+    assert found["bNt"]["brokers"] == [2]
+
+
+def test_an_error_of_a_partition_is_no_refusal_and_its_controller_no_zombie() -> None:
+    found = figures(path("ibp-3.9-a"))
+    assert {r["error_code"] for r in found["requests"]} == {0}
+    assert found["refusals"] == found["zombies"] == []
+    assert [(r["error"], r["count"]) for r in found["partition_errors"]] == [("STALE_CONTROLLER_EPOCH", 115)]
+
+
+def test_refusals_have_their_reason_and_zombies_their_successor() -> None:
+    found = figures(path("external-controller-a"))
+    reasons = {(r["error"], r["reason"]) for r in found["refusals"]}
+    assert ("STALE_BROKER_EPOCH", "broker epoch 31 is older than 32: sent to an earlier start of broker 0") in reasons
+    last = max(found["zombies"], key=lambda row: row["first"])
+    assert (last["controller_id"], last["controller_epoch"], last["refused"]) == (77, 1, 3)
+    assert last["superseded_by"] == {"controller_id": 0, "controller_epoch": 2}
+    refused = sum(row["count"] for row in found["refusals"])
+    assert refused == sum(row["count"] for row in found["requests"] if row["error_code"])
+
+
+def test_a_migration_has_its_phases() -> None:
+    migration = figures(path("ibp-3.9-migration-a"))["migration"]
+    assert migration["zookeeper_controllers"] == [{"controller_id": 1, "controller_epoch": 1}]
+    assert migration["kraft_controllers"] == [{"controller_id": 3000, "controller_epoch": 2}]
+    phases = [(row["phase"], row["requests"], row["brokers"]) for row in migration["phases"]]
+    assert phases == [("ZooKeeper controller", 39, 3), ("KRaft controller takes over", 9, 3), ("dual write", 121, 3)]
+    assert figures(path("ibp-3.9-a"))["migration"] is None
+
+
+def test_what_a_capture_lost_is_told() -> None:
+    (gap,) = figures(path("ibp-3.9-a-lossy"))["gaps"]
+    assert gap["gaps"] > 0
+    assert gap["gap_bytes"] > 0
+    assert figures(path("ibp-3.9-a"))["gaps"] == []
+
+
+def test_one_line_and_text_say_the_same_figures() -> None:
+    (line,) = summary(path("ibp-3.9-migration-a"), "--format", "line").stdout.splitlines()
+    assert line.startswith(
+        "169 requests; 0 refused; 0 unanswered; controllers: 1 (epoch 1, ZooKeeper), 3000 (epoch 2, "
+    )
+    assert "3 brokers; 28 leader changes; 4 topics deleted; zombies: none" in line
+    text = summary(path("ibp-3.9-migration-a")).stdout
+    assert "28 leader changes on 15 of 71 partitions" in text
+
+
+def test_filters_are_those_of_inspect() -> None:
+    found = figures(path("ibp-3.9-a"), "--broker", "1,2", "--api", "LeaderAndIsr", "--since", "19:35:00")
+    assert {row["api"] for row in found["requests"]} == {"LeaderAndIsr"}
+    assert {row["broker_id"] for row in found["slowest"]} == {1, 2}
+    assert all(row["first"] >= "2026-11-20T19:35:00" for row in found["controllers"])
+
+
+def test_standard_input_is_a_capture_too() -> None:
+    data = gzip.decompress((CAPTURES / "ibp-3.9-a.pcap.gz").read_bytes())
+    piped = json.loads(summary("-", "--format", "json", input=data).stdout)
+    assert piped["requests"] == figures(path("ibp-3.9-a"))["requests"]
+
+
+def test_a_file_that_is_no_capture_is_skipped_with_a_warning(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("no capture")
+    result = summary(str(text), path("ibp-3.9-a"), "--format", "line")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("348 requests; ")
+    assert result.stderr.startswith(f"warning: {text}: not a capture")
+    alone = summary(str(text))
+    assert (alone.exit_code, alone.stdout) == (2, "")
+    assert f"{text}: not a capture" in alone.stderr
+
+
+def test_a_state_that_every_broker_refused_did_not_happen() -> None:
+    """UpdateMetadata of an outdated controller changes no leader in the figures."""
+    found = figures(path("external-controller-a"))
+    assert found["changes"]["leader_changes"] == 1
+
+
+def test_neither_spark_nor_pandas_is_loaded() -> None:
+    script = (
+        "import sys; from kproto.cli import main\n"
+        f"main(['summary', {path('ibp-3.9-a')!r}, '--format', 'line'], standalone_mode=False)\n"
+        "print(sorted({'pyspark', 'py4j', 'pandas', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[1] == "[]"
+
+
+def test_tables_that_do_not_exist_are_told_with_those_that_do() -> None:
+    result = CliRunner().invoke(main, ["tables", "nosuch"])
+    assert result.exit_code == 2
+    assert "try requests, responses, partition_errors" in result.stderr
+
+
+def test_a_capture_of_other_traffic_says_so() -> None:
+    talk = make.Talk().open()
+    for number in range(4):
+        talk.ask(make.request(18, 0, number, b"", "probe"))
+        talk.answer(make.response(18, 0, number, bytes.fromhex("000000000000")))
+    result = summary("-", input=make.pcap(talk.close().packets))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no control request" in result.stderr
