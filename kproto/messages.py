@@ -5,8 +5,8 @@ the other APIs are the reference's. A class is loaded when its name is first use
 requests never imports Construct, and without the extension its classes raise the ``ImportError`` that says what to do.
 
 >>> from kproto.messages import UpdateMetadataRequest
->>> UpdateMetadataRequest(controller_id=1, controller_epoch=5)
-UpdateMetadataRequest(controller_id=1, controller_epoch=5)
+>>> UpdateMetadataRequest(controller_id=1, controller_epoch=5).to_json(0)["controllerEpoch"]
+5
 """
 
 from __future__ import annotations
