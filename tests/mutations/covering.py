@@ -1,7 +1,7 @@
 """Which tests run which lines: measured once with coverage.py, and kept for each test file until its inputs change.
 
-The inputs of a test file are itself, the helpers in its folder and above, the extensions' sources, and every file of
-the packages of which its tests ran a line. What has changed is measured again in one run of pytest.
+The inputs of a test file are itself, the helpers in its folder and above, and every Python file of the packages that
+its tests ran a line of. What has changed is measured again in one run of pytest.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ class Covering:
         rows: Conformance row to the ids of the tests that hold it.
         lines: Path and line number to test ids.
         files: Path to the ids of the tests that run any line of the file.
+        breadth: Test file to the number of the packages' files that its tests run.
     """
 
     seconds: dict[str, float]
     rows: dict[str, set[str]]
     lines: dict[tuple[str, int], set[str]]
     files: dict[str, set[str]]
+    breadth: dict[str, int]
 
     def tests_of(self, mutant: Mutant, budget: float) -> list[str]:
         """The ids of the tests that may notice a mutant, quickest first, as many as take ``budget`` seconds.
@@ -58,6 +60,16 @@ class Covering:
             first, last = mutant.lines
             found = set().union(*(self.lines.get((mutant.path, line), ()) for line in range(first, last + 1)))
         return self.quickest(found, budget)
+
+    def stages(self, tests: list[str]) -> list[list[str]]:
+        """The tests in two runs: those of the two test files that run least else, then all others.
+
+        Collecting a test file costs more than most of its tests, and a file that is about the place kills most of
+        its mutants.
+        """
+        files = sorted({test_of(test) for test in tests}, key=lambda file: (self.breadth[file], file))
+        stages = [[t for t in tests if test_of(t) in files[:2]], [t for t in tests if test_of(t) in files[2:]]]
+        return [stage for stage in stages if stage]
 
     def samples(self) -> list[str]:
         """The quickest tests of every file, three of each."""
@@ -105,23 +117,21 @@ def measure(root: Path = ROOT, kept: Path = KEPT) -> Covering:
             record["inputs"] = digests.of(name, record["lines"])
             _kept(kept, name).write_text(json.dumps(record), encoding="utf-8")
             known[name] = record
-    return _joined(known.values())
+    return _joined(known)
 
 
 class _Digests:
     """Digests of the files that a test file's lines depend on, taken before anything is measured."""
 
     def __init__(self, root: Path) -> None:
-        ends = {".py", ".pyx", ".pxd", ".pxi", ".h"}
-        paths = [p for name in (*PACKAGES, "tests") for p in (root / name).rglob("*") if p.suffix in ends]
+        paths = [p for name in (*PACKAGES, "tests") for p in (root / name).rglob("*.py")]
         self._of = {p.relative_to(root).as_posix(): _digest(p) for p in paths}
-        self._compiled = [name for name in self._of if not name.endswith(".py")]
 
     def of(self, test: str, ran: Iterable[str]) -> dict[str, str]:
         """The digests of a test file's inputs, ``ran`` among them."""
         folders = {parent.as_posix() for parent in PurePosixPath(test).parents}
         helpers = [n for n in self._of if _folder(n) in folders and not _name(n).startswith("test_")]
-        return {name: self._of.get(name, "") for name in sorted({test, *helpers, *self._compiled, *ran})}
+        return {name: self._of.get(name, "") for name in sorted({test, *helpers, *ran})}
 
 
 def _digest(path: Path) -> str:
@@ -140,18 +150,7 @@ def _measured(root: Path, files: list[str]) -> dict[str, dict[str, Any]]:
     """Run the tests of some files and tell for each what its tests ran."""
     with tempfile.TemporaryDirectory(prefix="kproto-measure-") as folder:
         target = Path(folder) / "measured.json"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-m",
-            MARKS,
-            "-p",
-            "mutations.plugin",
-            "-p",
-            "no:cacheprovider",
-        ]
+        command = [sys.executable, "-m", "pytest", "-q", "--timeout", "60", "-p", "mutations.plugin", "-m", MARKS]
         environment = {**os.environ, "PYTHONPATH": str(root / "tests"), "KPROTO_MEASURE": str(target)}
         run = subprocess.run(
             [*command, *files], cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT
@@ -174,10 +173,10 @@ def _measured(root: Path, files: list[str]) -> dict[str, dict[str, Any]]:
     return records
 
 
-def _joined(records: Iterable[dict[str, Any]]) -> Covering:
+def _joined(records: dict[str, dict[str, Any]]) -> Covering:
     seconds: dict[str, float] = {}
     rows, lines, files = defaultdict(set), defaultdict(set), defaultdict(set)
-    for record in records:
+    for record in records.values():
         for test, told in record["tests"].items():
             seconds[test] = told["seconds"]
             for row in told["rows"]:
@@ -186,7 +185,8 @@ def _joined(records: Iterable[dict[str, Any]]) -> Covering:
             for line, tests in by_line.items():
                 lines[path, int(line)].update(tests)
                 files[path].update(tests)
-    return Covering(seconds, dict(rows), dict(lines), dict(files))
+    breadth = {name: len(record["lines"]) for name, record in records.items()}
+    return Covering(seconds, dict(rows), dict(lines), dict(files), breadth)
 
 
 def _kept(kept: Path, test: str) -> Path:

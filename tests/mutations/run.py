@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -39,11 +40,16 @@ BUDGET = 60.0
 
 
 def try_mutant(tree: Tree, mutant: Mutant, tests: list[str], covering: Covering) -> Outcome:
-    """Apply a mutant and run the tests."""
+    """Apply a mutant and run the tests, first those of the files that are about its place."""
     source = (tree.root / mutant.path).read_bytes()
-    limit = 60 + 5 * sum(covering.seconds[test] for test in tests)
+    outcome, seconds = Outcome("untested"), 0.0
     with tree.broken(mutant.path, mutant.applied_to(source)):
-        return tree.run(tests, limit)
+        for stage in covering.stages(tests):
+            outcome = tree.run(stage, limit=60 + 5 * sum(covering.seconds[test] for test in stage))
+            seconds += outcome.seconds
+            if outcome.killed:
+                break
+    return replace(outcome, seconds=seconds)
 
 
 def try_breakage(tree: Tree, breakage: Breakage, covering: Covering) -> Outcome:
