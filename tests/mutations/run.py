@@ -27,7 +27,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from mutations.covering import Covering, measure
-from mutations.draw import PACKAGES, all_mutants, draw
+from mutations.draw import PACKAGES, ROOT, all_mutants, draw
+from mutations.kills import Kills
 from mutations.lists import Breakage, equivalents, known_breakages
 from mutations.operators import OPERATORS, Mutant
 from mutations.trial import Outcome, Tree
@@ -127,6 +128,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=PACKAGES, metavar="PATH", help="files or folders to draw from")
     parser.add_argument("--no-known", action="store_true", help="leave known.toml out")
     parser.add_argument("--known", metavar="WORD", help="only the known breakages whose name or row has this word")
+    parser.add_argument("--resume", action="store_true", help="take over the kills of the last run that still hold")
     parser.add_argument("--result", type=Path, metavar="FILE", help="write the result to this file too")
     args = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would hand on a deaf ear
@@ -139,7 +141,7 @@ def main() -> int:
     drawn = draw([m for m in everything if m.path.startswith(tuple(args.only))], args.count, args.seed)
     if args.known is not None:
         drawn, breakages = [], [b for b in breakages if args.known in b.name or args.known in b.rows]
-    covering = measure()
+    covering, kills = measure(), Kills(ROOT)
     outcomes: dict[Mutant, Outcome] = {}
     tried: dict[Breakage, Outcome] = {}
     with tempfile.TemporaryDirectory(prefix="kproto-mutations-") as folder:
@@ -150,7 +152,11 @@ def main() -> int:
             if time.monotonic() > deadline:
                 print(f"{args.minutes:g} minutes are over after {number - 1} of {len(drawn)} mutants", file=sys.stderr)
                 break
-            outcome = outcomes[mutant] = try_mutant(tree, mutant, covering.tests_of(mutant, BUDGET), covering)
+            outcome = kills.of(mutant) if args.resume else None
+            if outcome is None:
+                outcome = try_mutant(tree, mutant, covering.tests_of(mutant, BUDGET), covering)
+                kills.add(mutant, outcome)
+            outcomes[mutant] = outcome
             print(f"{number}/{len(drawn)} {outcome.verdict} {outcome.seconds:.0f} s {mutant} {outcome.red}", flush=True)
         for breakage in breakages:
             outcome = tried[breakage] = try_breakage(tree, breakage, covering)

@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 from mutations.covering import measure
 from mutations.draw import ROOT, all_mutants, draw
+from mutations.kills import Kills
 from mutations.lists import equivalents, known_breakages
 from mutations.operators import OPERATORS, mutants_of
 from mutations.run import report, table, try_mutant
@@ -281,8 +282,15 @@ def test_a_campaign_from_end_to_end(project: Path, tmp_path: Path, capsys: pytes
     assert outcomes["held"].red == held
     assert (tree.root / "kproto" / "sums.py").read_bytes() == (project / "kproto" / "sums.py").read_bytes()
 
+    kills = Kills(project, tmp_path / "kills.json")
+    for name, mutant in mutants.items():
+        kills.add(mutant, outcomes[name])
+    kills = Kills(project, tmp_path / "kills.json")
+    assert [kills.of(m) for m in mutants.values()] == [Outcome("killed", held), None, None]
+
     measure(project, kept)
     assert capsys.readouterr().err == ""  # nothing has changed, nothing is measured again
     (project / "kproto" / "sums.py").write_text("def held(a):\n    return a - 1\n\n\ndef run_only(a):\n    pass\n")
     measure(project, kept)
     assert "tests of 1 files" in capsys.readouterr().err
+    assert kills.of(mutants["held"]) is None
