@@ -542,10 +542,10 @@ class Selector:
             count, payload = channel.read()
             self._traffic.read(channel, count, payload)
         connection = channel.connection
-        if count:
+        if count or payload is not None:  # a frame may have been read together with the one before it
             self._progressed = True
-            if self._stalled is not None and (connection.reader.bytes_read or channel.watched):
-                self._stalled.look(channel, now)
+        if count and self._stalled is not None and (connection.reader.bytes_read or channel.watched):
+            self._stalled.look(channel, now)
         if payload is not None:
             channel.has_completed_receive = True
             self.completed_receives.append(Receive(channel.id, payload, self._pool))

@@ -1,11 +1,12 @@
 """Which tests run which lines: measured once with coverage.py, and kept for each test file until its inputs change.
 
-The inputs of a test file are itself, the helpers in its folder and above, and every Python file of the packages that
-its tests ran a line of. What has changed is measured again in one run of pytest.
+The inputs of a test file are itself, the helpers that it imports, and every Python file of the packages that its tests
+ran a line of. What has changed is measured again in one run of pytest.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -72,10 +73,11 @@ class Covering:
         return [stage for stage in stages if stage]
 
     def samples(self) -> list[str]:
-        """The quickest tests of every file, three of each."""
+        """The quickest tests of every file, up to three of each."""
         by_file = defaultdict(list)
         for test in sorted(self.seconds, key=lambda t: (self.seconds[t], t)):
-            by_file[test_of(test)].append(test)
+            if self.seconds[test] < 1:
+                by_file[test_of(test)].append(test)
         return [test for tests in by_file.values() for test in tests[:3]]
 
     def quickest(self, tests: set[str], budget: float) -> list[str]:
@@ -128,24 +130,36 @@ class _Digests:
     def __init__(self, root: Path) -> None:
         paths = [p for name in (*PACKAGES, "tests") for p in (root / name).rglob("*.py")]
         self._of = {p.relative_to(root).as_posix(): _digest(p) for p in paths}
+        self._root = root
+        self._imports: dict[str, set[str]] = {}
 
     def of(self, test: str, ran: Iterable[str]) -> dict[str, str]:
         """The digests of a test file's inputs, ``ran`` among them."""
-        folders = {parent.as_posix() for parent in PurePosixPath(test).parents}
-        helpers = [n for n in self._of if _folder(n) in folders and not _name(n).startswith("test_")]
-        return {name: self._of.get(name, "") for name in sorted({test, *helpers, *ran})}
+        folders = [parent.as_posix() for parent in PurePosixPath(test).parents]
+        inputs = {test, *ran, *(f"{folder}/conftest.py" for folder in folders)}
+        unread = [name for name in inputs if name in self._of and name.startswith("tests/")]
+        while unread:
+            helpers = self._imported(unread.pop()) - inputs
+            inputs |= helpers
+            unread += helpers
+        return {name: self._of.get(name, "") for name in sorted(inputs)}
+
+    def _imported(self, name: str) -> set[str]:
+        """The helpers below tests/ that a file of tests imports."""
+        if name not in self._imports:
+            modules = set()
+            for node in ast.walk(ast.parse((self._root / name).read_bytes())):
+                if isinstance(node, ast.Import):
+                    modules.update(alias.name for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                    modules.add(node.module)
+            paths = {f"tests/{module.replace('.', '/')}.py" for module in modules}
+            self._imports[name] = paths & self._of.keys()
+        return self._imports[name]
 
 
 def _digest(path: Path) -> str:
     return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-
-
-def _folder(name: str) -> str:
-    return name.rpartition("/")[0]
-
-
-def _name(name: str) -> str:
-    return name.rpartition("/")[2]
 
 
 def _measured(root: Path, files: list[str]) -> dict[str, dict[str, Any]]:

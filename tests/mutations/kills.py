@@ -21,7 +21,7 @@ class Kills:
     """The tests that killed mutants, by a digest of the mutant, of its file and of the killer's.
 
     Args:
-        root: The repository.
+        root: The tree that is broken, or the repository.
         path: Where they are kept between campaigns; None keeps them nowhere.
     """
 

@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from mutations.covering import Covering, measure
-from mutations.draw import PACKAGES, ROOT, all_mutants, draw
+from mutations.draw import PACKAGES, all_mutants, draw
 from mutations.kills import Kills
 from mutations.lists import Breakage, equivalents, known_breakages
 from mutations.operators import OPERATORS, Mutant
@@ -46,7 +46,8 @@ def try_mutant(tree: Tree, mutant: Mutant, tests: list[str], covering: Covering)
     outcome, seconds = Outcome("untested"), 0.0
     with tree.broken(mutant.path, mutant.applied_to(source)):
         for stage in covering.stages(tests):
-            outcome = tree.run(stage, limit=60 + 5 * sum(covering.seconds[test] for test in stage))
+            times = [covering.seconds[test] for test in stage]
+            outcome = tree.run(stage, limit=60 + 5 * sum(times), one_test=20 + 5 * max(times))
             seconds += outcome.seconds
             if outcome.killed:
                 break
@@ -141,11 +142,12 @@ def main() -> int:
     drawn = draw([m for m in everything if m.path.startswith(tuple(args.only))], args.count, args.seed)
     if args.known is not None:
         drawn, breakages = [], [b for b in breakages if args.known in b.name or args.known in b.rows]
-    covering, kills = measure(), Kills(ROOT)
+    covering = measure()
     outcomes: dict[Mutant, Outcome] = {}
     tried: dict[Breakage, Outcome] = {}
     with tempfile.TemporaryDirectory(prefix="kproto-mutations-") as folder:
         tree = Tree(Path(folder))
+        kills = Kills(tree.root)
         tree.prepare(covering.samples())
         deadline = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
         for number, mutant in enumerate(drawn, 1):

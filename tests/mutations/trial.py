@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Tree"]
 
-ONE_TEST = 20
-"""Seconds after which a single test has found an endless loop."""
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -83,15 +80,18 @@ class Tree:
         finally:
             target.write_bytes(whole)
 
-    def run(self, tests: list[str], limit: float, **environment: str) -> Outcome:
-        """Run the tests in their order until one fails, for at most ``limit`` seconds."""
+    def run(self, tests: list[str], limit: float, one_test: float = 60, **environment: str) -> Outcome:
+        """Run the tests in their order until one fails, for at most ``limit`` seconds.
+
+        A single test that takes ``one_test`` seconds has found an endless loop: it fails.
+        """
         if not tests:
             return Outcome("untested")
         self._chosen.write_text("\n".join(tests), encoding="utf-8")
         told = self._chosen.with_suffix(".outcome")
         told.unlink(missing_ok=True)
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "mutations.plugin", "-p", "no:cacheprovider"]
-        command += ["--timeout", str(ONE_TEST), *sorted({test_of(test) for test in tests})]
+        command += ["--timeout", f"{one_test:.0f}", *sorted({test_of(test) for test in tests})]
         paths = f"{self.root}{os.pathsep}{self.root / 'tests'}"
         settings = {"PYTHONPATH": paths, "KPROTO_CHOSEN": str(self._chosen), "HYPOTHESIS_PROFILE": "mutations"}
         settings |= {"PYTHONDONTWRITEBYTECODE": "1"} | environment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import threading
@@ -159,6 +160,8 @@ def test_requests_of_many_connections_are_answered_in_order(selector, server, me
     while any(count < each for count in received.values()):
         selector.poll(10_000)
         assert not selector.disconnected
+        sources = [answer.source for answer in selector.completed_receives]
+        assert len(sources) == len(set(sources))  # one frame of a connection a poll
         for answer in selector.completed_receives:
             assert bytes(answer.payload) == f"{answer.source}-{received[answer.source]}".encode()
             received[answer.source] += 1
@@ -168,7 +171,37 @@ def test_requests_of_many_connections_are_answered_in_order(selector, server, me
                 send(selector, channel_id, f"{channel_id}-{sent[channel_id]}".encode())
                 sent[channel_id] += 1
     assert set(sent.values()) == set(received.values()) == {each}
-    assert not [name for name in metrics.names() if dict(name.tags).get("cipher")]
+    assert [metrics.value(GROUP, f"{name}-total") for name in ("request", "response")] == [5 * each] * 2
+    moved = sum(4 + len(f"{channel_id}-{number}") for channel_id in ids for number in range(each))
+    assert [metrics.value(GROUP, f"{name}-byte-total") for name in ("outgoing", "incoming")] == [moved] * 2
+    assert metrics.value(GROUP, "connection-count") == 5
+    assert not [name for name in metrics.names() if "cipher" in f"{name}"]  # plaintext has none to tell
+
+
+def test_frames_that_arrived_together_are_given_one_a_poll_without_a_wait_between(server, clock, habits):
+    class Recording:
+        """The system's poller, with the timeouts that it was asked to wait."""
+
+        def __init__(self):
+            self.epoll, self.timeouts = select.epoll(), []
+            self.register, self.modify = self.epoll.register, self.epoll.modify
+            self.unregister, self.close = self.epoll.unregister, self.epoll.close
+
+        def poll(self, timeout=None):
+            self.timeouts.append(timeout)
+            return self.epoll.poll(timeout)
+
+    system = Recording()
+    selector = Selector(max_idle_ms=IDLE_MS, clock=clock, system=system, channel_builder=cipher_builder(**habits))
+    connect(selector, server, "0")
+    pending_answers(selector, "0", 5)
+    received = [receive(selector, "0")]
+    while len(received) < 5:
+        selector.poll(1000)
+        assert system.timeouts[-1] == 0
+        received += [bytes(r.payload) for r in selector.completed_receives]
+    assert received == [b"%d" % number for number in range(5)]
+    selector.close()
 
 
 @pytest.mark.conformance("SEL-07")
