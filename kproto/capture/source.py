@@ -267,9 +267,9 @@ def check_begun(source: Source, *, begun: bool) -> None:
         CaptureError: Nothing did; says why.
     """
     if not begun:
-        empty = (
-            "nothing came; did the command before the pipe fail?" if source.follows else "an empty file; take another"
-        )
+        empty = "an empty file; nothing was recorded in it"
+        if source.follows:
+            empty = "nothing came; did the command before the pipe fail?"
         raise CaptureError(f"{source.name}: {source.damage or empty}")
 
 

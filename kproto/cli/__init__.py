@@ -127,7 +127,7 @@ def _hint(error: OSError) -> str:
         case FileNotFoundError():
             return "; check the path"
         case IsADirectoryError():
-            return "; name the files in it, e.g. DIR/*.pcap"
+            return "; name a file in it"
         case PermissionError():
             return "; try sudo, or chmod it (tcpdump run as root writes what only root can read)"
     return ""

@@ -28,6 +28,9 @@ _OUTCOMES = {
     "not decoded": "not decoded",
 }
 
+_MOST_LISTENERS = 6
+"""So many listeners are named."""
+
 Read = tuple[str, "CaptureSummary"]
 """A capture that was read: its path, and what was met."""
 
@@ -134,8 +137,9 @@ def warn_of_losses(captures: Iterable[Read]) -> None:
             _say(f"warning: {path}: {lost}")
         if summary.tls_connections and summary.kafka_connections:
             speak = "speaks" if summary.tls_connections == 1 else "speak"
+            where = ", ".join(map(str, sorted(summary.tls_listeners)[:_MOST_LISTENERS]))
             tls = counted(summary.tls_connections, "connection")
-            _say(f"warning: {path}: {tls} {speak} TLS and cannot be read")
+            _say(f"warning: {path}: {tls} {speak} TLS and cannot be read, to {where}")
 
 
 def _losses(summary: CaptureSummary) -> Iterator[str]:

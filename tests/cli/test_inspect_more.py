@@ -213,7 +213,7 @@ def test_tls_beside_kafka_is_named() -> None:
     packets = sorted([*plain.close().packets, *secret.close().packets], key=lambda p: p.time_ns)
     result = inspect("-", input=make.pcap(packets))
     assert result.exit_code == 0
-    assert "1 connection speaks TLS and cannot be read" in result.stderr
+    assert "1 connection speaks TLS and cannot be read, to 10.0.0.2:9093" in result.stderr
 
 
 def test_an_interrupted_reader_of_standard_input_prints_the_totals() -> None:

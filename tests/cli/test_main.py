@@ -85,7 +85,7 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["encode", "--data", "{"], "kproto: the input is not JSON: Expecting property name"),
         (["brokers", "--first-id", "2147483647", "--count", "2"], "kproto: broker ids end at 2147483647; choose"),
         (["decode", "/no/such/file"], "kproto: /no/such/file: no such file or directory; check"),
-        (["encode", "/"], "kproto: /: is a directory; name the files in it"),
+        (["encode", "/"], "kproto: /: is a directory; name a file in it"),
         (["codec", "--implementation", "java"], "kproto codec: Invalid value for '--implementation'"),
     ],
 )
