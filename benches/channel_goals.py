@@ -37,8 +37,8 @@ class Workload:
 
 
 WORKLOADS = (
-    Workload("small", 10, 100, 20, 8, ("kproto", "kafka", "kproto-recorder")),
-    *(Workload("fanout", n, 5000, 20, 4, ("kproto", "kafka", "floor")) for n in BROKERS),
+    Workload("small", 10, 100, 20, 8, ("kproto", "kafka", "kproto-recorder", "kproto-per-broker")),
+    *(Workload("fanout", n, 5000, 20, 4, ("kproto", "kafka", "kproto-per-broker", "floor")) for n in BROKERS),
     *(Workload("build", n, 1000, 20, 8, ("kproto", "kafka")) for n in BROKERS),
     Workload("memory", 100, 5000, 20, 2, ("kproto",)),
 )
@@ -55,7 +55,9 @@ def goals() -> Iterator[Goal]:
         wall, cpu = (1 / 12, 1 / 20) if brokers == 100 else (None, None)
         yield _goal("full update of 100,000 partitions", "fanout", brokers, "s", "wall_s", limit=wall)
         yield _goal("its CPU", "fanout", brokers, "s", "cpu_s", limit=cpu)
-        yield _goal("over an encoded body sent by C", "fanout", brokers, "s", "wall_s", peer="floor")
+        yield _goal("the same with a send thread per broker", "fanout", brokers, "s", "wall_s", "kproto-per-broker")
+        yield _goal("its CPU with a send thread per broker", "fanout", brokers, "s", "cpu_s", "kproto-per-broker")
+        yield _goal("the same beside an encoded body sent by C", "fanout", brokers, "s", "wall_s", peer="floor")
     for brokers in BROKERS:
         limit = 0.5 if brokers == 100 else None
         yield _goal("building UpdateMetadata, a partition", "build-um", brokers, "ns", "ns_partition", limit=limit)
@@ -70,6 +72,10 @@ def goals() -> Iterator[Goal]:
         yield _goal(
             f"with the recorder: {name}", what, 10, "/s", "per_s", "kproto-recorder", "kproto", limit=0.6, at_least=True
         )
+    for what, name in SMALL.items():
+        program = "kproto-per-broker"
+        yield _goal(f"with a send thread per broker: {name}", what, 10, "/s", "per_s", program)
+        yield _goal("its CPU, a request, with a send thread per broker", what, 10, "us", "cpu_us", program)
     yield Goal(
         "channel", "growth while answers are held back", "100 brokers", "bodies",
         key("kproto", "memory", 100, "bodies"), limit=2,

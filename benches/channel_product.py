@@ -1,10 +1,12 @@
 """kproto's side of the channel's measurements: the same work as Kafka's own classes do, against the same sink.
 
     python benches/channel_product.py what=fanout|small|build|memory|body ports=20000,20001 [control=19999] \\
-        [topics=1000] [partitions=20] [rounds=5] [total=20000] [gap_ms=300] [recorder=FILE] [file=FILE]
+        [topics=1000] [partitions=20] [rounds=5] [total=20000] [gap_ms=300] [recorder=FILE] [send_threads=1] \\
+        [file=FILE]
 
 Prints one JSON object a line. Times are CLOCK_MONOTONIC; CPU is the whole process's, user and system. ``recorder``
-records all traffic in a pcapng file; ``what=body`` writes the request's body that the floor sends to ``file``.
+records all traffic in a pcapng file; ``send_threads`` is a number or ``per_broker``; ``what=body`` writes the request's
+body that the floor sends to ``file``.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from channel_cluster import EPOCH, Cluster, Latch, emit, measured, percentiles
 
+from channel.config import ChannelConfig
 from channel.network.recorder import PcapngRecorder
 
 if TYPE_CHECKING:
@@ -201,7 +204,8 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         file = given.get("recorder")
         recorder = stack.enter_context(PcapngRecorder(file)) if file else None
-        cluster = stack.enter_context(Cluster(ports, topics, partitions, recorder=recorder))
+        config = ChannelConfig(send_threads=given["send_threads"]) if "send_threads" in given else None
+        cluster = stack.enter_context(Cluster(ports, topics, partitions, recorder=recorder, config=config))
         per = total // len(ports)
         for number in range(rounds):
             match what:

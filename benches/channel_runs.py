@@ -136,6 +136,8 @@ def _command(program: str, load: Workload, sink: Sink, total: int, scratch: Path
             return [*floor, "--api", "6", "--version", "8", "--rounds", str(load.rounds)]
         case "kproto-recorder":
             return [*product, *keys, f"recorder={scratch / 'recording.pcapng'}"]
+        case "kproto-per-broker":
+            return [*product, *keys, "send_threads=per_broker"]
     return [*product, *keys]
 
 

@@ -38,7 +38,7 @@ def go(folder: Path, seconds: float) -> Round:
 
 
 def java(folder: Path, seconds: float) -> Round:
-    """Kafka's own classes, in a JVM as Kafka starts it; it warms each operation up for as long as it measures it."""
+    """Kafka's own classes, in a JVM as Kafka starts it, which runs every operation before it measures the first."""
     out = folder / "java.json"
     oracle = HERE.parent / "tools" / "oracle" / "oracle"
     command = [str(oracle), "bench", "--payloads", str(folder), "--seconds", str(2 * seconds), "--out", str(out)]
