@@ -123,7 +123,7 @@ def goals(brokers: int, partitions: int) -> list[Goal]:
         ("open files of the process", "", "open_files", None),
         ("CPU of a core when idle", "%", "idle_percent", 5),
         ("peak memory", "MiB", "peak_mib", 2048),
-        ("shutdown", "s", "shutdown_s", None),
+        ("shutdown", "s", "shutdown_s", 5),
     ]
     return [Goal("thousand", what, case, unit, field, limit=limit) for what, unit, field, limit in rows]
 

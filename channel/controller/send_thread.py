@@ -374,9 +374,8 @@ class RequestSendThread(StoppableThread):
             done.set()
 
         self.call_soon(close)
-        while not done.wait(0.1):
-            if self.is_shutdown_complete or not self.is_alive():
-                return  # and its client is closed with it
+        while self.is_alive() and not self.is_shutdown_complete and not done.wait(0.1):
+            pass  # an ended thread has closed its client, and the connection with it
 
     def _forget(self, broker: BrokerRequests) -> None:
         broker.closed = True

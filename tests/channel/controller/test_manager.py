@@ -478,6 +478,19 @@ def test_a_manager_may_be_started_again(make, scripted) -> None:
     until(lambda: len(answers.codes) == 1)
 
 
+def test_shutdown_waits_for_threads_and_not_for_each_broker_of_an_ended_one(make, monkeypatch) -> None:
+    manager = make(*(Broker(n, (EndPoint("127.0.0.1", 1),)) for n in range(3)))
+
+    class Patience(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert send_threads(), "a thread that has ended closes nothing any more"
+            return super().wait(timeout)
+
+    monkeypatch.setattr("channel.controller.send_thread.threading.Event", Patience)
+    manager.shutdown()
+    assert manager.broker_ids == []
+
+
 # ---- the manager
 
 
