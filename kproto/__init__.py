@@ -1,7 +1,7 @@
 """Kafka's controller-to-broker protocol: bytes, messages, frames and tables; no sockets, no threads.
 
-The codec's names are taken from ``kproto.codec`` on first use, so that ``import kproto`` is quick, pulls in no optional
-package, and works where the extension is not built.
+Functions and message classes are loaded on first use, so that ``import kproto`` is quick, imports no optional package,
+and works where the extension is not built.
 """
 
 from __future__ import annotations

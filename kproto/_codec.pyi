@@ -224,7 +224,7 @@ class LeaderAndIsrRequest(Message):
         version: int | None = None,
         message: Self | None = None,
     ) -> Self:
-        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once."""
+        """Make a request with partition states from columns, as ``encode_columns`` takes them."""
 
 @final
 class LeaderAndIsrPartitionError(Tagged):
@@ -284,7 +284,7 @@ class LeaderAndIsrResponse(Message):
     @topics.setter
     def topics(self, value: Iterable[LeaderAndIsrTopicError], /) -> None: ...
     def error_counts(self) -> dict[int, int]:
-        """How often each code stands in the response; an error for the request counts for every partition too."""
+        """Count each error code; an error of the whole request counts for every partition too."""
 
     def to_json(self, version: int) -> Json: ...
     @classmethod
@@ -416,7 +416,7 @@ class StopReplicaRequest(Message):
         version: int | None = None,
         message: Self | None = None,
     ) -> Self:
-        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once."""
+        """Make a request with partition states from columns, as ``encode_columns`` takes them."""
 
 @final
 class StopReplicaPartitionError(Tagged):
@@ -454,7 +454,7 @@ class StopReplicaResponse(Message):
     @partition_errors.setter
     def partition_errors(self, value: Iterable[StopReplicaPartitionError], /) -> None: ...
     def error_counts(self) -> dict[int, int]:
-        """How often each code stands in the response; an error for the request counts for every partition too."""
+        """Count each error code; an error of the whole request counts for every partition too."""
 
     def to_json(self, version: int) -> Json: ...
     @classmethod
@@ -627,7 +627,7 @@ class UpdateMetadataRequest(Message):
         version: int | None = None,
         message: Self | None = None,
     ) -> Self:
-        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once."""
+        """Make a request with partition states from columns, as ``encode_columns`` takes them."""
 
 @final
 class UpdateMetadataResponse(Message):
@@ -640,7 +640,7 @@ class UpdateMetadataResponse(Message):
         self, *, error_code: int = 0, unknown_tagged_fields: Iterable[RawTag] = (), version: int = 8
     ) -> None: ...
     def error_counts(self) -> dict[int, int]:
-        """How often each code stands in the response: here once."""
+        """Count each error code: the response has one."""
 
     def to_json(self, version: int) -> Json: ...
     @classmethod
@@ -648,7 +648,7 @@ class UpdateMetadataResponse(Message):
 
 @final
 class RequestHeader(Tagged):
-    """What stands before a request's body. ``client_id`` (versions 1 and later) may be None, as on the wire."""
+    """The header of a request. ``client_id`` (versions 1 and later) may be None, as on the wire."""
 
     kind: Literal["request_header"]
     request_api_key: int
@@ -674,7 +674,7 @@ class RequestHeader(Tagged):
 
 @final
 class ResponseHeader(Tagged):
-    """What stands before a response's body."""
+    """The header of a response."""
 
     kind: Literal["response_header"]
     correlation_id: int
@@ -697,7 +697,7 @@ class Columns:
 
     @property
     def message(self) -> Any:
-        """Of ``decode_columns``: the message that the rows were taken out of; else None."""
+        """The message of ``decode_columns`` without its rows; None for other columns."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -731,35 +731,35 @@ class ColumnsBuilder:
     def strict(self) -> bool: ...
     @property
     def message(self) -> Any:
-        """Of the frame appended last: its message, without the rows; None before the first."""
+        """The message appended last, without its rows; None before the first."""
 
     @property
     def frames(self) -> int:
-        """How many were appended."""
+        """How many frames were appended."""
 
     def __len__(self) -> int: ...
     def append(self, version: int, data: Buffer) -> int:
-        """Read a message's rows; how many it had."""
+        """Read a message's rows; return how many it has."""
 
     def finish(self) -> Columns:
-        """The columns of all frames appended; the builder is empty again."""
+        """Return the columns of all appended frames and empty the builder."""
 
 def decode_columns(
     api_key: int, version: int, data: Buffer, *, kind: Literal["request", "response"] = "request", strict: bool = False
 ) -> Columns:
-    """Read one message's rows as columns; their ``message`` holds all that stands around the rows."""
+    """Read one message's rows as columns; the columns' ``message`` holds its other fields."""
 
 def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
     """Read a request's body. See ``kproto.codec.decode_request``."""
 
 def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """``decode_request``, and how many bytes the message took; what follows is never looked at."""
+    """Read a request's body; also return how many bytes it took. The bytes after it are ignored."""
 
 def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
     """Read a response's body. See ``kproto.codec.decode_response``."""
 
 def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """``decode_response``, and how many bytes the message took; what follows is never looked at."""
+    """Read a response's body; also return how many bytes it took. The bytes after it are ignored."""
 
 def encode(message: Any, version: int) -> bytes:
     """Write a message of this codec. See ``kproto.codec.encode``."""
@@ -769,7 +769,7 @@ def encode_columns(
     version: int,
     columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
 ) -> bytes:
-    """Write a request whose partition states stand in columns; rows of one topic that follow each other are a group."""
+    """Write a request with partition states from columns; consecutive rows of one topic form a group."""
 
 def encode_batches(
     message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest,
@@ -787,7 +787,7 @@ def decode_request_header(data: Buffer, header_version: int | None = None, *, st
 def decode_request_header_from(
     data: Buffer, header_version: int | None = None, *, strict: bool = False
 ) -> tuple[RequestHeader, int]:
-    """``decode_request_header``, and how many bytes it took: where the body begins."""
+    """Read a request header; also return where the body begins."""
 
 def encode_request_header(header: RequestHeader, header_version: int | None = None) -> bytes:
     """Write a request header; without a version, that of its api key and version."""
@@ -798,7 +798,7 @@ def decode_response_header(data: Buffer, header_version: int, *, strict: bool = 
 def decode_response_header_from(
     data: Buffer, header_version: int, *, strict: bool = False
 ) -> tuple[ResponseHeader, int]:
-    """``decode_response_header``, and how many bytes it took: where the body begins."""
+    """Read a response header; also return where the body begins."""
 
 def encode_response_header(header: ResponseHeader, header_version: int) -> bytes:
     """Write a response header."""

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class ApiKey(IntEnum):
-    """The number that opens every request. ``ApiKey(4).info`` tells the rest."""
+    """An API's key, the first field of every request. ``ApiKey(4).info`` holds its name and versions."""
 
     PRODUCE = 0
     FETCH = 1
@@ -126,13 +126,13 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiInfo:
-    """What Kafka 3.9.1 says of one API.
+    """One API's name, versions and listeners in Kafka 3.9.1.
 
     Attributes:
         name: As in Kafka's message schemas, e.g. ``LeaderAndIsr``.
         max_version: Highest version; the lowest is 0 for every API of 3.9.
-        flexible_from: First version with compact forms and tagged fields, None if there is none.
-        listeners: Who serves it: Z a ZooKeeper-mode broker, B a KRaft broker, C a KRaft controller.
+        flexible_from: First version with compact strings and arrays and tagged fields, None if there is none.
+        listeners: The nodes that serve it: Z a broker with ZooKeeper, B a KRaft broker, C a KRaft controller.
         stable: False for APIs whose versions 3.9 still keeps behind ``unstable.api.versions.enable``.
     """
 
@@ -148,7 +148,7 @@ class ApiInfo:
         return 0
 
     def is_flexible(self, version: int) -> bool:
-        """Whether this version uses compact forms and tagged fields."""
+        """Whether this version has compact strings and arrays and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
 
@@ -244,17 +244,17 @@ _INFO: Final[dict[int, ApiInfo]] = {
 }
 
 CONTROL_APIS: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
-"""The three requests by which a controller rules its brokers."""
+"""LeaderAndIsr, StopReplica and UpdateMetadata: the requests from a ZooKeeper controller to its brokers."""
 
 
 def api_name(api_key: int) -> str:
-    """The schema's name of an API, or ``UNKNOWN(337)`` for a key that 3.9.1 does not have."""
+    """Return an API's name in Kafka's schemas, or ``UNKNOWN(337)`` for a key that 3.9.1 lacks."""
     info = _INFO.get(api_key)
     return info.name if info else f"UNKNOWN({api_key})"
 
 
 def check_version(api_key: int, version: int) -> ApiInfo:
-    """The API's facts, if Kafka 3.9.1 has it in this version.
+    """Return the API's ``ApiInfo`` if Kafka 3.9.1 has it in this version.
 
     Raises:
         UnsupportedApi: No such API in 3.9.1.
@@ -273,7 +273,7 @@ def check_version(api_key: int, version: int) -> ApiInfo:
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """Which request header (0-2) stands before a body of this API and version.
+    """Return the version (0-2) of the request header before a body of this API and version.
 
     A version above the known range counts as flexible where the API has a flexible version: Kafka's own header parser
     does the same, so that the header of a too new request can still be read and refused.
@@ -285,12 +285,12 @@ def request_header_version(api_key: int, version: int) -> int:
     if info is None:
         raise UnsupportedApi(api_key)
     if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
-        return 0  # the one request that was sent without a client id
+        return 0  # the only request without a client id
     return 2 if info.is_flexible(version) else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """Which response header (0-1) stands before the answer to a request of this API and version.
+    """Return the version (0-1) of the response header in the answer to a request of this API and version.
 
     Raises:
         UnsupportedApi: No such API in 3.9.1.
@@ -299,7 +299,7 @@ def response_header_version(api_key: int, version: int) -> int:
     if info is None:
         raise UnsupportedApi(api_key)
     if api_key == ApiKey.API_VERSIONS:
-        return 0  # the asker may not know yet whether the answerer is flexible
+        return 0  # the client does not know yet which versions the broker has
     return 1 if info.is_flexible(version) else 0
 
 
@@ -329,7 +329,7 @@ _STEPS: Final[dict[ApiKey, tuple[tuple[str, int], ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ControlVersions:
-    """The versions of the three control requests that one inter.broker.protocol.version means."""
+    """The versions of the control requests under one inter.broker.protocol.version."""
 
     ibp: str
     leader_and_isr: int
@@ -337,7 +337,7 @@ class ControlVersions:
     update_metadata: int
 
     def of(self, api_key: int) -> int:
-        """The version of one control API.
+        """Return the version of one control API.
 
         Raises:
             UnsupportedApi: Not one of the three.
@@ -353,7 +353,7 @@ class ControlVersions:
 
 
 def ibp_versions() -> tuple[str, ...]:
-    """Every inter.broker.protocol.version that Kafka 3.9.1 knows, oldest first, in full form (``2.4-IV1``)."""
+    """Return every inter.broker.protocol.version that Kafka 3.9.1 knows, oldest first, in full (``2.4-IV1``)."""
     return _IBP_ORDER
 
 
@@ -374,7 +374,7 @@ def _full_ibp(text: str) -> str:
 
 
 def control_versions(ibp: str) -> ControlVersions:
-    """What a ZooKeeper controller sends under this inter.broker.protocol.version.
+    """Return the versions that a ZooKeeper controller sends under this inter.broker.protocol.version.
 
     >>> control_versions("2.8")
     ControlVersions(ibp='2.8-IV1', leader_and_isr=5, stop_replica=3, update_metadata=7)

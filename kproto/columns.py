@@ -1,9 +1,9 @@
 """Control requests and responses as Arrow columns: one row for each partition, no Python object for it.
 
 ``decode_columns`` reads one message's partitions into columns, ``ColumnsBuilder`` those of many messages into one
-batch, and ``encode_columns`` writes a request from columns. ``Columns`` is taken without a copy by whatever takes
-Arrow's PyCapsules: pyarrow, polars, duckdb, pandas. Only the C-accelerated codec has columns, and only of LeaderAndIsr,
-StopReplica and UpdateMetadata.
+batch, and ``encode_columns`` writes a request from columns. Libraries that know Arrow's PyCapsule interface (pyarrow,
+polars, duckdb, pandas) use ``Columns`` without a copy. Only the C-accelerated codec has columns, and only of
+LeaderAndIsr, StopReplica and UpdateMetadata.
 
 >>> from kproto.columns import Columns, decode_columns, encode_columns
 >>> from kproto.messages import UpdateMetadataRequest

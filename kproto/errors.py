@@ -1,7 +1,7 @@
 """Every error that kproto raises on purpose.
 
     KprotoError                     the root; never raised itself
-    +-- DecodeError                 bytes that are not what they should be; offset, path, api_key, version
+    +-- DecodeError                 bytes that are no such message; has offset, path, api_key, version
     |   +-- Truncated               they end too early
     |   +-- Malformed               they contradict the protocol
     |   +-- FrameTooLarge           a length prefix above the limit, or below zero
@@ -42,13 +42,13 @@ class KprotoError(Exception):
 
 
 class DecodeError(KprotoError, ValueError):
-    """Bytes that are not the message they were said to be.
+    """Bytes that cannot be read as the message that the caller named.
 
     Attributes:
         reason: What is wrong, one line.
-        offset: Where, in bytes from the start of what was given, or None where there is no single place.
-        path: Which field, e.g. ``topic_states[3].partition_states[0].isr``; empty at the top.
-        api_key, version: What was being read, None for framing.
+        offset: Position of the fault in bytes from the start of the input, None if it has no single position.
+        path: The field, e.g. ``topic_states[3].partition_states[0].isr``; empty for the message itself.
+        api_key, version: The message's API and version, None for frames and headers.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class EncodeError(KprotoError, ValueError):
 
     Attributes:
         reason: What is wrong, one line.
-        path: Which field, e.g. ``topic_states[3].topic_name``.
+        path: The field, e.g. ``topic_states[3].topic_name``.
     """
 
     def __init__(self, reason: str, path: str = "") -> None:
@@ -113,7 +113,7 @@ class OutOfRange(EncodeError):
 
 
 class UnsupportedApi(KprotoError, ValueError):
-    """No such API key, or not one that this codec knows."""
+    """Kafka 3.9.1 has no such API, or the codec does not read its bodies."""
 
     def __init__(self, api_key: int, detail: str = "") -> None:
         super().__init__(api_key, detail)
@@ -147,8 +147,8 @@ class UnsupportedVersion(KprotoError, ValueError):
 
 
 class CaptureError(KprotoError, ValueError):
-    """A file that cannot be read as a capture, or holds nothing that can be; the text says what to try."""
+    """A file that cannot be read as a capture; the text says what to try."""
 
 
 class ConfigurationError(KprotoError, ValueError):
-    """A setting or option that makes no sense; the text says what would."""
+    """A setting or option that makes no sense; the text says which values do."""

@@ -1,4 +1,4 @@
-"""Frames: every Kafka message is an int32 length and that many bytes. No I/O here."""
+"""Frames: an int32 length and that many bytes of payload, as Kafka sends every message. No I/O here."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LENGTH = struct.Struct(">i")
 
 
 def frame(payload: Buffer) -> bytes:
-    """A payload with its length in front. For large bodies send the length and the pieces instead of joining them."""
+    """Put the length before a payload. For large bodies send length and pieces instead of joining them."""
     view = memoryview(payload)
     return _LENGTH.pack(view.nbytes) + view
 
 
 class FrameSplitter:
-    """Cuts a byte stream into frames, whatever pieces it comes in.
+    """Cuts a byte stream, fed in pieces of any size, into frames.
 
-    The same bytes give the same frames for every way of cutting them up. What is held is bounded by ``limit`` and by
-    what was fed; a length alone never makes it allocate.
+    The frames do not depend on how the bytes were divided into pieces. Memory is bounded by ``limit`` and by the bytes
+    that were fed; a large length alone allocates nothing.
 
     >>> splitter = FrameSplitter()
     >>> list(splitter.feed(bytes.fromhex("0000000548")))
@@ -49,16 +49,16 @@ class FrameSplitter:
 
     @property
     def offset(self) -> int:
-        """Stream offset in bytes of the first byte that no frame has taken yet."""
+        """Stream offset in bytes of the first byte that belongs to no complete frame yet."""
         return self._offset
 
     @property
     def pending(self) -> int:
-        """Bytes held that no frame has taken yet."""
+        """How many held bytes belong to no complete frame yet."""
         return len(self._held) - self._at
 
     def feed(self, data: Buffer) -> FrameSplitter:
-        """Take more bytes; iterating the result gives the payloads that are now whole."""
+        """Add bytes; iterating over the result yields the payloads that are complete now."""
         self._held += memoryview(data)  # numpy would take += for arithmetic
         return self
 
@@ -66,11 +66,11 @@ class FrameSplitter:
         return self
 
     def __next__(self) -> bytes:
-        """The next whole payload.
+        """Return the next complete payload.
 
         Raises:
-            FrameTooLarge: A length above the limit or below zero. The stream cannot be read on: every later call
-                raises it again.
+            FrameTooLarge: A length above the limit or below zero. The rest of the stream cannot be cut: every later
+                call raises it again.
         """
         if self._broken is not None:
             raise self._broken
@@ -91,10 +91,10 @@ class FrameSplitter:
         raise StopIteration
 
     def close(self) -> None:
-        """Say that the stream has ended.
+        """End the stream.
 
         Raises:
-            Truncated: In the middle of a frame.
+            Truncated: It ended in the middle of a frame.
         """
         if self.pending:
             raise Truncated(f"the stream ends inside a frame, {self.pending} bytes of it", self._offset)

@@ -1,4 +1,4 @@
-"""The scalars of Kafka's JSON form: UUIDs as 22 characters of url-safe base64, bytes as base64, names in camelCase.
+"""Scalars in Kafka's JSON form: UUIDs as 22 characters of url-safe base64, bytes as base64, names in camelCase.
 
 Each codec walks its own fields; only these rules are shared.
 """
@@ -17,7 +17,7 @@ _URL_SAFE = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 def uuid_to_json(value: bytes) -> str:
-    """16 bytes as Kafka prints them.
+    """Write a UUID's 16 bytes as Kafka prints them.
 
     >>> uuid_to_json(bytes(16))
     'AAAAAAAAAAAAAAAAAAAAAA'
@@ -26,7 +26,7 @@ def uuid_to_json(value: bytes) -> str:
 
 
 def uuid_from_json(text: object, path: str = "") -> bytes:
-    """The 16 bytes behind Kafka's text form; padding is optional, ``+`` and ``/`` are refused.
+    """Read a UUID's 16 bytes from Kafka's text; padding is optional, ``+`` and ``/`` are refused.
 
     Raises:
         EncodeError: Not the base64 of 16 bytes.
@@ -46,12 +46,12 @@ def uuid_from_json(text: object, path: str = "") -> bytes:
 
 
 def bytes_to_json(value: bytes) -> str:
-    """Bytes as Kafka's JSON holds them: plain base64 with padding."""
+    """Write bytes as Kafka's JSON does: plain base64 with padding."""
     return base64.b64encode(value).decode("ascii")
 
 
 def bytes_from_json(text: object, path: str = "") -> bytes:
-    """The bytes behind plain base64.
+    """Read bytes from plain base64.
 
     Raises:
         EncodeError: Not base64.
@@ -65,7 +65,7 @@ def bytes_from_json(text: object, path: str = "") -> bytes:
 
 
 def camel_case(name: str) -> str:
-    """``is_kraft_controller`` and the like in Kafka's spelling.
+    """Turn a field's snake_case name into Kafka's spelling.
 
     >>> camel_case("leader_epoch"), camel_case("is_kraft_controller"), camel_case("v0_host")
     ('leaderEpoch', 'isKRaftController', 'v0Host')
@@ -77,7 +77,7 @@ def camel_case(name: str) -> str:
 
 
 def snake_case(name: str) -> str:
-    """The way back.
+    """Turn Kafka's spelling of a field's name into snake_case.
 
     >>> snake_case("leaderEpoch"), snake_case("isKRaftController"), snake_case("v0Host")
     ('leader_epoch', 'is_kraft_controller', 'v0_host')

@@ -1,4 +1,4 @@
-"""Small shared types; no behaviour beyond their values."""
+"""Types that all of kproto shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Uuid: TypeAlias = bytes
 ZERO_UUID: Uuid = bytes(16)
 
 RawTag: TypeAlias = tuple[int, bytes]
-"""An unknown tagged field as it stood on the wire: its tag and its bytes."""
+"""A tagged field that Kafka 3.9.1 does not define: its tag and its bytes."""
 
 Kind: TypeAlias = Literal["request", "response", "request_header", "response_header"]
 
@@ -34,6 +34,6 @@ class TopicPartition(NamedTuple):
 
 
 class Buffer(Protocol):
-    """Anything that gives its bytes by the buffer protocol: bytes, bytearray, memoryview, mmap, numpy, pyarrow."""
+    """An object with the buffer protocol: bytes, bytearray, memoryview, mmap, a numpy array, a pyarrow buffer."""
 
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.byte_text import FORMS, parse_bytes
-from kproto.cli.subject import read_input, subject_of, subject_options
+from kproto.cli.message_options import message_options, parse_message_options, read_input
 from kproto.cli.text import counted
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ Examples:
     show_default=True,
     help="How the bytes are written; auto recognises the form.",
 )
-@subject_options
+@message_options
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--strict", is_flag=True, help="Refuse what the protocol forbids although Kafka accepts it.")
 def command(
@@ -61,11 +61,11 @@ def command(
     from kproto.cli.dissection import dissect
     from kproto.cli.table import table
 
-    subject = subject_of(kind, api, version)
-    parts = dissect(subject, parse_bytes(read_input(source, data), form), strict=strict)
+    options = parse_message_options(kind, api, version)
+    parts = dissect(options, parse_bytes(read_input(source, data), form), strict=strict)
     terminal = sys.stdout.isatty()
     if output == "json":
-        print(json.dumps(parts.to_json(subject), indent=2 if terminal else None))
+        print(json.dumps(parts.to_json(options), indent=2 if terminal else None))
     else:
         width = shutil.get_terminal_size().columns if terminal else None
         for line in table(parts, width, color=terminal and "NO_COLOR" not in os.environ):

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey, api_name, check_version, request_header_version, response_header_version
-from kproto.cli.subject import request_header_at, size_field
+from kproto.cli.message_options import request_header_at, size_field
 from kproto.cli.text import counted
 from kproto.errors import DecodeError, Malformed, Truncated, UnsupportedApi
 from kproto.reference.trace import trace
 
 if TYPE_CHECKING:
-    from kproto.cli.subject import Subject
+    from kproto.cli.message_options import MessageOptions
     from kproto.reference.trace import FieldSpan
     from kproto.types import Json, Kind
 
@@ -72,7 +72,7 @@ class Dissection:
         """How many bytes of the input follow the message."""
         return len(self.data) - self.sections[-1].end
 
-    def to_json(self, subject: Subject) -> Json:
+    def to_json(self, options: MessageOptions) -> Json:
         """Return Kafka's JSON form; for a frame an object with ``kind``, ``api``, ``version``, ``header``, ``body``.
 
         Raises:
@@ -81,10 +81,10 @@ class Dissection:
         if self.error is not None:
             raise self.error
         forms = [section.message.to_json(section.version) for section in self.sections]
-        if not subject.kind.endswith("-frame"):
+        if not options.kind.endswith("-frame"):
             return forms[0]  # type: ignore[no-any-return]
         header, body = forms
-        return {"kind": subject.kind, "api": self.api_key, "version": self.version, "header": header, "body": body}
+        return {"kind": options.kind, "api": self.api_key, "version": self.version, "header": header, "body": body}
 
     def read(self, kind: Kind, api_key: int, version: int, start: int, *, strict: bool) -> Section:
         """Read and append the section that begins at ``start``; a failure is kept as the section's ``error``."""
@@ -105,7 +105,7 @@ class Dissection:
         return section
 
 
-def dissect(subject: Subject, data: bytes, *, strict: bool) -> Dissection:
+def dissect(options: MessageOptions, data: bytes, *, strict: bool) -> Dissection:
     """Read the input as far as possible, field by field.
 
     Raises:
@@ -114,15 +114,15 @@ def dissect(subject: Subject, data: bytes, *, strict: bool) -> Dissection:
         UnsupportedApi, UnsupportedVersion: Kafka 3.9.1 lacks the API or version that the options or the bytes name.
     """
     parts = Dissection(data)
-    match subject.kind:
+    match options.kind:
         case "request" | "response":
-            parts.api_key, parts.version = subject.of_body()
-            parts.read(subject.kind, parts.api_key, parts.version, 0, strict=strict)
+            parts.api_key, parts.version = options.of_body()
+            parts.read(options.kind, parts.api_key, parts.version, 0, strict=strict)
         case "request-header":
-            version = subject.header_version()
+            version = options.header_version()
             parts.read("request_header", -1, _derived(data, 0) if version is None else version, 0, strict=strict)
         case "response-header":
-            version = subject.header_version()
+            version = options.header_version()
             assert version is not None
             parts.read("response_header", -1, version, 0, strict=strict)
         case "request-frame":
@@ -133,7 +133,7 @@ def dissect(subject: Subject, data: bytes, *, strict: bool) -> Dissection:
                 check_version(parts.api_key, parts.version)
                 parts.read("request", parts.api_key, parts.version, header.end, strict=strict)
         case "response-frame":
-            parts.api_key, parts.version = subject.of_body()
+            parts.api_key, parts.version = options.of_body()
             own = response_header_version(parts.api_key, parts.version)
             header = parts.read("response_header", -1, own, size_field(data), strict=strict)
             if header.error is None:

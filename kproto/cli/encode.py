@@ -11,7 +11,14 @@ import click
 
 from kproto.api import response_header_version
 from kproto.cli.byte_text import hexdump
-from kproto.cli.subject import KINDS, Subject, message_of, read_input, subject_of, subject_options
+from kproto.cli.message_options import (
+    KINDS,
+    MessageOptions,
+    message_of,
+    message_options,
+    parse_message_options,
+    read_input,
+)
 from kproto.codec import get_codec
 from kproto.errors import ConfigurationError
 from kproto.framing import frame
@@ -33,7 +40,7 @@ Examples:
 )
 @click.argument("source", default="-", metavar="[FILE]")
 @click.option("--data", metavar="JSON", help="JSON text, in place of a file.")
-@subject_options
+@message_options
 @click.option(
     "--to",
     type=click.Choice(["hex", "hexdump", "base64", "raw"]),
@@ -64,12 +71,12 @@ def command(
     as `kproto decode` prints it, or a line of `kproto inspect --format json`.
     """
     form = _parsed(read_input(source, data))
-    subject, header, body = _parts_of(form, kind, api, version)
+    options, header, body = _parts_of(form, kind, api, version)
     if correlation_id is not None:
         header["correlationId"] = correlation_id
     if client_id is not None:
         header["clientId"] = client_id
-    _print(_encoded(subject, header, body), to)
+    _print(_encoded(options, header, body), to)
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
@@ -86,7 +93,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
 
 def _parts_of(
     form: dict[str, Any], kind: str | None, api: str | None, version: int | None
-) -> tuple[Subject, dict[str, Any], dict[str, Any]]:
+) -> tuple[MessageOptions, dict[str, Any], dict[str, Any]]:
     """Return kind, API and version of the message, its header's fields and its body; options override the JSON."""
     header: Mapping[str, Any] = {}
     if "header" in form and "body" in form:
@@ -104,8 +111,8 @@ def _parts_of(
         raise ConfigurationError(f"there is no kind {kind!r}; choose {', '.join(KINDS)}")
     if version is not None and type(version) is not int:
         raise ConfigurationError(f"version {version!r} is not a number")
-    subject = subject_of(kind, api, version)
-    return subject, dict(header), dict(header) if subject.kind.endswith("-header") and header else body
+    options = parse_message_options(kind, api, version)
+    return options, dict(header), dict(header) if options.kind.endswith("-header") and header else body
 
 
 def _text(value: object) -> str | None:
@@ -119,19 +126,19 @@ def _object(form: dict[str, Any], key: str) -> dict[str, Any]:
     return value
 
 
-def _encoded(subject: Subject, header: dict[str, Any], body: dict[str, Any]) -> bytes:
+def _encoded(options: MessageOptions, header: dict[str, Any], body: dict[str, Any]) -> bytes:
     codec: Any = get_codec("construct")
-    if subject.kind == "request-header":
-        head = codec.RequestHeader.from_json(body, subject.header_version() if subject.version is not None else 2)
-        return bytes(codec.encode_request_header(head, subject.header_version()))
-    if subject.kind == "response-header":
-        own = subject.header_version()
+    if options.kind == "request-header":
+        head = codec.RequestHeader.from_json(body, options.header_version() if options.version is not None else 2)
+        return bytes(codec.encode_request_header(head, options.header_version()))
+    if options.kind == "response-header":
+        own = options.header_version()
         return bytes(codec.encode_response_header(codec.ResponseHeader.from_json(body, own), own))
-    api_key, version = subject.of_body()
-    what = "response" if subject.kind.startswith("response") else "request"
+    api_key, version = options.of_body()
+    what = "response" if options.kind.startswith("response") else "request"
     message = message_of(codec.message_class(api_key, what), body, version)
     data: bytes = codec.encode(message, version)
-    if subject.kind == "request-frame":
+    if options.kind == "request-frame":
         head = codec.RequestHeader(
             request_api_key=api_key,
             request_api_version=version,
@@ -139,7 +146,7 @@ def _encoded(subject: Subject, header: dict[str, Any], body: dict[str, Any]) -> 
             client_id=header.get("clientId", ""),
         )
         return frame(codec.encode_request_header(head) + data)
-    if subject.kind == "response-frame":
+    if options.kind == "response-frame":
         head = codec.ResponseHeader(correlation_id=header.get("correlationId") or 0)
         return frame(codec.encode_response_header(head, response_header_version(api_key, version)) + data)
     return data

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from kproto.cli.message_options import message_of, read_input
 from kproto.cli.options import parse_api
-from kproto.cli.subject import message_of, read_input
 from kproto.errors import ConfigurationError
 
 __all__ = ["command"]

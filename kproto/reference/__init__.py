@@ -1,9 +1,9 @@
-"""The Construct codec: slow, readable beside the protocol's description, and for every API that kproto knows.
+"""The reference codec on Construct: slow, readable beside the protocol's description, for every API that kproto knows.
 
-The same names as the C-accelerated codec (``kproto.codec.Codec``), with no code in common and nothing compiled. Each
-API has a module, in which every message is one Construct expression over all its versions; how such expressions are
-made is in ``fields``, ``datatypes`` and ``primitives``. The structs inside the messages of the three control APIs are
-here too, those of the other APIs in their modules.
+It has the names of the C-accelerated codec (``kproto.codec.Codec``), shares no code with it and needs nothing compiled.
+Each API has a module in which every message is one Construct expression over all its versions; ``fields``,
+``datatypes`` and ``primitives`` make up such expressions. The classes of LeaderAndIsr, StopReplica and UpdateMetadata
+here are the reference's own; ``kproto.messages`` has the extension's, and the reference's of all other APIs.
 
 >>> request = decode_request(6, 8, bytes.fromhex("000000010000000002ffffffffffffffff010101000102"))
 >>> request
@@ -182,7 +182,7 @@ _MESSAGES: dict[tuple[int, str], type[Message]] = {
 
 
 def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]:
-    """The class of an API's requests or responses.
+    """Return the class of an API's requests or responses.
 
     Raises:
         UnsupportedApi: Kafka 3.9.1 or kproto does not have it.
@@ -200,10 +200,10 @@ def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = F
     """Read a request's body.
 
     Args:
-        api_key: Whose request.
-        version: The version that its header named.
-        data: The body, without size and header; what follows the message is ignored unless ``strict``.
-        strict: Refuse what the protocol forbids though Kafka lets it pass.
+        api_key: The request's API.
+        version: The API version that the request's header names.
+        data: The body, without length prefix and header. Bytes after the message are ignored unless ``strict``.
+        strict: Refuse what the protocol forbids although Kafka accepts it.
 
     Raises:
         DecodeError: The bytes are no such message.
@@ -213,18 +213,18 @@ def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = F
 
 
 def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """``decode_request``, and how many bytes the message took; what follows is ignored, ``strict`` or not."""
+    """Read a request's body; also return how many bytes it took. The bytes after it are ignored."""
     message, used = message_class(api_key, "request").decode(version, data, strict=strict, alone=False)
     return message, used
 
 
 def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
-    """Read a response's body; ``version`` is that of the request it answers. Errors as ``decode_request``."""
+    """Read a response's body. ``version`` is that of the request; errors are those of ``decode_request``."""
     return message_class(api_key, "response").decode(version, data, strict=strict)[0]
 
 
 def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """``decode_response``, and how many bytes the message took; what follows is ignored, ``strict`` or not."""
+    """Read a response's body; also return how many bytes it took. The bytes after it are ignored."""
     message, used = message_class(api_key, "response").decode(version, data, strict=strict, alone=False)
     return message, used
 
@@ -236,7 +236,7 @@ def encode(message: Message, version: int) -> bytes:
         FieldNotInVersion: A field that this version lacks holds a value that may not be dropped.
         OutOfRange, EncodeError: A value that cannot be written.
         UnsupportedVersion: The API has no such version.
-        TypeError: No message of this codec.
+        TypeError: The message is not one of this codec.
     """
     if not isinstance(message, Message):
         raise TypeError(f"expected a message of kproto.reference, got {type(message).__name__}")

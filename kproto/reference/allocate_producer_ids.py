@@ -12,7 +12,7 @@ __all__ = ["AllocateProducerIdsRequest", "AllocateProducerIdsResponse"]
 
 
 class AllocateProducerIdsRequest(Request):
-    """Broker to controller: give me more."""
+    """A broker's request for a block of producer ids."""
 
     api_key = ApiKey.ALLOCATE_PRODUCER_IDS
     fields = Fields(
@@ -22,7 +22,7 @@ class AllocateProducerIdsRequest(Request):
 
 
 class AllocateProducerIdsResponse(Response):
-    """Controller to broker: ``producer_id_len`` ids from ``producer_id_start`` on."""
+    """The block: ``producer_id_len`` ids from ``producer_id_start`` on."""
 
     api_key = ApiKey.ALLOCATE_PRODUCER_IDS
     fields = Fields(

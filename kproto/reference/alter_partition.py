@@ -4,7 +4,7 @@ What each version brought:
 
     1  the recovery state of a leader that was elected uncleanly
     2  topics by id, no longer by name
-    3  the in-sync replicas with their brokers' epochs, so that a restarted broker is not taken for its past
+    3  the in-sync replicas with their brokers' epochs, so that a restarted broker is not mistaken for its earlier run
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class BrokerState(Struct):
-    """An in-sync replica and the epoch of its broker, -1 where it is not known."""
+    """An in-sync replica and the epoch of its broker, -1 if it is unknown."""
 
     fields = Fields(
         "broker_id" / Since(3, Int32),
@@ -59,7 +59,7 @@ class AlterPartitionRequestTopic(Struct):
 
 
 class AlterPartitionRequest(Request):
-    """Broker to controller: for the partitions that I lead, these replicas are in sync."""
+    """A leader's proposal of in-sync replicas for the partitions that it leads."""
 
     api_key = ApiKey.ALTER_PARTITION
     fields = Fields(
@@ -70,7 +70,7 @@ class AlterPartitionRequest(Request):
 
 
 class AlterPartitionResponsePartition(Struct):
-    """How the partition stands now."""
+    """The partition's state after the request."""
 
     fields = Fields(
         "partition_index" / Int32,
@@ -94,7 +94,7 @@ class AlterPartitionResponseTopic(Struct):
 
 
 class AlterPartitionResponse(Response):
-    """Controller to broker: what was made of it."""
+    """The controller's answer: each partition's state or error."""
 
     api_key = ApiKey.ALTER_PARTITION
     fields = Fields(

@@ -1,4 +1,4 @@
-"""ApiVersions (18): what the other end can speak; the first question on most connections. Versions 0 to 4.
+"""ApiVersions (18): the APIs and versions of a node; the first request on most connections. Versions 0 to 4.
 
 What each version brought:
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class ApiVersionsRequest(Request):
-    """What do you speak? Below version 3 the question has no content."""
+    """The request; below version 3 it has no fields."""
 
     api_key = ApiKey.API_VERSIONS
     fields = Fields(
@@ -68,7 +68,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Response):
-    """The APIs and features of the broker. ``finalized_features_epoch`` is -1 where it is not known."""
+    """The APIs and features of the broker. ``finalized_features_epoch`` is -1 if it is unknown."""
 
     api_key = ApiKey.API_VERSIONS
     fields = Fields(

@@ -15,7 +15,7 @@ __all__ = ["BrokerHeartbeatRequest", "BrokerHeartbeatResponse"]
 
 
 class BrokerHeartbeatRequest(Request):
-    """Broker to controller: this is how far I am, and what I want."""
+    """A broker's metadata offset, and whether it wants to be fenced or shut down."""
 
     api_key = ApiKey.BROKER_HEARTBEAT
     fields = Fields(
@@ -29,7 +29,7 @@ class BrokerHeartbeatRequest(Request):
 
 
 class BrokerHeartbeatResponse(Response):
-    """Controller to broker: this is what you are to me."""
+    """The broker's state as the controller sees it: caught up, fenced, to shut down."""
 
     api_key = ApiKey.BROKER_HEARTBEAT
     fields = Fields(

@@ -4,7 +4,7 @@ What each version brought:
 
     1  whether the broker is on its way from ZooKeeper
     2  log directories
-    3  the epoch of the broker's former registration, by which a clean restart is told
+    3  the epoch of the broker's former registration, which shows a clean restart
     4  (features whose lowest version is 0)
 """
 
@@ -41,7 +41,7 @@ class Feature(Struct):
 
 
 class BrokerRegistrationRequest(Request):
-    """Broker to controller: here I am."""
+    """A broker's registration: its id, addresses, rack and features."""
 
     api_key = ApiKey.BROKER_REGISTRATION
     fields = Fields(
@@ -58,7 +58,7 @@ class BrokerRegistrationRequest(Request):
 
 
 class BrokerRegistrationResponse(Response):
-    """Controller to broker: this is your epoch."""
+    """The broker epoch that the controller gave."""
 
     api_key = ApiKey.BROKER_REGISTRATION
     fields = Fields(

@@ -20,7 +20,7 @@ __all__ = ["ControlledShutdownRequest", "ControlledShutdownResponse", "Remaining
 
 
 class ControlledShutdownRequest(Request):
-    """Broker to controller: I am about to stop."""
+    """A broker's request to lose its leaderships before it stops."""
 
     api_key = ApiKey.CONTROLLED_SHUTDOWN
     fields = Fields(
@@ -39,7 +39,7 @@ class RemainingPartition(Struct):
 
 
 class ControlledShutdownResponse(Response):
-    """Controller to broker: these are still yours; ask again while there are any."""
+    """The partitions that the broker still leads; it repeats the request while there are any."""
 
     api_key = ApiKey.CONTROLLED_SHUTDOWN
     fields = Fields(

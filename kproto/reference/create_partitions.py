@@ -1,4 +1,4 @@
-"""CreatePartitions (37): more partitions for topics that are there. Versions 0 to 3; flexible since 2.
+"""CreatePartitions (37): more partitions for existing topics. Versions 0 to 3; flexible since 2.
 
 1  (the broker throttles after its answer instead of before it)
 3  (quota violations have an error code)
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class CreatePartitionsAssignment(Struct):
-    """The brokers that shall hold one new partition."""
+    """The brokers to hold one new partition."""
 
     fields = Fields(
         "broker_ids" / ArrayOf(Int32),
@@ -30,7 +30,7 @@ class CreatePartitionsAssignment(Struct):
 
 
 class CreatePartitionsTopic(Struct):
-    """A topic and how many partitions it shall have; null assignments leave the brokers to the controller."""
+    """A topic and its new number of partitions; with null assignments the controller chooses the brokers."""
 
     fields = Fields(
         "name" / String,
@@ -40,7 +40,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Request):
-    """Give these topics more partitions, or say whether it could be done."""
+    """Topics to enlarge; ``validate_only`` asks only whether it is possible."""
 
     api_key = ApiKey.CREATE_PARTITIONS
     fields = Fields(
@@ -51,7 +51,7 @@ class CreatePartitionsRequest(Request):
 
 
 class CreatePartitionsTopicResult(Struct):
-    """What became of one topic."""
+    """The result for one topic."""
 
     fields = Fields(
         "name" / String,
@@ -61,7 +61,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Response):
-    """What became of the topics, each for itself."""
+    """The results, one for each topic."""
 
     api_key = ApiKey.CREATE_PARTITIONS
     fields = Fields(

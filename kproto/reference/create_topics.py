@@ -31,7 +31,7 @@ __all__ = [
 
 
 class CreatableReplicaAssignment(Struct):
-    """The brokers that shall hold one partition."""
+    """The brokers to hold one partition."""
 
     fields = Fields(
         "partition_index" / Int32,
@@ -40,7 +40,7 @@ class CreatableReplicaAssignment(Struct):
 
 
 class CreatableTopicConfig(Struct):
-    """One setting of a topic to be made."""
+    """One setting of a topic to create."""
 
     fields = Fields(
         "name" / String,
@@ -49,7 +49,7 @@ class CreatableTopicConfig(Struct):
 
 
 class CreatableTopic(Struct):
-    """A topic to be made, by counts or by assignments."""
+    """A topic to create, by counts or by assignments."""
 
     fields = Fields(
         "name" / String,
@@ -61,7 +61,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Request):
-    """Make these topics, or say whether they could be made."""
+    """Topics to create; ``validate_only`` asks only whether it is possible."""
 
     api_key = ApiKey.CREATE_TOPICS
     fields = Fields(
@@ -72,7 +72,7 @@ class CreateTopicsRequest(Request):
 
 
 class CreatableTopicConfigs(Struct):
-    """One setting of a topic that was made; ``config_source`` says who set it."""
+    """One setting of a created topic; ``config_source`` says where it comes from."""
 
     fields = Fields(
         "name" / Since(5, String),
@@ -84,7 +84,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """What became of one topic."""
+    """The result for one topic."""
 
     fields = Fields(
         "name" / String,
@@ -99,7 +99,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Response):
-    """What became of the topics, each for itself."""
+    """The results, one for each topic."""
 
     api_key = ApiKey.CREATE_TOPICS
     fields = Fields(

@@ -1,4 +1,4 @@
-"""The types that a field can have: for each its Construct in any version, its default, and its JSON form.
+"""The types of fields: for each its Construct in any version, its default, and its JSON form.
 
 A type becomes a Construct when version and form are known (``at``): a string has an int16 in front in the older
 versions and a varint in the flexible ones. JSON is checked as strictly as Kafka's own converters do.

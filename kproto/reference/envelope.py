@@ -12,7 +12,7 @@ __all__ = ["EnvelopeRequest", "EnvelopeResponse"]
 
 
 class EnvelopeRequest(Request):
-    """A whole request, header included, who sent it (null where the broker has no principal), and from where."""
+    """A whole request with its header, the client's principal (null if the broker has none) and address."""
 
     api_key = ApiKey.ENVELOPE
     fields = Fields(
@@ -23,7 +23,7 @@ class EnvelopeRequest(Request):
 
 
 class EnvelopeResponse(Response):
-    """A whole response, header included, or why there is none."""
+    """A whole response with its header, or the error that prevented it."""
 
     api_key = ApiKey.ENVELOPE
     fields = Fields(

@@ -1,6 +1,6 @@
-"""The headers before every body: of requests versions 0 to 2, of responses 0 and 1.
+"""The headers of requests, versions 0 to 2, and of responses, versions 0 and 1.
 
-Which header stands before which body is ``kproto.api.request_header_version`` and ``response_header_version``.
+``kproto.api.request_header_version`` and ``response_header_version`` give the header version of an API version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class _Header(Struct):
-    """What both headers can do."""
+    """What both headers have in common."""
 
     __slots__ = ()
     kind: ClassVar[Kind]
@@ -57,15 +57,15 @@ class _Header(Struct):
 
     @classmethod
     def decode(cls, version: int, data: Buffer, *, strict: bool = False, alone: bool = True) -> tuple[Self, int]:
-        """Read a header from the start of a buffer; also how many bytes it took, which is where the body begins.
+        """Read a header from the start of a buffer; also return where the body begins.
 
-        ``strict`` refuses what the protocol forbids though Kafka lets it pass, a header that stands ``alone`` may not
-        have bytes after it.
+        ``strict`` refuses what the protocol forbids although Kafka accepts it; for a header that is ``alone``, bytes
+        after it are among that.
         """
         return parse(cls.at(version), data, api_key=None, version=version, strict=strict, alone=alone)
 
     def encode(self, version: int) -> bytes:
-        """The header's bytes in one of its own versions."""
+        """Write the header in one of its own versions."""
         return build(self.at(version), self)
 
     def to_json(self, version: int) -> Json:
@@ -75,13 +75,13 @@ class _Header(Struct):
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self:
-        """The header behind Kafka's JSON form; ``version`` is the header's own."""
+        """Make a header from Kafka's JSON form; ``version`` is the header's own."""
         cls._check(version)
         return cls(**cls.fields.from_json(json, version))
 
 
 class RequestHeader(_Header):
-    """What opens a request.
+    """The header of a request.
 
     0  written for one request only, the first ControlledShutdown
     1  the client's id
@@ -104,7 +104,7 @@ class RequestHeader(_Header):
 
 
 class ResponseHeader(_Header):
-    """What opens a response; tagged fields since version 1."""
+    """The header of a response; tagged fields since version 1."""
 
     kind = "response_header"
     flexible_from = 1
@@ -119,7 +119,7 @@ def decode_request_header(data: Buffer, header_version: int | None = None, *, st
     Args:
         data: Any buffer that begins with the header; what follows it is ignored unless ``strict``.
         header_version: 0 to 2; None derives it from the API key and version at the header's start, as Kafka does.
-        strict: Refuse what the protocol forbids though Kafka lets it pass.
+        strict: Refuse what the protocol forbids although Kafka accepts it.
 
     Raises:
         DecodeError: No such header; or, where ``header_version`` is None, its API key is not one of Kafka 3.9.1's.
@@ -130,7 +130,7 @@ def decode_request_header(data: Buffer, header_version: int | None = None, *, st
 def decode_request_header_from(
     data: Buffer, header_version: int | None = None, *, strict: bool = False
 ) -> tuple[RequestHeader, int]:
-    """``decode_request_header``, and how many bytes it took; what follows is ignored, ``strict`` or not."""
+    """Read a request header; also return where the body begins. The bytes after it are ignored."""
     return RequestHeader.decode(_or_derived(header_version, data), data, strict=strict, alone=False)
 
 
@@ -148,7 +148,7 @@ def _or_derived(header_version: int | None, data: Buffer) -> int:
 
 
 def encode_request_header(header: RequestHeader, header_version: int | None = None) -> bytes:
-    """The bytes of a request header; its version follows from the API key and version unless given."""
+    """Write a request header; without a version the one of its API key and version."""
     if header_version is None:
         header_version = request_header_version(header.request_api_key, header.request_api_version)
     return header.encode(header_version)
@@ -162,10 +162,10 @@ def decode_response_header(data: Buffer, header_version: int, *, strict: bool = 
 def decode_response_header_from(
     data: Buffer, header_version: int, *, strict: bool = False
 ) -> tuple[ResponseHeader, int]:
-    """``decode_response_header``, and how many bytes it took; what follows is ignored, ``strict`` or not."""
+    """Read a response header; also return where the body begins. The bytes after it are ignored."""
     return ResponseHeader.decode(header_version, data, strict=strict, alone=False)
 
 
 def encode_response_header(header: ResponseHeader, header_version: int) -> bytes:
-    """The bytes of a response header."""
+    """Write a response header."""
     return header.encode(header_version)

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class LeaderAndIsrPartitionState(Struct):
-    """One partition: who leads it, who follows in sync, who should hold it.
+    """One partition: leader, in-sync replicas, assigned replicas.
 
     ``partition_epoch`` is the version of the partition's state in ZooKeeper.
     """
@@ -69,7 +69,7 @@ class LeaderAndIsrTopicState(Struct):
 
 
 class LeaderAndIsrLiveLeader(Struct):
-    """Where a broker that leads one of the partitions can be reached by its followers."""
+    """The address at which followers reach a leader of the partitions."""
 
     fields = Fields(
         "broker_id" / Int32,
@@ -79,7 +79,7 @@ class LeaderAndIsrLiveLeader(Struct):
 
 
 class LeaderAndIsrRequest(Request):
-    """Controller to broker: lead these partitions, follow those."""
+    """The partitions that a broker is to lead or follow."""
 
     api_key = ApiKey.LEADER_AND_ISR
     fields = Fields(
@@ -111,7 +111,7 @@ class LeaderAndIsrRequest(Request):
         return {topic.topic_name: topic.topic_id for topic in self.topic_states}
 
     def error_response(self, error_code: int) -> LeaderAndIsrResponse:
-        """The answer that refuses all of this request: ``error_code`` at the top and for every partition."""
+        """Make the answer that refuses the whole request, with ``error_code`` for it and for every partition."""
         if self.version < 5:
             errors = [
                 LeaderAndIsrPartitionError(
@@ -134,7 +134,7 @@ class LeaderAndIsrRequest(Request):
 
 
 class LeaderAndIsrPartitionError(Struct):
-    """What became of one partition; 0 means done."""
+    """The result for one partition; 0 means success."""
 
     fields = Fields(
         "topic_name" / Until(4, String, ignorable=True),
@@ -144,7 +144,7 @@ class LeaderAndIsrPartitionError(Struct):
 
 
 class LeaderAndIsrTopicError(Struct):
-    """What became of one topic's partitions, versions 5 and above."""
+    """The results for one topic's partitions, versions 5 and above."""
 
     fields = Fields(
         "topic_id" / Since(5, Uuid),
@@ -153,7 +153,7 @@ class LeaderAndIsrTopicError(Struct):
 
 
 class LeaderAndIsrResponse(Response):
-    """Broker to controller: an error for the whole, and one for each partition."""
+    """The broker's answer: an error code for the request, and one for each partition."""
 
     api_key = ApiKey.LEADER_AND_ISR
     fields = Fields(
@@ -163,6 +163,6 @@ class LeaderAndIsrResponse(Response):
     )
 
     def error_counts(self) -> dict[int, int]:
-        """How often each code occurs. An error at the top stands for every partition and for itself."""
+        """Count each error code; an error of the whole request counts for every partition too."""
         errors = [*self.partition_errors, *(error for topic in self.topics for error in topic.partition_errors)]
         return count_errors(self.error_code, errors)

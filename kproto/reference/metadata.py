@@ -5,7 +5,7 @@ What each version brought:
     1   null topics ask for all of them (in 0 an empty array does); racks, the controller, internal topics
     2   the cluster's id
     3   throttle time
-    4   whether the question may create topics
+    4   whether the request may create topics
     5   offline replicas
     6   (the broker throttles after its answer instead of before it)
     7   leader epochs
@@ -13,7 +13,7 @@ What each version brought:
     9   flexible
     10  topic ids, and null names beside them
     11  the cluster's operations moved to an API of their own
-    12  topics may be asked for by id alone, so an answer may lack the name
+    12  topics may be requested by id alone, so a response may lack the name
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
     "MetadataResponseTopic",
 ]
 
-_NOT_ASKED = -(1 << 31)  # a bit field of operations that nobody asked for
+_NOT_REQUESTED = -(1 << 31)  # a bit field of operations that was not requested
 
 
 class MetadataRequestTopic(Struct):
-    """A topic that is asked for, by name or by id."""
+    """A requested topic, by name or by id."""
 
     fields = Fields(
         "topic_id" / Since(10, Uuid, ignorable=True),
@@ -46,7 +46,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request):
-    """Any client to a broker: tell me of these topics, or of all."""
+    """A client's request for the metadata of some topics, or of all."""
 
     api_key = ApiKey.METADATA
     fields = Fields(
@@ -58,7 +58,7 @@ class MetadataRequest(Request):
 
 
 class MetadataResponseBroker(Struct):
-    """A broker and its address on the listener that was asked."""
+    """A broker and its address on the listener that got the request."""
 
     fields = Fields(
         "node_id" / Int32,
@@ -69,7 +69,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """One partition: leader, replicas, and what is wrong with it."""
+    """One partition: leader, replicas, error code."""
 
     fields = Fields(
         "error_code" / Int16,
@@ -91,12 +91,12 @@ class MetadataResponseTopic(Struct):
         "topic_id" / Since(10, Uuid, ignorable=True),
         "is_internal" / Since(1, Bool, ignorable=True),
         "partitions" / ArrayOf(MetadataResponsePartition),
-        "topic_authorized_operations" / Since(8, Int32, default=_NOT_ASKED),
+        "topic_authorized_operations" / Since(8, Int32, default=_NOT_REQUESTED),
     )
 
 
 class MetadataResponse(Response):
-    """Brokers, controller and topics as the broker that was asked knows them."""
+    """Brokers, controller and topics as the answering broker knows them."""
 
     api_key = ApiKey.METADATA
     fields = Fields(
@@ -105,5 +105,5 @@ class MetadataResponse(Response):
         "cluster_id" / Since(2, Nullable(String), default=None, ignorable=True),
         "controller_id" / Since(1, Int32, default=-1, ignorable=True),
         "topics" / ArrayOf(MetadataResponseTopic),
-        "cluster_authorized_operations" / Between(8, 10, Int32, default=_NOT_ASKED),
+        "cluster_authorized_operations" / Between(8, 10, Int32, default=_NOT_REQUESTED),
     )

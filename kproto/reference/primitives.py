@@ -1,4 +1,4 @@
-"""What Construct does not bring: Kafka's varints, compact lengths, tagged fields, and text as Java reads and writes it.
+"""Kafka's primitive types for Construct: varints, compact lengths, tagged fields, text as Java reads and writes it.
 
 Everything here is a Construct. Lengths are checked against the bytes that are left before anything is made of them, so
 that no claim in the input can cost more memory than the input itself. Faults are raised as kproto's own errors, with
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["Bool", "Bytes", "CompactLength", "Elements", "Integer", "TaggedFields", "Text", "UuidBytes", "Varint"]
 
 _LONGEST_TEXT: Final = 0x7FFF
-_HIGHEST_TAG: Final = 0x7FFF_FFFF  # Kafka keeps this one for itself: it can be read, not written
+_HIGHEST_TAG: Final = 0x7FFF_FFFF  # reserved by Kafka: it can be read, not written
 
 
 def _int32(value: int) -> int:
-    """The low 32 bits as a signed number: Java's int arithmetic."""
+    """Return the low 32 bits as a signed number, as Java's int arithmetic does."""
     return (value + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
 
 
@@ -38,7 +38,7 @@ def _int32(value: int) -> int:
 
 
 class Integer(FormatField):  # type: ignore[misc]
-    """A big-endian integer that says which value did not fit."""
+    """A big-endian integer; its error names the value that does not fit."""
 
     def __init__(self, code: str) -> None:
         super().__init__(">", code)
@@ -55,7 +55,7 @@ class Integer(FormatField):  # type: ignore[misc]
 
 
 class Bool(Construct):  # type: ignore[misc]
-    """One byte. Any but 0 is true, as in Java; ``strict`` knows 0 and 1 only."""
+    """One byte. Every value but 0 is true, as in Java; ``strict`` allows only 0 and 1."""
 
     def _parse(self, stream: Wire, context: Any, path: str) -> bool:
         byte: int = stream_read(stream, 1, path)[0]
@@ -133,7 +133,7 @@ class UuidBytes(Construct):  # type: ignore[misc]
 
 
 class _LengthPrefixed(Construct):  # type: ignore[misc]
-    """A length and so many of something. Every negative length means null; ``strict`` knows one null only."""
+    """A length and so many bytes or elements. Every negative length means null; ``strict`` allows only -1."""
 
     def __init__(self, length: Construct, nullable: bool) -> None:
         super().__init__()
@@ -235,8 +235,9 @@ class Elements(_LengthPrefixed):
 class TaggedFields(Construct):  # type: ignore[misc]
     """The section that ends every struct of a flexible version: a count, then tag, size and bytes of each field.
 
-    Parses to the known fields by name, and ``unknown_tagged_fields``: what nobody defines, in wire order. A tag that
-    only other versions of the struct define is refused. Known fields that hold their default are not written.
+    Parses to the known fields by name, and ``unknown_tagged_fields``: those that Kafka 3.9.1 does not define, in wire
+    order. A tag that only other versions of the struct define is refused. Known fields that hold their default are not
+    written.
 
     Args:
         known: Name, Construct and default of the tags that this version defines. In every message that Kafka 3.9.1
@@ -308,10 +309,10 @@ def _check_order(tag: int, last: int, stream: Wire, at: int, path: str) -> None:
 
 
 def _writable(unknown: Any, path: str) -> list[tuple[int, bytes]]:
-    """Unknown tagged fields as Kafka would write them.
+    """Return unknown tagged fields as Kafka would write them.
 
     Raises:
-        EncodeError: Out of order, twice, or the one tag that Kafka keeps for itself.
+        EncodeError: A tag out of order or twice, or the highest one, which Kafka reserves.
     """
     last = -1
     for tag, _data in unknown:
@@ -332,7 +333,7 @@ _PAIR_OR_ONE: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re.DOTALL)
 def _as_java(error: UnicodeError) -> tuple[str | bytes, int]:
     """Java's replacements: as Python's ``replace``, but all of a surrogate's bytes become one U+FFFD.
 
-    Writing, a surrogate without its other half becomes ``?``; two halves side by side are one character.
+    In writing, a lone surrogate becomes ``?``; a high and a low surrogate side by side are one character.
     """
     if isinstance(error, UnicodeDecodeError):
         data, end = error.object, error.end

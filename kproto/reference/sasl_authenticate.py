@@ -25,7 +25,7 @@ class SaslAuthenticateRequest(Request):
 
 
 class SaslAuthenticateResponse(Response):
-    """The server's token, or why there is none."""
+    """The server's token, or an error and its text."""
 
     api_key = ApiKey.SASL_AUTHENTICATE
     fields = Fields(

@@ -27,7 +27,7 @@ class SaslHandshakeRequest(Request):
 
 
 class SaslHandshakeResponse(Response):
-    """Whether the broker has it, and all that it has."""
+    """An error code, and the mechanisms that the broker has."""
 
     api_key = ApiKey.SASL_HANDSHAKE
     fields = Fields(

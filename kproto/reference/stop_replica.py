@@ -1,4 +1,4 @@
-"""StopReplica (5): the controller makes a broker stop replicas, and delete them if it says so. Versions 0 to 4.
+"""StopReplica (5): the controller makes a broker stop replicas, and delete those that it names. Versions 0 to 4.
 
 What each version brought:
 
@@ -78,7 +78,7 @@ class StopReplicaTopicState(Struct):
 
 
 class StopReplicaRequest(Request):
-    """Controller to broker: stop these replicas."""
+    """The replicas that a broker is to stop."""
 
     api_key = ApiKey.STOP_REPLICA
     fields = Fields(
@@ -123,7 +123,7 @@ class StopReplicaRequest(Request):
         ]
 
     def error_response(self, error_code: int) -> StopReplicaResponse:
-        """The answer that refuses all of this request: ``error_code`` at the top and for every partition named."""
+        """Make the answer that refuses the whole request, with ``error_code`` for it and for every partition."""
         errors = [
             StopReplicaPartitionError(
                 topic_name=row.topic_name, partition_index=row.partition_index, error_code=error_code
@@ -134,7 +134,7 @@ class StopReplicaRequest(Request):
 
 
 class StopReplicaPartitionError(Struct):
-    """What became of one partition; 0 means done."""
+    """The result for one partition; 0 means success."""
 
     fields = Fields(
         "topic_name" / String,
@@ -144,7 +144,7 @@ class StopReplicaPartitionError(Struct):
 
 
 class StopReplicaResponse(Response):
-    """Broker to controller: an error for the whole, and one for each partition; flexible since version 2."""
+    """The broker's answer: an error code for the request, and one for each partition; flexible since version 2."""
 
     api_key = ApiKey.STOP_REPLICA
     fields = Fields(
@@ -153,5 +153,5 @@ class StopReplicaResponse(Response):
     )
 
     def error_counts(self) -> dict[int, int]:
-        """How often each code occurs. An error at the top stands for every partition and for itself."""
+        """Count each error code; an error of the whole request counts for every partition too."""
         return count_errors(self.error_code, self.partition_errors)

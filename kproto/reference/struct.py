@@ -110,11 +110,11 @@ class Struct(metaclass=_FieldSlots):
         return _restored, (type(self), self.to_values())
 
     def replace(self, **values: Any) -> Self:
-        """A copy with some fields changed; what the fields hold is shared."""
+        """Return a copy with some fields changed; the fields' values are shared."""
         return type(self)(**{**self.to_values(), **values})
 
     def view(self, **values: Any) -> Self:
-        """A read-only copy, as ``replace`` makes it."""
+        """Return a read-only copy with some fields changed."""
         made = self.replace(**values)
         _set(made, "frozen", True)
         return made
@@ -124,9 +124,9 @@ class Message(Struct):
     """The body of a request or response.
 
     Attributes:
-        api_key: Whose message it is.
+        api_key: The API that it belongs to.
         kind: ``request`` or ``response``.
-        version: The version that it was read with, or made for: the newest unless given. Encoding names its own.
+        version: The version that it was read with or made for, by default the newest. Encoding is given its own.
     """
 
     __slots__ = ("version",)
@@ -155,7 +155,7 @@ class Message(Struct):
 
     @classmethod
     def at(cls, version: int) -> Construct:
-        """The Construct of one version; its ``subcon`` is the ``construct.Struct``.
+        """Return the Construct of one version; its ``subcon`` is the ``construct.Struct``.
 
         Raises:
             UnsupportedVersion: The API has no such version.
@@ -164,13 +164,13 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, version: int, data: Buffer, *, strict: bool = False, alone: bool = True) -> tuple[Self, int]:
-        """Read a message from the start of a buffer; also how many bytes it took.
+        """Read a message from the start of a buffer; also return how many bytes it took.
 
         Args:
             version: The API's version.
             data: A buffer that begins with the message.
-            strict: Refuse what the protocol forbids though Kafka lets it pass.
-            alone: Whether that includes bytes after the message.
+            strict: Refuse what the protocol forbids although Kafka accepts it.
+            alone: Whether ``strict`` refuses bytes after the message, too.
 
         Raises:
             DecodeError: The bytes are no such message.
@@ -179,7 +179,7 @@ class Message(Struct):
         return parse(cls.at(version), data, api_key=cls.api_key, version=version, strict=strict, alone=alone)
 
     def encode(self, version: int) -> bytes:
-        """The message's bytes in one version.
+        """Write the message in one version.
 
         Raises:
             EncodeError: It cannot be written.
@@ -188,7 +188,7 @@ class Message(Struct):
         return build(self.at(version), self)
 
     def to_json(self, version: int) -> Json:
-        """Kafka's JSON form of that version: what the brokers' request log prints.
+        """Return Kafka's JSON form of that version, as brokers write it to their request log.
 
         Raises:
             FieldNotInVersion: As ``encode``.
@@ -199,7 +199,7 @@ class Message(Struct):
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self:
-        """The message behind Kafka's JSON form of that version.
+        """Make a message from Kafka's JSON form of that version.
 
         Raises:
             EncodeError: A field is missing, of the wrong type or out of range.
@@ -227,7 +227,7 @@ class Response(Message):
 
 
 def count_errors(top: int, errors: Sequence[Any]) -> dict[int, int]:
-    """How often each error code occurs, as Kafka counts: an error at the top stands for all partitions and itself."""
+    """Count each error code as Kafka does; an error of the whole request counts for every partition too."""
     if top != 0:
         return {top: len(errors) + 1}
     return dict(Counter([0, *(error.error_code for error in errors)]))
@@ -246,7 +246,7 @@ _SHOWN_NUMBERS = 12  # replica lists read better whole
 
 
 def _short(value: object) -> str:
-    """A repr whose length does not follow the value's."""
+    """Return a repr of bounded length."""
     if isinstance(value, list | tuple):
         most = _SHOWN_NUMBERS if value and isinstance(value[0], int) else _SHOWN
         shown = [_short(item) for item in (value if len(value) <= most else value[:_SHOWN])]

@@ -1,4 +1,4 @@
-"""Where each field of a message lies: what a dissector shows.
+"""The position of each field of a message, as a dissector shows it.
 
 A copy of the message's Construct notes where every part begins and ends while it is read; the Constructs that read
 messages know nothing of it.
@@ -27,16 +27,16 @@ __all__ = ["FieldSpan", "trace"]
 
 @dataclass(slots=True)
 class FieldSpan:
-    """One field as it lies in the bytes.
+    """One field with its position in the bytes.
 
     Attributes:
-        path: Which, e.g. ``topic_states[0].topic_name``.
-        start, end: Its bytes, from the start of what was given, length prefix included; ``end`` of a field in which
-            reading failed is where it failed.
-        value: What was read; None where reading failed.
+        path: The field, e.g. ``topic_states[0].topic_name``.
+        start, end: Its position from the start of the input, length prefix included; if reading the field failed,
+            ``end`` is where it failed.
+        value: Its value; None if reading it failed.
         whole: Whether it was read to its end.
-        first_inner: Where the first of the fields in it begins (of a struct, an array, a tagged section), None if there
-            is none.
+        first_inner: Where the first field within it begins (of a struct, an array, a tagged section), None if there is
+            none.
     """
 
     path: str
@@ -48,7 +48,7 @@ class FieldSpan:
 
 
 class _TracedWire(Wire):
-    """A wire that remembers the fields that were read from it, each before those in it."""
+    """A wire that records the fields read from it, a struct before the fields in it."""
 
     __slots__ = ("fields",)
 
@@ -58,7 +58,7 @@ class _TracedWire(Wire):
 
 
 class _Noted(Subconstruct):  # type: ignore[misc]
-    """Reads as what it wraps does, and notes where."""
+    """Reads what the wrapped Construct reads, and records its position."""
 
     def _parse(self, stream: _TracedWire, context: Any, path: str) -> Any:
         span = FieldSpan(part_path(path), stream.at)
@@ -75,7 +75,7 @@ class _Noted(Subconstruct):  # type: ignore[misc]
 
 
 def _noting(construct: Construct) -> Construct:
-    """A copy that notes each named part and each element of an array."""
+    """Return a copy that records each named part and each element of an array."""
     seen = copy.copy(construct)
     match construct:
         case Renamed():
@@ -103,17 +103,18 @@ def _construct(kind: Kind, api_key: int, version: int) -> Construct:
 def trace(
     kind: Kind, api_key: int, version: int, data: Buffer, *, strict: bool = False
 ) -> tuple[list[FieldSpan], Any, int, DecodeError | None]:
-    """Read a message or header from the start of a buffer and say where its fields lie.
+    """Read a message or header from the start of a buffer and return its fields' positions.
 
     Args:
-        kind: What it is.
-        api_key: Whose message; -1 for headers.
+        kind: Request, response, or one of their headers.
+        api_key: The message's API; -1 for headers.
         version: The version to read; a header's own.
         data: Any buffer.
-        strict: Refuse what the protocol forbids though Kafka lets it pass.
+        strict: Refuse what the protocol forbids although Kafka accepts it.
 
     Returns:
-        The fields as far as they could be read, the message (None if it could not), the bytes read, what went wrong.
+        The fields as far as they could be read; the message, None if it could not be read; the number of bytes read;
+        the error, None if there is none.
 
     Raises:
         UnsupportedApi, UnsupportedVersion: The reference does not have it.

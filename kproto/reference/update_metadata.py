@@ -1,4 +1,4 @@
-"""UpdateMetadata (6): the controller tells a broker what clients may ask of it. Versions 0 to 8.
+"""UpdateMetadata (6): the controller sends a broker the cluster's metadata. Versions 0 to 8.
 
 What each version brought:
 
@@ -42,7 +42,7 @@ _SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: 
 
 
 class UpdateMetadataPartitionState(Struct):
-    """One partition: who leads it, who follows in sync, who holds it.
+    """One partition: leader, in-sync replicas, assigned replicas.
 
     ``zk_version`` is the version of the partition's state in ZooKeeper.
     """
@@ -102,7 +102,7 @@ class BrokerEndpoints(NamedTuple):
 
 
 class UpdateMetadataRequest(Request):
-    """Controller to broker: these brokers are alive, and this is how partitions stand."""
+    """The live brokers, and the states of partitions."""
 
     api_key = ApiKey.UPDATE_METADATA
     fields = Fields(
@@ -153,12 +153,12 @@ class UpdateMetadataRequest(Request):
         return [UpdateMetadataEndpoint(port=broker.v0_port, host=broker.v0_host, listener="PLAINTEXT")]
 
     def error_response(self, error_code: int) -> UpdateMetadataResponse:
-        """The answer that refuses this request."""
+        """Make the answer that refuses the request."""
         return UpdateMetadataResponse(version=self.version, error_code=error_code)
 
 
 class UpdateMetadataResponse(Response):
-    """Broker to controller: one error for the whole; flexible since version 6."""
+    """The broker's answer: one error code for the request; flexible since version 6."""
 
     api_key = ApiKey.UPDATE_METADATA
     fields = Fields(
@@ -166,5 +166,5 @@ class UpdateMetadataResponse(Response):
     )
 
     def error_counts(self) -> dict[int, int]:
-        """How often each code occurs: the one at the top, once."""
+        """Count each error code: the response has one."""
         return {self.error_code: 1}

@@ -1,4 +1,4 @@
-"""The bytes that a Construct reads: where it stands, how much is left, and kproto's errors in place of Construct's."""
+"""The stream that a Construct reads: its position, the bytes left, and kproto's errors in place of Construct's."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["TAGGED_SECTION", "Wire", "build", "field_path", "parse", "part_path"
 
 
 TAGGED_SECTION = "_tagged"
-"""The name of the tagged fields within a struct's Construct; not a field, and in no error's path."""
+"""The tagged section's name within a struct's Construct; it is not a field and appears in no error's path."""
 
 
 def part_path(path: str) -> str:
-    """``topic_states[3].isr`` for Construct's ``(parsing) -> topic_states[3] -> isr``, sections of tags named too."""
+    """Turn Construct's ``(parsing) -> topic_states[3] -> isr`` into ``topic_states[3].isr``; keep tagged sections."""
     return ".".join(path.split(" -> ")[1:])
 
 
 def field_path(path: str) -> str:
-    """The same in the message's own terms, in which tagged fields are fields like others."""
+    """Turn Construct's path into a field's path, in which tagged fields are fields like others."""
     return part_path(path.replace(f" -> {TAGGED_SECTION}", ""))
 
 
 class Wire:
-    """A stream over bytes for Construct to read, which knows what is read and from where.
+    """A stream over bytes for Construct to read, with the position for errors.
 
     Attributes:
         at: Bytes read so far.
-        strict: Whether to refuse what the protocol forbids though Kafka lets it pass.
-        short_at: Where the read began that found too few bytes.
+        strict: Whether to refuse what the protocol forbids although Kafka accepts it.
+        short_at: Where the read that found too few bytes began.
     """
 
     __slots__ = ("api_key", "at", "data", "short_at", "strict", "version", "wanted")
@@ -57,7 +57,7 @@ class Wire:
         return len(self.data) - self.at
 
     def read(self, size: int) -> bytes:
-        """The next bytes; fewer at the end, as file objects do."""
+        """Return the next bytes; fewer at the end, as file objects do."""
         start = self.at
         piece = self.data[start : start + size]
         self.at = start + len(piece)
@@ -66,25 +66,25 @@ class Wire:
         return piece
 
     def malformed(self, reason: str, at: int, path: str) -> Malformed:
-        """The error for bytes that contradict the protocol."""
+        """Make the error for bytes that contradict the protocol."""
         return Malformed(reason, at, field_path(path), self.api_key, self.version)
 
     def ended_early(self, path: str) -> Truncated:
-        """The error for the read that found too few bytes."""
+        """Make the error for the read that found too few bytes."""
         left, plural = len(self.data) - self.short_at, "" if self.wanted == 1 else "s"
         return self.truncated(
             f"the input ends early: {self.wanted} byte{plural} needed, {left} left", self.short_at, path
         )
 
     def truncated(self, reason: str, at: int, path: str) -> Truncated:
-        """The error for bytes that end too early."""
+        """Make the error for bytes that end too early."""
         return Truncated(reason, at, field_path(path), self.api_key, self.version)
 
 
 def parse(
     construct: Construct, data: Buffer, *, api_key: int | None, version: int, strict: bool, alone: bool
 ) -> tuple[Any, int]:
-    """Read one value from the start of a buffer; also how many bytes it took.
+    """Read one value from the start of a buffer; also return how many bytes it took.
 
     Args:
         strict: Refuse what the protocol forbids though Kafka lets it pass.

@@ -168,7 +168,7 @@ def test_a_response_frame_needs_what_it_answers() -> None:
     assert decoded(*arguments, answer[8:]) == expected | {"body": {"errorCode": 0}}
     result = run("decode", "--kind", "response-frame", "--data", answer)
     assert result.exit_code == 2
-    assert "a response-frame does not tell whose it is; add --api and --version" in result.stderr
+    assert "a response-frame does not name its API and version; add --api and --version" in result.stderr
 
 
 def test_the_table_has_every_field_with_its_offset() -> None:
@@ -247,7 +247,7 @@ def test_strict_refuses_what_kafka_lets_pass() -> None:
         (["--data", "0001000000000011000131"], "Fetch"),
         (["--api", "6", "--data", "00"], "add --api and --version"),
         (["--api", "6", "--version", "9", "--data", "00"], "has no version 9"),
-        (["--kind", "response-header", "--data", "00"], "a response header does not tell its version"),
+        (["--kind", "response-header", "--data", "00"], "a response header does not name its version"),
         (["--kind", "request-header", "--version", "3", "--data", "00"], "version 3"),
         (["--api", "nonsense", "--data", "00"], "no api 'nonsense'"),
     ],

@@ -67,9 +67,9 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["inspect", "/"], "kproto: /: a directory without a capture or request log"),
         (["inspect", "--since", "2026", "x"], "kproto: '2026' is not a time; try"),
         (["inspect", "--ports", "9092-9095", "x"], "kproto: '9092-9095' is not a TCP port"),
-        (["decode", os.devnull], "kproto: there is nothing to read in /dev/null; try another file"),
-        (["encode", os.devnull], "kproto: there is nothing to read in /dev/null; try another file"),
-        (["decode", "x", "--data", "00"], "kproto: both x and --data; give one of them"),
+        (["decode", os.devnull], "kproto: /dev/null is empty; try another file"),
+        (["encode", os.devnull], "kproto: /dev/null is empty; try another file"),
+        (["decode", "x", "--data", "00"], "kproto: x and --data are both given; leave one out"),
         (
             ["decode", "--data", "00"],
             "kproto: the input has 1 byte, and a request header at least 8; if the input is not a request frame",

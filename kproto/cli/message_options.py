@@ -1,4 +1,4 @@
-"""Which message ``decode`` and ``encode`` are about: the options that say it, and whole frames cut into their parts."""
+"""The options that name a message for ``decode`` and ``encode``, the input, and where a frame's header begins."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS",
-    "Subject",
+    "MessageOptions",
     "message_of",
+    "message_options",
+    "parse_message_options",
     "read_input",
     "request_header_at",
     "size_field",
-    "subject_of",
-    "subject_options",
 ]
 
 KINDS: Final = ("request-frame", "response-frame", "request", "response", "request-header", "response-header")
@@ -36,12 +36,12 @@ _SIZE: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What is to be read or written.
+class MessageOptions:
+    """Kind, API and version of the message to read or write.
 
     Attributes:
         kind: One of ``KINDS``.
-        api_key, version: Whose; None where the bytes themselves tell (a request frame, a request header).
+        api_key, version: API and version; None if the bytes name them (a request frame, a request header).
     """
 
     kind: KindName
@@ -49,26 +49,26 @@ class Subject:
     version: int | None
 
     def of_body(self) -> tuple[int, int]:
-        """API key and version of a body.
+        """Return API key and version of a body.
 
         Raises:
-            ConfigurationError: They were not told.
+            ConfigurationError: The options do not name them.
             UnsupportedApi, UnsupportedVersion: Kafka 3.9.1 does not have it.
         """
         if self.api_key is None or self.version is None:
             raise ConfigurationError(
-                f"a {self.kind} does not tell whose it is; add --api and --version, e.g. --api 6 --version 8"
+                f"a {self.kind} does not name its API and version; add --api and --version, e.g. --api 6 --version 8"
             )
         check_version(self.api_key, self.version)
         return self.api_key, self.version
 
     def header_version(self) -> int | None:
-        """A header's version: from API and version, or its own if there is no API; None where it tells itself."""
+        """Return a header's version: by API and version, or ``version`` without an API; None if the header names it."""
         if self.version is None:
             if self.kind == "request-header":
                 return None
             raise ConfigurationError(
-                "a response header does not tell its version; add --api and --version of the request"
+                "a response header does not name its version; add --api and --version of the request"
             )
         if self.api_key is None:
             return self.version
@@ -76,86 +76,84 @@ class Subject:
         return derive(self.api_key, self.version)
 
 
-def subject_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def message_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options ``--kind --api --version``."""
     for option in (
-        click.option(
-            "--version", type=int, metavar="N", help="Its version; of a header without --api the header's own."
-        ),
-        click.option("--api", metavar="API", help="Whose message, by name or key: 6, UpdateMetadata, update-metadata."),
+        click.option("--version", type=int, metavar="N", help="The message's version; without --api the header's own."),
+        click.option("--api", metavar="API", help="The message's API, by name or key: UpdateMetadata, 6."),
         click.option(
             "--kind",
             type=click.Choice(KINDS),
-            help="What the bytes are. A frame is size, header and body (the size may be missing); request and response "
-            "are bodies alone. Without it: request if --api is given, else request-frame.",
+            help="Kind of the input. A frame is length, header and body (the length may be missing); request and "
+            "response are bodies alone. By default request if --api is given, else request-frame.",
         ),
     ):
         command = option(command)
     return command
 
 
-def subject_of(kind: str | None, api: str | None, version: int | None) -> Subject:
-    """The options, understood.
+def parse_message_options(kind: str | None, api: str | None, version: int | None) -> MessageOptions:
+    """Turn the options' values into ``MessageOptions``.
 
     Raises:
         ConfigurationError: There is no such API.
     """
     if kind is None:
         kind = "request-frame" if api is None else "request"
-    return Subject(cast("KindName", kind), None if api is None else parse_api(api), version)
+    return MessageOptions(cast("KindName", kind), None if api is None else parse_api(api), version)
 
 
 def read_input(source: str, text: str | None) -> bytes:
-    """What ``SOURCE`` or ``--data`` gives.
+    """Read the input from a file, standard input or ``--data``.
 
     Raises:
         OSError: The file cannot be read.
-        ConfigurationError: There is nothing in it, or both are given.
+        ConfigurationError: The input is empty, or both are given.
     """
     if text is not None and source != "-":
-        raise ConfigurationError(f"both {source} and --data; give one of them")
+        raise ConfigurationError(f"{source} and --data are both given; leave one out")
     if text is not None:
         return text.encode("utf-8", "surrogateescape")
     data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     if not data:
         where = "standard input" if source == "-" else source
-        raise ConfigurationError(f"there is nothing to read in {where}; try another file")
+        raise ConfigurationError(f"{where} is empty; try another file")
     return data
 
 
 def message_of(message_class: Any, form: Any, version: int) -> Any:
-    """The message that a JSON form stands for.
+    """Make a message from its JSON form.
 
     Raises:
-        ConfigurationError: A field is missing, or not what it has to be.
+        ConfigurationError: A field is missing or of the wrong type.
     """
     try:
         return message_class.from_json(form, version)
     except EncodeError as e:
         raise ConfigurationError(
-            f"{e}, in the JSON of {message_class.__name__} v{version}; `kproto inspect --format json` prints whole ones"
+            f"{e}, in the JSON of {message_class.__name__} v{version}; `kproto inspect --format json` prints examples"
         ) from e
 
 
 def size_field(data: bytes) -> int:
-    """4 if the first four bytes are the size of what follows, else 0."""
+    """Return 4 if the first four bytes are the length of the rest, else 0."""
     return 4 if len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 else 0
 
 
 def request_header_at(data: bytes) -> int:
-    """Where the header of a request frame begins: behind the size field, or at once where there is none.
+    """Return where the header of a request frame begins: after the length, or at 0 if the frame has none.
 
-    The size of a frame that is cut off, or that others follow, does not fit what is there; it counts as one where it
-    may be one, and a header stands behind it but not in its place.
+    In a frame that is cut off, or followed by others, the length is not that of the rest. Four such bytes count as a
+    length if they may be one, and if a header may begin after them but not with them.
     """
     if size_field(data) or len(data) < 8:
         return size_field(data)
-    may_be_size = 8 <= _SIZE.unpack_from(data)[0] <= DEFAULT_LIMIT
-    return 4 if may_be_size and _plausible(data, 4) and not _plausible(data, 0) else 0
+    may_be_length = 8 <= _SIZE.unpack_from(data)[0] <= DEFAULT_LIMIT
+    return 4 if may_be_length and _header_may_begin(data, 4) and not _header_may_begin(data, 0) else 0
 
 
-def _plausible(data: bytes, at: int) -> bool:
-    """Whether a request header of an API and version that Kafka 3.9.1 has may stand here."""
+def _header_may_begin(data: bytes, at: int) -> bool:
+    """Tell whether the bytes at ``at`` name an API and version that Kafka 3.9.1 has."""
     if len(data) < at + 4:
         return False
     key, version = struct.unpack_from(">hh", data, at)
