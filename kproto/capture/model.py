@@ -1,4 +1,4 @@
-"""What recorded traffic is made of: endpoints, connections, frames, exchanges.
+"""The parts of recorded traffic: endpoints, connections, frames, exchanges.
 
 A frame is one Kafka message as it stood on the wire, undecoded. An exchange is a request with its response; its bodies
 are decoded when first asked for.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from kproto import codec
 from kproto.api import api_name
-from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
+from kproto.errors import DecodeError, Truncated, UnsupportedApi, UnsupportedVersion
 
 if TYPE_CHECKING:
     from kproto.types import Json
@@ -27,6 +27,9 @@ GAP: Final = 3
 """Status of a frame that lacks bytes: lost by the capture, cut off by its snaplen, or cut off with its end."""
 
 Direction = Literal["req", "resp"]
+
+Unreadable: TypeAlias = DecodeError | UnsupportedApi | UnsupportedVersion
+"""Why a body cannot be decoded."""
 
 
 class Endpoint(NamedTuple):
@@ -46,7 +49,7 @@ class Connection:
         client: The side that sends requests.
         server: The side that answers.
         opened_ns: Capture time of the connection's first packet, in ns since the epoch.
-        capture: The capture point; until captures are joined across files, the name of the file.
+        capture: The capture point, by default named as its first file.
         saw_open: Whether the handshake is in the capture. Where it is, stream offsets count from the first byte that
             was sent; else from the first one that the capture knows of.
     """
@@ -78,7 +81,7 @@ class Frame:
     """One Kafka message, header and body, as it stood on the wire.
 
     Attributes:
-        connection: Where it passed.
+        connection: The TCP connection that carried it.
         direction: ``req`` from client to server, ``resp`` back.
         offset: Stream offset of its first byte, the size field's, in its direction (see ``Connection.saw_open``).
         time_ns: When the packet with its first byte passed, ns since the epoch.
@@ -88,7 +91,7 @@ class Frame:
         payload: Header and body without the size field; of a gapped frame what stands before the gap.
         api_key: The API; a response has its request's, None where that is not known.
         api_version: Likewise.
-        correlation_id: What joins a response to its request.
+        correlation_id: The id by which a response names its request.
         client_id: The request's; null stays None, and so does a response without request.
         body_at: Where in ``payload`` the body begins; ``len(payload)`` if the header is not whole.
         file: Name of the file it was read from.
@@ -153,17 +156,17 @@ class Exchange:
 
     @property
     def connection(self) -> Connection:
-        """Where it passed."""
+        """The TCP connection on which both passed."""
         return self.frame.connection
 
     @property
     def server(self) -> Endpoint:
-        """Who was asked."""
+        """The broker's address and port."""
         return self.frame.connection.server
 
     @property
     def client(self) -> Endpoint:
-        """Who asked."""
+        """The client's address and port."""
         return self.frame.connection.client
 
     @property
@@ -178,7 +181,7 @@ class Exchange:
 
     @property
     def correlation_id(self) -> int:
-        """The id that joins the two."""
+        """The id that request and response share."""
         return self.frame.correlation_id
 
     @property
@@ -205,15 +208,15 @@ class Exchange:
 
     @property
     def unmatched_reason(self) -> str | None:
-        """Why the other half is missing; None where both are there."""
+        """Why the request or the response is missing; None where both are there."""
         return self.frame.unmatched_reason if self.request is None or self.response is None else None
 
     @cached_property
-    def _decoded_request(self) -> tuple[Any, str | None]:
+    def _decoded_request(self) -> tuple[Any, Unreadable | None]:
         return _decode(self.request, strict=self.strict)
 
     @cached_property
-    def _decoded_response(self) -> tuple[Any, str | None]:
+    def _decoded_response(self) -> tuple[Any, Unreadable | None]:
         return _decode(self.response, strict=self.strict)
 
     @property
@@ -227,19 +230,20 @@ class Exchange:
         return self._decoded_response[0]
 
     @property
-    def error(self) -> str | None:
-        """Why a body could not be decoded, None if all that is there could."""
-        request, response = self._decoded_request[1], self._decoded_response[1]
-        if request is None:
-            return None if response is None else f"response: {response}"
-        return request
+    def error(self) -> Unreadable | None:
+        """Why a body could not be decoded, the request's first; None if all that is there could.
+
+        A ``DecodeError`` has the offset in the body and the field's path.
+        """
+        return self._decoded_request[1] or self._decoded_response[1]
 
     def to_json(self) -> Json:
         """One object with everything, ready for ``json.dumps``.
 
         ``time`` (s), ``server`` and ``client`` ("ip:port", IPv6 in brackets), ``api_key``, ``api_version``,
         ``correlation_id``, ``client_id``, ``request`` and ``response`` (Kafka's JSON form, null where there is none),
-        ``latency_ms``; ``error`` only where a body did not decode, ``unmatched_reason`` only where a half is missing.
+        ``latency_ms``; ``error`` only where a body did not decode, ``unmatched_reason`` only where request or response
+        is missing.
         """
         version = self.api_version or 0
         request, response = self.request_message, self.response_message
@@ -256,7 +260,8 @@ class Exchange:
             "latency_ms": self.latency_ms,
         }
         if self.error is not None:
-            out["error"] = self.error
+            in_response = "" if self._decoded_request[1] else "response: "
+            out["error"] = f"{in_response}{self.error}"
         if self.unmatched_reason is not None:
             out["unmatched_reason"] = self.unmatched_reason
         return out
@@ -265,13 +270,14 @@ class Exchange:
         return f"Exchange({self.request!r}, {self.response!r})"
 
 
-def _decode(frame: Frame | None, *, strict: bool) -> tuple[Any, str | None]:
+def _decode(frame: Frame | None, *, strict: bool) -> tuple[Any, Unreadable | None]:
     if frame is None or frame.api_key is None or frame.api_version is None:
         return None, None
     if frame.status == GAP:
-        return None, f"{frame.length - len(frame.payload)} of {frame.length} bytes are not in the capture"
+        missing = frame.length - len(frame.payload)
+        return None, Truncated(f"{missing} of {frame.length} bytes are not in the capture")
     read = codec.decode_request if frame.direction == "req" else codec.decode_response
     try:
         return read(frame.api_key, frame.api_version, frame.body, strict=strict), None
     except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
-        return None, str(e)
+        return None, e

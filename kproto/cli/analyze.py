@@ -128,15 +128,15 @@ def _tables(run: Run, out: Path) -> Section:
 
 def _readable(captures: Sequence[str]) -> list[str]:
     """The captures, each once. What is no capture is told before Spark starts."""
+    from kproto.capture import capture_points
     from kproto.capture.source import check_capture
 
-    found: dict[Path, str] = {}
-    for capture in captures:
-        if capture == "-":
-            raise ConfigurationError("analyze reads files; save standard input to one first, or try kproto inspect -")
-        check_capture(capture)
-        found.setdefault(Path(capture).resolve(), capture)
-    return list(found.values())
+    if "-" in captures:
+        raise ConfigurationError("analyze reads files; save standard input to one first, or try kproto inspect -")
+    files = [file for point in capture_points(captures) for file in point.files]
+    for file in files:
+        check_capture(file)
+    return files
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from kproto.tables.timeline import EntryFilters, Timeline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kproto.capture import CaptureSummary, Exchange
+    from kproto.capture import CapturePoint, CaptureSummary, Exchange
     from kproto.cli.progress import ReadingProgress
     from kproto.tables.filters import Filters
     from kproto.tables.timeline import Entry
@@ -190,18 +190,23 @@ class _Captures:
         A pipe cannot wait for the others, and files can be too many to be open at once: then one is read after the
         other.
         """
-        sources = [self._exchanges_of(path) for path in self._paths]
+        from kproto.capture import CapturePoint, capture_points
+
+        files = [path for path in self._paths if path != _STANDARD_INPUT]
+        points = [CapturePoint(_STANDARD_INPUT, (_STANDARD_INPUT,))] if _STANDARD_INPUT in self._paths else []
+        sources = [self._exchanges_of(point) for point in [*points, *capture_points(files)]]
         if _STANDARD_INPUT in self._paths or len(sources) > _OPEN_FILES:
             return chain.from_iterable(sources)
         return heapq.merge(*sources, key=lambda exchange: exchange.time_ns)
 
-    def _exchanges_of(self, path: str) -> Iterator[Exchange]:
+    def _exchanges_of(self, point: CapturePoint) -> Iterator[Exchange]:
         from kproto.capture import CaptureSummary, exchanges
 
         summary = CaptureSummary()
+        path = point.files[0]
         try:
             self.read.append((path, summary))
-            source = sys.stdin.buffer if path == _STANDARD_INPUT else path
+            source = sys.stdin.buffer if path == _STANDARD_INPUT else point
             yield from exchanges(
                 source, ports=self._filters.ports, apis=self._apis, summary=summary, progress=self._progress.of(path)
             )

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 import kproto
 from kproto import tables
 from kproto.api import CONTROL_APIS, ApiKey
+from kproto.capture import capture_points
 from kproto.errors import CaptureError
 from kproto.pipeline.queries import Queries
 from kproto.pipeline.relations import DATED, Relations, read_table, spark_schema
 from kproto.tables.filters import Filters
-from kproto.tables.reading import capture_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from kproto.capture import CapturePoint
     from kproto.pipeline.output import OutputDirectory
 
 __all__ = ["Run", "analyze"]
@@ -124,16 +125,14 @@ def analyze(
 def _scan(
     spark: SparkSession, captures: Sequence[str], filters: Filters, on_capture: Callable[[int], object]
 ) -> DataFrame:
-    """A capture is read by one task; small ones share a task."""
-    paths = [str(Path(c).absolute()) for c in captures]
-    points = capture_points(paths)
-    shares = _shares(paths, spark.sparkContext.defaultParallelism)
+    """A capture point is read by one task; small ones share a task."""
+    points = capture_points(str(Path(path).absolute()) for path in captures)
+    shares = _shares(points, spark.sparkContext.defaultParallelism)
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             yield from tables.scan(
-                (path for n in batch.column(0).to_pylist() for path in shares[n]),
-                capture_points=points,
+                (point for n in batch.column(0).to_pylist() for point in shares[n]),
                 ports=filters.ports,
                 apis=filters.apis or CONTROL_APIS,
                 since_ns=filters.since_ns,
@@ -146,16 +145,16 @@ def _scan(
     return one_each.mapInArrow(read, spark_schema(tables.SCAN))
 
 
-def _shares(paths: Sequence[str], workers: int) -> list[list[str]]:
-    """Files dealt to tasks, each to the one with the least so far: no worker idle, no task with many large files."""
-    sizes = {path: Path(path).stat().st_size for path in paths}
-    count = min(len(paths), max(workers, -(-sum(sizes.values()) // _TASK_BYTES)))
-    shares: list[tuple[int, list[str]]] = [(0, []) for _ in range(count)]
-    for path in sorted(paths, key=sizes.__getitem__, reverse=True):
+def _shares(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:
+    """Deal captures to tasks, each to the one with the least so far: no worker idle, no task with many large files."""
+    sizes = {point: sum(Path(path).stat().st_size for path in point.files) for point in points}
+    count = min(len(points), max(workers, -(-sum(sizes.values()) // _TASK_BYTES)))
+    shares: list[tuple[int, list[CapturePoint]]] = [(0, []) for _ in range(count)]
+    for point in sorted(points, key=sizes.__getitem__, reverse=True):
         size, share = shares[0]
-        share.append(path)
-        heapq.heapreplace(shares, (size + sizes[path], share))
-    return [share for _size, share in sorted(shares, reverse=True)]
+        share.append(point)
+        heapq.heapreplace(shares, (size + sizes[point], share))
+    return [share for _size, share in sorted(shares, key=lambda item: item[0], reverse=True)]
 
 
 def _check(scan: DataFrame, run: Run) -> None:

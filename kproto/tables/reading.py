@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
+from kproto.capture import capture_points
 from kproto.errors import CaptureError
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.decoding import decode, part
@@ -22,7 +22,7 @@ from kproto.tables.schemas import DECODED, SCAN, TABLES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["capture_points", "chunks", "read", "why_nothing"]
+__all__ = ["chunks", "read", "why_nothing"]
 
 _STANDARD_INPUT: Final = "-"
 
@@ -37,7 +37,8 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
     distinct bodies. For captures beyond that see ``kproto.pipeline``, which writes the same tables with Spark.
 
     Args:
-        paths: pcap, pcapng or ``kafka-request.log``, also gzip or zstd. Each is a capture point, named as the file is.
+        paths: pcap, pcapng or ``kafka-request.log``, also gzip or zstd, or directories of them. Rotated files of one
+            capture point are read as one capture, see ``kproto.capture.capture_points``.
         filters: Which requests to keep; None keeps all control requests.
 
     Returns:
@@ -63,13 +64,6 @@ def why_nothing(bad_inputs: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(reasons[:3]) or "no control request in these captures passes the filters"
 
 
-def capture_points(paths: Iterable[str]) -> dict[str, str]:
-    """Names for the capture points of files whose name another file has too: their paths."""
-    paths = [_absolute(path) for path in paths]
-    names = Counter(Path(path).name for path in paths)
-    return {path: path for path in paths if names[Path(path).name] > 1}
-
-
 def chunks(
     paths: Sequence[str],
     *,
@@ -88,10 +82,9 @@ def chunks(
     """
     filters = filters or Filters()
     reader = _Reader(filters, BrokerDirectory(filters.broker_ids))
-    paths = list(dict.fromkeys(map(_absolute, paths)))
+    piped = [path for path in paths if path == _STANDARD_INPUT][:1]
     batches = scan(
-        paths,
-        capture_points=capture_points(paths),
+        [*piped, *capture_points(str(Path(path).absolute()) for path in paths if path != _STANDARD_INPUT)],
         ports=filters.ports,
         apis=filters.apis or CONTROL_APIS,
         since_ns=filters.since_ns,
@@ -107,10 +100,6 @@ def chunks(
             yield reader.tables(held, last=False)
             held, size = [], 0
     yield reader.tables(held, last=True)
-
-
-def _absolute(path: str) -> str:
-    return path if path == _STANDARD_INPUT else str(Path(path).absolute())
 
 
 class _Reader:

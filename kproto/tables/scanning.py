@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto import capture
 from kproto.api import CONTROL_APIS
-from kproto.capture import WHOLE, CaptureSummary
+from kproto.capture import WHOLE, CapturePoint, CaptureSummary
 from kproto.errors import CaptureError
 from kproto.prefix import prefix_of
 from kproto.tables import ids
@@ -17,7 +16,7 @@ from kproto.tables.batches import BATCH_BYTES, RowBuffer, plain_text
 from kproto.tables.schemas import SCAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -40,9 +39,8 @@ _NS_A_DAY: Final = 86_400 * 1_000_000_000
 
 
 def scan(
-    paths: Iterable[str],
+    captures: Iterable[str | CapturePoint],
     *,
-    capture_points: Mapping[str, str] = MappingProxyType({}),
     ports: Collection[int] | None = None,
     apis: Collection[int] = CONTROL_APIS,
     since_ns: int | None = None,
@@ -60,8 +58,8 @@ def scan(
     with ``facts`` is the row of ``CAPTURES`` about a file that was read.
 
     Args:
-        paths: Files. Each is a capture point of its own, named as the file is.
-        capture_points: Path -> another name for its capture point.
+        captures: Capture points (``kproto.capture.capture_points`` groups files), or files, each of which is a capture
+            point of its own, named as the file is.
         ports: The brokers' listeners; None finds them from the traffic.
         apis: Which requests to give.
         since_ns: Only requests whose first byte passed at or after this moment, ns since 1970 UTC.
@@ -74,15 +72,17 @@ def scan(
         Batches of the schema ``SCAN``.
     """
     rows = _ScanRows(batch_bytes)
-    for path in paths:
+    for each in captures:
         summary = CaptureSummary()
-        point = capture_points.get(path) or Path(path).name
+        point = CapturePoint(Path(each).name, (each,)) if isinstance(each, str) else each
         rows.begin_capture()
         if on_capture is not None:
             on_capture(1)
         try:
-            source = sys.stdin.buffer if path == _STANDARD_INPUT else path
-            for frame in capture.frames(source, ports=ports, apis={*apis, *always}, capture=point, summary=summary):
+            source = sys.stdin.buffer if each == _STANDARD_INPUT else point
+            for frame in capture.frames(
+                source, ports=ports, apis={*apis, *always}, capture=point.name, summary=summary
+            ):
                 asked = frame.request or frame
                 if asked.direction != "req":
                     continue
@@ -94,9 +94,9 @@ def scan(
                     if rows.full:
                         yield from rows.take()
         except CaptureError as e:
-            rows.add_bad_input(Path(path).name, _with_path(str(e), path))
+            rows.add_bad_input(summary.reading or point.name, _with_path(str(e), point))
         else:
-            rows.add_summary(summary, path, point)
+            rows.add_summary(summary, point)
         rows.give_up_waiting()
     yield from rows.take()
 
@@ -165,11 +165,11 @@ class _ScanRows(RowBuffer):
         )
         self.add(row, _ROW_BYTES + (len(payload) if payload else 0))
 
-    def add_summary(self, summary: CaptureSummary, path: str, capture_point: str) -> None:
-        self._add_note(capture=plain_text(capture_point), file=plain_text(summary.file), facts=_facts(summary))
+    def add_summary(self, summary: CaptureSummary, point: CapturePoint) -> None:
+        self._add_note(capture=plain_text(point.name), file=plain_text(summary.file), facts=_facts(summary))
         problem = summary.problem()
         if problem is not None:
-            self.add_bad_input(summary.file, _with_path(problem, path))
+            self.add_bad_input(summary.file, _with_path(problem, point))
         for bad in summary.bad_inputs:
             self.add_bad_input(bad.file, bad.reason, bad.offset, bad.bytes_skipped)
 
@@ -208,10 +208,13 @@ class _ScanRows(RowBuffer):
         self._given.add(body_id)
 
 
-def _with_path(reason: str, path: str) -> str:
+def _with_path(reason: str, point: CapturePoint) -> str:
     """A reason that begins with a file's name, with its whole path instead."""
-    name = Path(path).name
-    return path + reason.removeprefix(name) if reason.startswith(f"{name}: ") else reason
+    for path in point.files:
+        name = Path(path).name
+        if reason.startswith(f"{name}: "):
+            return path + reason.removeprefix(name)
+    return reason
 
 
 def _facts(summary: CaptureSummary) -> dict[str, Any]:

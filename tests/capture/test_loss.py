@@ -100,7 +100,7 @@ def test_a_gap_is_marked_and_counted(tmp_path: Path) -> None:
     assert broken.request is not None
     assert (broken.request.status, broken.request.length) == (GAP, len(first) - 4)
     assert broken.request.payload == first[4:1460]
-    assert broken.error == f"{len(first) - 1460} of {len(first) - 4} bytes are not in the capture"
+    assert str(broken.error) == f"{len(first) - 1460} of {len(first) - 4} bytes are not in the capture"
     assert broken.response is not None
     assert broken.to_json()["request"] is None
     assert whole.request is not None

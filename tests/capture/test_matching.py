@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kproto import Truncated
 from kproto.api import ApiKey
 from kproto.capture import CaptureSummary, Exchange, exchanges, frames
 
@@ -141,9 +142,10 @@ def test_bodies_that_do_not_decode_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     broken, newer = read(path, talk)
     assert broken.request_message is None
-    assert broken.error is not None
-    assert broken.to_json()["error"] == broken.error
-    assert newer.error == "LeaderAndIsr (4) has no version 99; it has 0 to 7"
+    assert isinstance(broken.error, Truncated)
+    assert broken.error.offset is not None
+    assert broken.to_json()["error"] == str(broken.error)
+    assert str(newer.error) == "LeaderAndIsr (4) has no version 99; it has 0 to 7"
 
 
 def test_controlled_shutdown_0_has_no_client_id(tmp_path: Path) -> None:

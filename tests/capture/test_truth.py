@@ -78,7 +78,7 @@ def steps(name: str) -> list[dict[str, Any]]:
 def why_not_logged(name: str, exchange: Exchange) -> str | None:
     """Why a broker logged no such request, as far as the exchange and the recorded steps tell."""
     if exchange.error is not None:
-        return "no version of 3.9" if "has no version" in exchange.error else "a broken body"
+        return "no version of 3.9" if "has no version" in str(exchange.error) else "a broken body"
     broker = (exchange.server.port - 92) % 100
     for step in steps(name):
         if not -0.5 < exchange.time - step["t"] < 2:

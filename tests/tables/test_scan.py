@@ -173,8 +173,8 @@ def test_requests_that_name_the_brokers_can_be_had_whatever_the_filters() -> Non
 
 
 def test_a_capture_point_can_be_named() -> None:
-    path = BY_NAME["ibp-2.8-a"]
-    (named,) = {row["capture"] for row in frames_of(scanned("ibp-2.8-a", capture_points={path: "broker-7:eth0"}))}
+    point = capture.CapturePoint("broker-7:eth0", (BY_NAME["ibp-2.8-a"],))
+    (named,) = {row["capture"] for row in frames_of(pa.Table.from_batches(scan([point])).to_pylist())}
     assert named == "broker-7:eth0"
     (unnamed,) = {row["capture"] for row in frames_of(scanned("ibp-2.8-a"))}
     assert unnamed == "ibp-2.8-a.pcap.gz"

@@ -1,0 +1,200 @@
+"""Rotated files are one capture; files of different capture points are kept apart."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import time
+from typing import TYPE_CHECKING
+
+import packets as make
+import pytest
+from conftest import DATA
+
+from kproto import CaptureError
+from kproto.capture import CapturePoint, CaptureSummary, capture_points, exchanges, frames
+from kproto.tables import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SAMPLES = ["ibp-3.9-a", "ibp-2.8-a", "ibp-3.9-big-a"]
+
+
+def told(captures: object) -> list[tuple[object, ...]]:
+    """What captures tell, without the names of files and capture points."""
+    found = list(frames(captures))  # type: ignore[call-overload]
+    return [
+        (str(f.connection), f.connection.opened_ns, f.direction, f.offset, f.time_ns, f.status, f.payload, f.api_key)
+        for f in found
+    ]
+
+
+def cut(packets: list[make.Packet], parts: int, seed: int = 1) -> list[list[make.Packet]]:
+    """Packets in so many files, cut anywhere: within requests, between a request and its response."""
+    borders = sorted(random.Random(seed).sample(range(1, len(packets)), parts - 1))
+    return [packets[start:stop] for start, stop in zip([0, *borders], [*borders, None], strict=True)]
+
+
+NAMES: dict[str, Callable[[int], str]] = {
+    "tcpdump -C": lambda n: f"control.pcap{n or ''}",
+    "tcpdump -C -W": lambda n: f"control.pcap{n:02}",
+    "tcpdump -G": lambda n: f"control-2026-11-21_06.{35 + n}.00.pcap",
+    "dumpcap": lambda n: f"control_{n + 1:05}_202611210635{n:02}.pcap",
+    "numbers": lambda n: f"part-{n}.pcap",
+    "numbers of different length": lambda n: f"part{n + 8}.pcap",
+}
+
+
+@pytest.mark.parametrize("naming", NAMES)
+@pytest.mark.parametrize("pack", [False, True], ids=["plain", "gzip"])
+def test_rotated_files_are_read_as_one(naming: str, pack: bool, tmp_path: Path) -> None:
+    """Frames across borders are whole, connections go on; in whatever order the files are named."""
+    original = DATA / "captures" / "ibp-3.9-a.pcap.gz"
+    link, packets = make.read_pcap(original)
+    paths = []
+    for n, part in enumerate(cut(packets, 5)):
+        data = make.pcap(part, link)
+        path = tmp_path / (NAMES[naming](n) + (".gz" if pack else ""))
+        path.write_bytes(gzip.compress(data, 1) if pack else data)
+        paths.append(path)
+    expected = told(original)
+    (point,) = capture_points(reversed(paths))
+    assert point == CapturePoint(paths[0].name, tuple(map(str, paths)))
+    assert told(point) == told(tmp_path) == told(reversed(paths)) == expected
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_any_cut_gives_the_same_frames(name: str, tmp_path: Path) -> None:
+    link, packets = make.read_pcap(DATA / "captures" / f"{name}.pcap.gz")
+    expected = told(DATA / "captures" / f"{name}.pcap.gz")
+    for seed in range(5):
+        for n, part in enumerate(cut(packets, 12, seed)):
+            (tmp_path / f"x.pcapng{n}").write_bytes(make.pcapng(part, link))
+        assert told(tmp_path) == expected
+
+
+def test_frames_and_damage_name_their_file(tmp_path: Path) -> None:
+    link, packets = make.read_pcap(DATA / "captures" / "ibp-3.9-a.pcap.gz")
+    first, second = cut(packets, 2)
+    (tmp_path / "x.pcap").write_bytes(make.pcap(first, link))
+    (tmp_path / "x.pcap1").write_bytes(make.pcap(second, link)[:-3])
+    summary = CaptureSummary()
+    found = list(frames(tmp_path, summary=summary))
+    assert {f.file for f in found} == {"x.pcap", "x.pcap1"}
+    assert {f.connection.capture for f in found} == {"x.pcap"}
+    assert summary.file == "x.pcap"
+    assert [bad.file for bad in summary.bad_inputs] == ["x.pcap1"]
+
+
+def test_captures_that_overlap_are_of_different_places(tmp_path: Path) -> None:
+    """The same traffic seen at both ends: each frame comes out twice, on connections of different ids."""
+    link, packets = make.read_pcap(DATA / "captures" / "ibp-3.9-a.pcap.gz")
+    for place in (1, 2):
+        later = [make.Packet(p.time_ns + place * 1000, p.data, p.on_wire) for p in packets]
+        for n, part in enumerate(cut(later, 3, seed=place)):
+            (tmp_path / f"broker-{place}.pcap{n}").write_bytes(make.pcap(part, link))
+    points = capture_points([tmp_path])
+    assert [(p.name, len(p.files)) for p in points] == [("broker-1.pcap0", 3), ("broker-2.pcap0", 3)]
+    one = list(exchanges(points[0]))
+    both = list(exchanges(tmp_path))
+    assert len(both) == 2 * len(one)
+    assert [e.time_ns for e in both] == sorted(e.time_ns for e in both)
+    assert len({e.connection.conn_id for e in both}) == 2 * len({e.connection.conn_id for e in one})
+    names = [tmp_path / f"broker-{place}.pcap" for place in (1, 2)]
+    for path in names:
+        path.write_bytes(make.pcap(packets, link))
+    assert [p.name for p in capture_points(names)] == ["broker-1.pcap", "broker-2.pcap"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (lambda packets: make.pcap(packets), lambda packets: make.pcap(packets, order=">")),
+        (lambda packets: make.pcap(packets), lambda packets: make.pcap(packets, nano=True)),
+        (lambda packets: make.pcap(packets), lambda packets: make.pcapng(packets)),
+        (lambda packets: make.pcap(packets), lambda packets: make.pcap(packets, link=make.RAW)),
+        (lambda packets: named("eth0", packets), lambda packets: named("eth1", packets)),
+    ],
+    ids=["byte order", "resolution", "format", "link type", "interface"],
+)
+def test_files_that_describe_other_interfaces_are_of_different_places(
+    first: Callable[[list[make.Packet]], bytes], second: Callable[[list[make.Packet]], bytes], tmp_path: Path
+) -> None:
+    packets = make.Talk().open().ask(make.request(6, 8, 0, make.UPDATE_METADATA_8)).packets
+    for n, write in enumerate((first, second)):
+        (tmp_path / f"x.pcap{n}").write_bytes(write(packets[2 * n : 2 * n + 2]))
+    assert len(capture_points([tmp_path])) == 2
+
+
+def named(interface: str, packets: list[make.Packet]) -> bytes:
+    head = make.section() + make.interface(options=make.option(2, interface.encode()) + make.option(0, b""))
+    return head + b"".join(make.enhanced(packet) for packet in packets)
+
+
+def test_files_of_other_names_or_folders_are_of_different_places(tmp_path: Path) -> None:
+    packets = make.Talk().open().ask(make.request(6, 8, 0, make.UPDATE_METADATA_8)).packets
+    paths = [tmp_path / "a.pcap", tmp_path / "b.pcap", tmp_path / "inner" / "a.pcap"]
+    paths[2].parent.mkdir()
+    for n, path in enumerate(paths):
+        path.write_bytes(make.pcap(packets[n : n + 1]))
+    assert [p.name for p in capture_points(paths)] == [str(paths[0]), "b.pcap", str(paths[2])]
+
+
+def test_files_said_to_be_of_one_place_are(tmp_path: Path) -> None:
+    original = DATA / "captures" / "ibp-3.9-a.pcap.gz"
+    link, packets = make.read_pcap(original)
+    paths = [tmp_path / name for name in ("night.pcap", "morning.pcap")]
+    for path, part in zip(paths, cut(packets, 2), strict=True):
+        path.write_bytes(make.pcap(part, link))
+    found = list(frames(reversed(paths), capture="broker-1"))
+    assert [f.payload for f in found] == [f.payload for f in frames(original)]
+    assert {f.connection.capture for f in found} == {"broker-1"}
+
+
+def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
+    path = DATA / "captures" / "ibp-3.9-a.pcap.gz"
+    link = tmp_path / "link.pcap.gz"
+    link.symlink_to(path)
+    assert [p.files for p in capture_points([path, str(path), link])] == [(str(path),)]
+
+
+def test_rotated_request_logs_are_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    original = DATA / "request_log" / "broker-0-kafka-request.log.gz"
+    lines = gzip.decompress(original.read_bytes()).splitlines(keepends=True)
+    half = len(lines) // 2
+    (tmp_path / "kafka-request.log").write_bytes(b"".join(lines[half:]))
+    (tmp_path / "kafka-request.log.2026-11-21-05").write_bytes(b"".join(lines[:half]))
+    (tmp_path / "notes.txt").write_text("no capture")
+    assert [len(p.files) for p in capture_points([tmp_path])] == [2]
+    assert [e.to_json() for e in exchanges(tmp_path)] == [e.to_json() for e in exchanges(original)]
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_file_without_packets_is_of_the_others_place(tmp_path: Path) -> None:
+    packets = make.Talk().open().packets
+    (tmp_path / "x.pcap").write_bytes(make.pcap(packets))
+    (tmp_path / "x.pcap1").write_bytes(make.pcap([]))
+    (point,) = capture_points([tmp_path])
+    assert [path.rsplit("/", 1)[1] for path in point.files] == ["x.pcap", "x.pcap1"]
+
+
+def test_a_directory_without_captures_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="a directory without a capture or request log"):
+        capture_points([tmp_path])
+
+
+def test_tables_of_rotated_files_are_those_of_one(tmp_path: Path) -> None:
+    original = DATA / "captures" / "ibp-3.9-a.pcap.gz"
+    link, packets = make.read_pcap(original)
+    for n, part in enumerate(cut(packets, 4)):
+        (tmp_path / f"ibp-3.9-a.pcap{n}").write_bytes(make.pcap(part, link))
+    parts, whole = read(tmp_path), read(original)
+    left_out = {"frame_id", "conn_id", "capture", "file", "response_frame_id", "request_frame_id"}
+    for name in ("requests", "responses", "partition_states", "frames"):
+        columns = [column for column in whole[name].column_names if column not in left_out]
+        assert parts[name].select(columns).to_pylist() == whole[name].select(columns).to_pylist()
