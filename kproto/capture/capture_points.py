@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -163,16 +164,15 @@ def in_order(files: Iterable[str], *, one: bool = False) -> list[list[str]]:
         return [[file for _, file in facts]]
     chains: dict[tuple[object, ...], list[_Chain]] = {}
     for (properties, first_ns), file in facts:
-        is_log = properties == ("request log",)
         same = chains.setdefault(properties, [])
-        fits = [chain for chain in same if is_log or _follows(chain, first_ns)]
+        fits = [chain for chain in same if _follows(chain, first_ns)]
         if fits:
             chain = max(fits, key=lambda chain: chain.last_ns)
             chain.files.append(file)
         else:
             chain = _Chain([file], first_ns)
             same.append(chain)
-        chain.last_ns = first_ns if is_log else _last_ns(file)
+        chain.last_ns = max(first_ns, _last_ns(file))
     return [chain.files for same in chains.values() for chain in same] + apart
 
 
@@ -202,10 +202,16 @@ def _facts(file: str) -> _Facts:
 
 
 def _last_ns(file: str) -> int:
-    """The time of the last packet of a capture."""
+    """The time of the last packet of a capture, or of the last line of a log."""
     last_ns = 0
     with Source(file) as source:
-        reader = _packet_reader(detect_format(source.name, source.peek(8), whole=True) == "pcap", source.name)
+        kind = detect_format(source.name, source.peek(HEAD), whole=True)
+        if kind == "request log":
+            while data := source.read():
+                for found in deque(_LOG_TIME.finditer(data), maxlen=1):
+                    last_ns = max(last_ns, _time_ns(found))
+            return last_ns
+        reader = _packet_reader(kind == "pcap", source.name)
         while data := source.read():
             for packet in reader.feed(data):
                 last_ns = max(last_ns, packet[0])

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kproto.errors import CaptureError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .summary import CaptureSummary
 
 __all__ = ["MAX_PACKET", "Packet", "PcapReader"]
@@ -172,11 +174,8 @@ class _RecordSearch:
     """
 
     def __init__(self, record: struct.Struct, seconds: int, unit: int, largest: int) -> None:
-        little = record.format.startswith("<")
-        self._skew = 2 if little else 0  # where in the seconds their upper half stands
         self._highs = {high for high in (seconds >> 16, (seconds >> 16) + 1) if high <= 0xFFFF}
-        patterns = (re.escape(high.to_bytes(2, "little" if little else "big")) for high in self._highs)
-        self._pattern = re.compile(b"(?=" + b"|".join(patterns) + b")", re.S)
+        self._pattern = _record_pattern(record.format[0], self._highs, unit)
         self._unpack = record.unpack_from
         self._unit = unit
         self._largest = min(largest, _LARGEST_AFTER_DAMAGE)
@@ -191,11 +190,9 @@ class _RecordSearch:
         self._buffer += data
         self.size += len(data)
         stop = self.size - _RECORD_HEADER
-        for match in self._pattern.finditer(self._buffer, max(0, self._next + self._skew - self._base)):
-            place = self._base + match.start() - self._skew
-            if place > stop or place < self._next:
-                continue
+        for match in self._pattern.finditer(self._buffer, self._next - self._base):
             if len(self._chains) < _MOST_CHAINS:
+                place = self._base + match.start()
                 self._follow(place, place, 0)
         self._next = max(self._next, stop + 1)
         while self._chains and self._chains[0][0] <= stop:
@@ -224,3 +221,17 @@ class _RecordSearch:
         if keep - self._base > len(self._buffer) // 2:
             del self._buffer[: keep - self._base]
             self._base = keep
+
+
+def _record_pattern(order: str, highs: Iterable[int], unit: int) -> re.Pattern[bytes]:
+    """Where a record's header may begin: an upper half of its seconds, a possible fraction, a possible length."""
+    upper = b"[\0-\x0f]" if unit == 1_000_000 else b"[\0-\x3b]"  # a million has 20 bits, a billion 30
+    if order == "<":
+        seconds = b"|".join(re.escape(high.to_bytes(2, "little")) for high in highs)
+        fraction = b".." + upper + b"\0" if unit == 1_000_000 else b"..." + upper
+        pattern = b"(?=..(?:%b)%b(?!\0{4})..[\0-\x10]\0.{4})" % (seconds, fraction)
+    else:
+        seconds = b"|".join(re.escape(high.to_bytes(2, "big")) for high in highs)
+        fraction = b"\0" + upper + b".." if unit == 1_000_000 else upper + b"..."
+        pattern = b"(?=(?:%b)..%b(?!\0{4})\0[\0-\x10]...{4})" % (seconds, fraction)
+    return re.compile(pattern, re.S)

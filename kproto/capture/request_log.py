@@ -101,7 +101,9 @@ class RequestLogReader:
             self._held += len(data) - end
             if self._held > LONGEST_LINE:
                 self._too_long = True
-            self._parts = [] if self._too_long else [*self._parts, data[end:]]
+                self._parts = []
+            else:
+                self._parts.append(data[end:])
         return events
 
     def end(self, damage: str | None = None) -> list[Frame | Exchange]:

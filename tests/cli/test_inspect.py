@@ -335,10 +335,13 @@ def test_a_capture_without_the_wanted_api_says_so() -> None:
     assert "no BrokerHeartbeat request; without --api it shows 348 control requests" in result.stderr
 
 
-def test_a_directory_is_no_capture(tmp_path: Path) -> None:
+def test_a_directory_is_read_as_the_captures_in_it(tmp_path: Path) -> None:
     result = inspect(str(tmp_path))
     assert result.exit_code == 2
-    assert "is a directory" in result.stderr
+    assert "a directory without a capture" in result.stderr
+    (tmp_path / "control.pcap.gz").write_bytes(Path(path("ibp-3.9-a")).read_bytes())
+    (tmp_path / "README").write_text("no capture")
+    assert inspect(str(tmp_path)).stdout == inspect(path("ibp-3.9-a")).stdout
 
 
 def test_help_shows_the_tcpdump_line_that_makes_a_usable_capture() -> None:
