@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ import zstandard
 from conftest import DATA
 
 from kproto import CaptureError
-from kproto.capture import GAP, WHOLE, CaptureSummary, exchanges, frames
+from kproto.capture import GAP, WHOLE, CaptureReader, CaptureSummary, Exchange, Frame, exchanges, frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -431,9 +432,11 @@ def test_of_a_packet_within_which_the_file_ends_its_beginning_is_used(
         assert (summary.cut_packets, summary.not_tcp) == (0, 0)
 
 
-def test_reading_goes_on_after_a_damaged_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("nano", [False, True], ids=["micro", "nano"])
+@pytest.mark.parametrize("order", ["<", ">"], ids=["little", "big"])
+def test_reading_goes_on_after_a_damaged_record(order: str, nano: bool, tmp_path: Path) -> None:
     link, packets = make.read_pcap(FOUR)
-    head, tail = make.pcap(packets[:300], link), make.pcap(packets[300:], link)[24:]
+    head, tail = make.pcap(packets[:300], link, order, nano), make.pcap(packets[300:], link, order, nano)[24:]
     path = tmp_path / "damaged.pcap"
     path.write_bytes(head + b"\xff" * 1000 + tail)
     summary = CaptureSummary()
@@ -442,3 +445,50 @@ def test_reading_goes_on_after_a_damaged_record(tmp_path: Path) -> None:
     assert [(bad.reason, bad.offset, bad.bytes_skipped) for bad in summary.bad_inputs] == [
         ("a damaged packet record", len(head), 1000)
     ]
+
+
+# ---- packets and bytes from elsewhere --------------------------------------------------------------------------------
+
+
+def test_packets_of_other_libraries_are_read_as_a_capture_is(expected: dict[Path, Told]) -> None:
+    """Times in ns, in seconds as a float (dpkt) or a Decimal (scapy); any bytes-like packets."""
+    link, packets = make.read_pcap(FOUR)
+    assert told((p.time_ns, p.data, link) for p in packets) == expected[FOUR]
+    assert told((p.time_ns / 10**9, bytearray(p.data), link) for p in packets) == expected[FOUR]
+    assert told([(Decimal(p.time_ns) / 10**9, memoryview(p.data), link) for p in packets]) == expected[FOUR]
+    assert told([(p.time_ns, p.data, link, p.on_wire) for p in packets]) == expected[FOUR]
+    assert told([]) == []
+    assert list(exchanges((p.time_ns, p.data, link) for p in packets))
+
+
+def test_a_packet_beyond_all_times_is_a_bad_input(expected: dict[Path, Told]) -> None:
+    link, packets = make.read_pcap(FOUR)
+    odd = [(time_ns, b"", link) for time_ns in (-1, 1 << 63, 1 << 200)]
+    summary = CaptureSummary()
+    assert told([*odd, *((p.time_ns, p.data, link) for p in packets)], summary) == expected[FOUR]
+    assert summary.bad_input_count == 3
+    assert (summary.format, summary.file) == ("packets", "packets")
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_a_reader_is_fed_in_any_pieces(size: int) -> None:
+    """Frames and exchanges are the same as of the whole file, of every format."""
+    link, packets = make.read_pcap(SIX)
+    for data in (make.pcap(packets[:400], link), make.pcapng(packets[:400], link)):
+        reader, found = CaptureReader(capture="x"), []
+        for at in range(0, len(data), size):
+            found += reader.feed(data[at : at + size])
+        found += reader.end()
+        requests = [event.payload for event in found if isinstance(event, Frame)]
+        assert requests == [f.payload for f in frames(data) if f.direction == "req"]
+        assert len([event for event in found if isinstance(event, Exchange)]) == len(list(exchanges(data)))
+
+
+@pytest.mark.parametrize("skipped", [b"", b"anything" * 1000], ids=["empty", "8 kB"])
+def test_a_zstd_file_may_begin_with_a_frame_to_be_skipped(
+    skipped: bytes, expected: dict[Path, Told], tmp_path: Path
+) -> None:
+    plain = gzip.decompress(FOUR.read_bytes())
+    path = tmp_path / "packed"
+    path.write_bytes(b"\x5a\x2a\x4d\x18" + struct.pack("<I", len(skipped)) + skipped + zstandard.compress(plain))
+    assert told(path) == expected[FOUR]

@@ -58,6 +58,25 @@ def test_http(tmp_path: Path) -> None:
     assert summary.http_connections == 1
 
 
+def test_a_mixed_capture_names_its_listeners(tmp_path: Path) -> None:
+    """Kafka in the clear on one port, TLS on another: both are facts of the summary, with their servers."""
+    plain = (
+        make.Talk().open().ask(make.request(6, 8, 0, make.UPDATE_METADATA_8)).answer(make.response(6, 8, 0, b"0" * 3))
+    )
+    hidden = [
+        make.Talk(client=("10.0.0.1", port), server=("10.0.0.2", 9093)).open().ask(HELLO) for port in (50_001, 50_002)
+    ]
+    path = tmp_path / "mixed.pcap"
+    path.write_bytes(make.pcap([*plain.packets, *(p for talk in hidden for p in talk.packets)]))
+    summary = CaptureSummary()
+    assert len(list(exchanges(path, summary=summary))) == 1
+    assert summary.problem() is None
+    assert {str(end): n for end, n in summary.tls_listeners.items()} == {"10.0.0.2:9093": 2}
+    assert {str(end): n for end, n in summary.kafka_listeners.items()} == {"10.0.0.2:9092": 1}
+    assert summary.kafka_ports == [9092]
+    assert not summary.speaks_kraft
+
+
 def test_zookeeper_is_not_taken_for_kafka(tmp_path: Path) -> None:
     """Its messages begin with a size too; its numbers read as Produce requests of no client."""
     talk = make.Talk(server=("10.0.0.2", 2181)).open()
@@ -95,6 +114,8 @@ def test_a_kraft_cluster(api: tuple[int, int], tmp_path: Path) -> None:
     assert why is not None
     assert why.startswith("kraft.pcap: a KRaft cluster's traffic: its controllers send no LeaderAndIsr")
     assert summary.requests == {api: 1}
+    assert summary.speaks_kraft
+    assert summary.is_newer_than_3_9 == (api in ((1, 18), (92, 0), (0, 13)))
 
 
 def test_no_packets_no_tcp_no_known_link(tmp_path: Path) -> None:
