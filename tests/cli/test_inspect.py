@@ -339,7 +339,7 @@ def test_a_directory_is_read_as_the_captures_in_it(tmp_path: Path) -> None:
     result = inspect(str(tmp_path))
     assert result.exit_code == 2
     assert "a directory without a capture" in result.stderr
-    (tmp_path / "control.pcap.gz").write_bytes(Path(path("ibp-3.9-a")).read_bytes())
+    (tmp_path / "control.pcap.gz").write_bytes((CAPTURES / "ibp-3.9-a.pcap.gz").read_bytes())
     (tmp_path / "README").write_text("no capture")
     assert inspect(str(tmp_path)).stdout == inspect(path("ibp-3.9-a")).stdout
 
