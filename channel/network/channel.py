@@ -14,11 +14,12 @@ from .transport import EVENT_READ, EVENT_WRITE, Address
 if TYPE_CHECKING:
     from .connection import Connection
     from .frames import Send
+    from .memory import MemoryPool
     from .request import ClientRequest
     from .selector_metrics import NodeMetrics, SelectorMetrics
     from .transport import Authenticator, Transport
 
-__all__ = ["Channel", "ChannelState", "Disconnection"]
+__all__ = ["Channel", "ChannelState", "Disconnection", "Receive"]
 
 
 class ChannelState(Enum):
@@ -210,7 +211,9 @@ class Channel:
         count = self.transport.read_into(reader.into)
         if not count:
             return 0, None
-        payload = connection.received(count)
+        payload = reader.received(count)
+        if reader.refused:
+            connection.mute()
         if payload is None and begins and connection.pool is not None and reader.memory:
             more = self.transport.read_into(reader.into)  # the length was read alone
             if more:
@@ -242,3 +245,34 @@ class Channel:
                 self.unanswered = self.connection.close()
                 if self.authenticator is not None:
                     self.authenticator.close()
+
+
+class Receive:
+    """A whole frame that has arrived.
+
+    Args:
+        channel: The channel that it has arrived on.
+        payload: The frame without its length.
+        pool: The pool that gave the payload's memory, None for the heap.
+    """
+
+    __slots__ = ("_pool", "channel", "payload")
+
+    def __init__(self, channel: Channel, payload: bytearray, pool: MemoryPool | None = None) -> None:
+        self.channel = channel
+        self.payload: bytearray | None = payload
+        self._pool = pool
+
+    def __repr__(self) -> str:
+        return f"Receive({'given back' if self.payload is None else len(self.payload)} bytes from {self.source})"
+
+    @property
+    def source(self) -> str:
+        """The channel's id."""
+        return self.channel.id
+
+    def close(self) -> None:
+        """Give the memory back to its pool; the payload must not be used any more."""
+        payload, self.payload = self.payload, None
+        if payload and self._pool is not None:
+            self._pool.release(payload)

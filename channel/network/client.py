@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from kproto.node_versions import NodeApiVersions
 
     from .backoff import Randomness
-    from .channel import Channel
-    from .frames import Receive
+    from .channel import Channel, Receive
     from .least_loaded import LeastLoaded
     from .metadata import MetadataUpdater
     from .resolution import Resolution
@@ -138,10 +137,11 @@ class NetworkClient:
 
     def next_correlation_id(self, node_id: str) -> int:
         """A correlation id that no request to this node has had; each node sees its own 0, 1, 2 ..."""
-        ids = self._ids.get(node_id)
-        if ids is None:
+        try:
+            return self._ids[node_id].take()
+        except KeyError:
             ids = self._ids[node_id] = CorrelationIds()
-        return ids.take()
+            return ids.take()
 
     def new_request(
         self,
@@ -420,14 +420,14 @@ class NetworkClient:
     def _handle_sends(self, responses: list[ClientResponse], now: int) -> None:
         for send in self._selector.completed_sends:
             channel = self._nodes.channel(send.destination)
-            if channel is not None and send.request is not None and not send.request.expects_response:
+            requests = () if channel is None else channel.connection.in_flight.requests
+            if requests and requests[-1].send is send and not requests[-1].expects_response:
+                assert channel is not None
                 request = self._take(channel.connection.in_flight.complete_last_sent())
                 responses.append(ClientResponse(request, now))
 
     def _handle_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
-        node_id = receive.source
-        channel = self._selector.channels.get(node_id) or self._selector.closing_channel(node_id)
-        assert channel is not None
+        channel = receive.channel
         assert receive.payload is not None
         request = channel.connection.in_flight.complete_next()
         if channel.node_metrics is not None:

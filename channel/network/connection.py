@@ -166,6 +166,7 @@ class Connection:
         self.outgoing = send
         if send.request is not None:
             self.in_flight.requests.append(send.request)
+            send.request = None  # which knows its send: a cycle would keep each request until the collector comes
 
     @property
     def pieces(self) -> Sequence[Bytes]:
@@ -185,9 +186,12 @@ class Connection:
         send = self.outgoing
         if send is None:
             return None
-        if count:
+        if count == send.remaining:
+            send.remaining = 0
+        else:
             send.written(count)
-        if send.remaining or pending:
+            return None
+        if pending:
             return None
         send.completed = True
         self.outgoing = None

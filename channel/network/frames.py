@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from channel.errors import InvalidReceive
 
@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .memory import MemoryPool
-    from .request import ClientRequest
     from .transport import Bytes
 
-__all__ = ["UNLIMITED", "FrameReader", "Receive", "Send", "Window"]
+__all__ = ["UNLIMITED", "FrameReader", "Send", "Window"]
 
 UNLIMITED: Final = -1
 
@@ -31,7 +30,8 @@ class Send:
     Args:
         destination: The channel's id.
         buffers: The whole frame, its 4 bytes of length included. ``Send.framed`` puts them in front.
-        request: The request in the frame, if the peer's answer is to be matched with it.
+        request: The ``ClientRequest`` in the frame, if the peer's answer is to be matched with it; None once it is
+            in flight.
         size: The size of the buffers together, if it is known already.
 
     Attributes:
@@ -42,9 +42,7 @@ class Send:
 
     __slots__ = ("buffers", "completed", "destination", "left", "remaining", "request", "size")
 
-    def __init__(
-        self, destination: str, buffers: Sequence[Bytes], request: ClientRequest | None = None, size: int = -1
-    ) -> None:
+    def __init__(self, destination: str, buffers: Sequence[Bytes], request: Any = None, size: int = -1) -> None:
         self.destination = destination
         self.buffers = buffers
         self.request = request
@@ -63,40 +61,12 @@ class Send:
     def written(self, count: int) -> None:
         """Note that so many more bytes have been written."""
         self.remaining -= count
-        if not self.remaining:
-            return
         for at, buffer in enumerate(self.left):
             if count < len(buffer):
                 head = memoryview(buffer)[count:] if count else buffer
                 self.left = [head, *self.left[at + 1 :]]
                 return
             count -= len(buffer)
-
-
-class Receive:
-    """A whole frame that has arrived.
-
-    Args:
-        source: The channel's id.
-        payload: The frame without its length.
-        pool: The pool that gave the payload's memory, None for the heap.
-    """
-
-    __slots__ = ("_pool", "payload", "source")
-
-    def __init__(self, source: str, payload: bytearray, pool: MemoryPool | None = None) -> None:
-        self.source = source
-        self.payload: bytearray | None = payload
-        self._pool = pool
-
-    def __repr__(self) -> str:
-        return f"Receive({'given back' if self.payload is None else len(self.payload)} bytes from {self.source})"
-
-    def close(self) -> None:
-        """Give the memory back to its pool; the payload must not be used any more."""
-        payload, self.payload = self.payload, None
-        if payload and self._pool is not None:
-            self._pool.release(payload)
 
 
 class Window:

@@ -36,22 +36,29 @@ class InFlightRequests:
         """Add the newest request."""
         self.requests.append(request)
 
-    def _nonempty(self) -> deque[ClientRequest]:
-        if not self.requests:
-            raise IllegalState(f"no request is in flight to node {self._node_id}")
-        return self.requests
-
     def complete_next(self) -> ClientRequest:
         """Take the oldest request: the one that the next answer belongs to."""
-        return self._nonempty().popleft()
+        try:
+            return self.requests.popleft()
+        except IndexError:
+            raise self._nothing() from None
 
     def last_sent(self) -> ClientRequest:
         """The newest request."""
-        return self._nonempty()[-1]
+        try:
+            return self.requests[-1]
+        except IndexError:
+            raise self._nothing() from None
 
     def complete_last_sent(self) -> ClientRequest:
         """Take the newest request: it expects no answer and has gone out."""
-        return self._nonempty().pop()
+        try:
+            return self.requests.pop()
+        except IndexError:
+            raise self._nothing() from None
+
+    def _nothing(self) -> IllegalState:
+        return IllegalState(f"no request is in flight to node {self._node_id}")
 
     def can_send_more(self, limit: int) -> bool:
         """Whether the newest request has gone out entirely, and fewer than ``limit`` are in flight."""

@@ -12,8 +12,7 @@ from channel.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .channel import Channel
-    from .frames import Receive
+    from .channel import Channel, Receive
     from .selector import Selector
     from .transport import Address, Bytes
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 import random
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed, IllegalState
 from channel.logs import get_logger
 
 from . import sockets
-from .channel import Channel, ChannelState, Disconnection
-from .connection import Connection, Phase
-from .frames import UNLIMITED, Receive, Send, Window
+from .channel import Channel, ChannelState, Disconnection, Receive
+from .connection import Connection, MuteState, Phase
+from .frames import UNLIMITED, Send, Window
 from .idle import IdleExpiry, StalledFrames
 from .poller import Poller, SystemPoller
 from .selector_metrics import PollTimes
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Closing", "Selector"]
 
 _log = get_logger(__name__)
+_NOT_MUTED: Final = MuteState.NOT_MUTED
 
 
 class Closing(Enum):
@@ -298,8 +299,11 @@ class Selector:
         Raises:
             IllegalState: As ``send``.
         """
+        connection = channel.connection
         with channel.lock:
-            if not self._start(channel, send) or not channel.connection.usable:
+            if connection.usable and connection.outgoing is None and not channel.closed:
+                connection.start(send)
+            elif not self._start(channel, send) or not connection.usable:
                 return
             try:
                 count, whole = channel.write()
@@ -321,6 +325,7 @@ class Selector:
             channel.ended = ChannelState.FAILED_SEND
             if send.request is not None:
                 connection.in_flight.add(send.request)  # it comes back with the connection's end
+                send.request = None
             return False
         try:
             connection.start(send)
@@ -384,9 +389,7 @@ class Selector:
         self.disconnected.clear()
         if self.completed_receives:
             for receive in self.completed_receives:
-                channel = self.channels.get(receive.source) or self._closing.get(receive.source)
-                if channel is not None:
-                    channel.has_completed_receive = False
+                receive.channel.has_completed_receive = False
             self.completed_receives.clear()
         if self._closing:
             for channel_id, channel in list(self._closing.items()):
@@ -492,10 +495,12 @@ class Selector:
             self._idle.touch(channel.id, now)
         try:
             if connection.usable or self._establish(channel):
-                if not channel.has_completed_receive and not connection.muted:
+                if not channel.has_completed_receive and connection.mute_state is _NOT_MUTED:
                     if mask & ~EVENT_WRITE or channel.has_buffered:
                         self._read(channel, now)
-                    if channel.has_buffered and not connection.explicitly_muted:
+                    if (connection.reader.waiting or channel.transport.has_bytes_buffered) and (
+                        not connection.explicitly_muted
+                    ):
                         self._buffered[channel] = None
                 if mask & EVENT_WRITE and connection.outgoing is not None:
                     self._write(channel)
@@ -512,7 +517,12 @@ class Selector:
             _log.exception("connection %s to %s failed", channel.id, channel.transport.remote)
             self._close(channel, Closing.GRACEFUL)
         else:
-            if channel.interest != channel.registered:
+            if (
+                channel.registered != EVENT_READ
+                or not connection.usable
+                or connection.outgoing is not None
+                or connection.mute_state is not _NOT_MUTED
+            ) and channel.interest != channel.registered:
                 self._poller.changed(channel)
 
     def _establish(self, channel: Channel) -> bool:
@@ -548,7 +558,7 @@ class Selector:
             self._stalled.look(channel, now)
         if payload is not None:
             channel.has_completed_receive = True
-            self.completed_receives.append(Receive(channel.id, payload, self._pool))
+            self.completed_receives.append(Receive(channel, payload, self._pool))
         elif connection.reader.refused:
             self._out_of_memory = True  # it muted itself: the pool had nothing for it
 

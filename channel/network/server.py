@@ -30,8 +30,7 @@ from .selector import Selector
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .channel import Channel
-    from .frames import Receive
+    from .channel import Channel, Receive
     from .recorder import Recorder
     from .selector_metrics import SelectorMetrics
     from .sockets import ChannelBuilder

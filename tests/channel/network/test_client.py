@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
+import sys
 
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from channel.network.client import NetworkClient
 from channel.network.metadata import ManualMetadataUpdater
 from channel.network.request import BodyRequest, ClientRequest, MessageRequest
 from channel.network.resolution import InlineResolution
+from channel.network.transport import EVENT_READ
 from channel.network.wire import FIRST_SASL_CORRELATION_ID, CorrelationIds
 from channel.types import Node
 from kproto.api import ApiKey
@@ -811,4 +814,78 @@ def test_every_request_that_was_taken_ends_exactly_once(script):
     client.poll(0)
     assert sorted(r.request.correlation_id for r in ended) == [r.correlation_id for r in taken]
     assert client.in_flight_count() == 0
+    client.close()
+
+
+def test_a_node_that_announces_a_version_below_zero_is_asked_in_version_0(client, selector):
+    asks_for_versions(client, selector)
+    answer_versions(client, selector, NODE, versions_answer(error=35, ranges=[(18, -5, -1)], version=0))
+    assert header_of(selector.sends[-1])[:2] == (ApiKey.API_VERSIONS, 0)
+    answer_versions(client, selector, NODE, versions_answer(version=0))
+    assert client.is_ready(NODE)
+
+
+def test_a_handshake_that_fails_is_a_failed_authentication_with_its_back_off(client, selector, updater):
+    error = selector.failing["0"] = AuthenticationFailed("certificate has expired")
+    client.ready(NODE)
+    for _ in range(6):
+        client.poll(0)
+    assert client.authentication_error(NODE) is error
+    assert client.connection_failed(NODE)
+    assert client.connection_delay(NODE) > 0
+    assert updater.disconnects == [("0", error)]
+    assert selector.open == set()
+
+
+def is_no_error(response):
+    assert response.body.error_code == 0
+
+
+def test_what_a_request_leaves_behind_needs_no_collector(plain, selector):
+    def requests():
+        return sum(isinstance(each, ClientRequest) for each in gc.get_objects())
+
+    make_ready(plain, selector)
+    gc.collect()
+    before = requests()
+    gc.disable()
+    try:
+        for _ in range(20):
+            selector.answers("0", plain.request("0", UPDATE, is_no_error).correlation_id, UPDATED)
+            for _ in range(4):
+                plain.poll(0)
+        selector.sends.clear()
+        assert plain.in_flight_count() == 0
+        assert requests() == before
+    finally:
+        gc.enable()
+
+
+def test_a_turn_of_a_thousand_nodes_looks_at_those_that_have_something_to_say(clock, updater, monkeypatch):
+    selector = ScriptedSelector(clock)
+    nodes = [Node(number, "127.0.0.1", 9092) for number in range(1000)]
+    client = NetworkClient(selector, updater, "mock", discover_versions=False, clock=clock)
+    for node in nodes:
+        client.ready(node)
+    client.poll(0)
+    assert all(client.is_ready(node) for node in nodes)
+    request = sends_request(client, node=nodes[500])
+    client.poll(0)
+    selector.answers("500", request.correlation_id, UPDATED)
+    ready = [(selector.channels["500"].fd, EVENT_READ)]
+    monkeypatch.setattr(selector._poller, "_system", type("Ready", (), {"poll": lambda *_: ready, "close": id})())
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        responses = client.poll(0)
+    finally:
+        sys.setprofile(None)
+    assert [r.request for r in responses] == [request]
+    assert calls < 100
+    monkeypatch.undo()
     client.close()

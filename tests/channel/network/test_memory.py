@@ -110,3 +110,15 @@ def test_what_is_out_and_what_is_left_are_always_the_pool(sizes, strict):
     for buffer in held:
         pool.release(buffer)
     assert pool.available == 30
+
+
+def test_the_last_reference_to_a_buffer_may_be_released(monkeypatch):
+    """The buffer dies with the call: nothing may be printed of it, nor counted twice."""
+    unraisable = []
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    pool = MemoryPool(100, 10)
+    for _ in range(3):
+        pool.release(pool.allocate(10))
+    gc.collect()
+    assert unraisable == []
+    assert pool.available == 100

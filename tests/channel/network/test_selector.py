@@ -12,7 +12,7 @@ import pytest
 from network_peers import TRANSPORTS, EchoServer, cipher_builder, until
 
 from channel.clock import SYSTEM_CLOCK
-from channel.errors import IllegalState
+from channel.errors import AuthenticationFailed, IllegalState
 from channel.metrics import Metrics
 from channel.network import sockets
 from channel.network.channel import ChannelState
@@ -20,6 +20,7 @@ from channel.network.frames import Send
 from channel.network.memory import MemoryPool
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
+from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 
 GROUP = "test-metrics"
 BUFFER = 4096
@@ -655,3 +656,52 @@ def test_an_accepted_connection_that_cannot_be_taken_is_closed(selector, monkeyp
         selector.register("0", accepted)
     assert accepted.fileno() == -1
     assert_empty(selector)
+
+
+@pytest.mark.parametrize("handshake", [[], [EVENT_READ], [EVENT_WRITE]], ids=["at-once", "after-read", "after-write"])
+def test_a_handshake_that_fails_ends_its_connection_with_the_reason(clock, server, metrics, handshake):
+    error = AuthenticationFailed("certificate has expired")
+    builder = cipher_builder(handshake=handshake, fails=error)
+    selector = Selector(clock=clock, metrics=SelectorMetrics(metrics, "test"), channel_builder=builder)
+    selector.connect("0", server.address)
+    until(lambda: selector.disconnected, step=lambda: selector.poll(1000), what="the end")
+    ended = selector.disconnected["0"]
+    assert (ended.state, ended.error) == (ChannelState.AUTHENTICATION_FAILED, error)
+    assert metrics.value(GROUP, "failed-authentication-total") == 1
+    assert metrics.value(GROUP, "successful-authentication-total") == 0
+    assert_empty_but_results(selector)
+    selector.close()
+
+
+def assert_empty_but_results(selector):
+    assert not selector.channels
+    assert not selector._poller.channels
+
+
+def test_a_handshake_waits_without_turning_in_vain(clock, server):
+    """What it waits for is what the system is asked for: neither a busy loop nor a stall."""
+    selector = Selector(clock=clock, channel_builder=cipher_builder(handshake=[EVENT_WRITE, EVENT_READ]))
+    selector.connect("0", server.address)
+    polls = 0
+
+    def step():
+        nonlocal polls
+        selector.poll(1000)
+        polls += 1
+
+    until(lambda: selector.is_channel_ready("0"), step=step)
+    assert polls <= 6
+    selector.close()
+
+
+def test_the_channel_builder_is_told_the_hosts_name_and_the_listener(clock, server):
+    peers = []
+
+    def builder(sock, peer):
+        peers.append(peer)
+        return PlaintextTransport(sock, connected=peer.accepted), None
+
+    selector = Selector(clock=clock, channel_builder=builder)
+    selector.connect("0", server.address, host="broker-1.example", listener="INTERNAL")
+    assert peers == [("broker-1.example", server.address[1], "INTERNAL", False)]
+    selector.close()

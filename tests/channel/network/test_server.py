@@ -13,6 +13,7 @@ from network_peers import frame, until
 from channel.config import ChannelConfig
 from channel.errors import IllegalState
 from channel.network.server import SocketServer
+from channel.network.sockets import plaintext_channel
 from kproto.errors import ConfigurationError
 
 
@@ -390,3 +391,113 @@ def test_silent_connections_expire_although_nothing_else_happens():
             assert one.sees_the_end()
             assert two.sees_the_end()
         until(lambda: not listener.connections)
+
+
+class FailingRecorder:
+    """A recorder that raises, at one of its calls."""
+
+    def __init__(self, failing):
+        self.failing = failing
+
+    def __getattr__(self, name):
+        def call(*args, **settings):
+            if name == self.failing:
+                raise RuntimeError(f"{name} failed")
+
+        return call
+
+
+@pytest.mark.parametrize("call", ["opened", "record", "closed"])
+def test_a_recorder_that_fails_costs_the_recording_and_no_connection(call, caplog):
+    with SocketServer("test", recorder=FailingRecorder(call)) as server:
+        listener = server.listen(echo)
+        for _ in range(3):
+            with Peer(listener) as peer:
+                for _ in range(2):
+                    peer.send(b"hello")
+                    assert peer.receive() == b"hello"
+            until(lambda: not listener.connections)
+    assert caplog.text.count("nothing more is recorded") == 1
+
+
+def test_a_channel_builder_that_fails_costs_its_connection_and_no_other():
+    refusing = [True]
+
+    def builder(sock, peer):
+        assert peer.accepted
+        assert peer.listener == "SECURED"
+        if refusing.pop() if refusing else False:
+            raise ValueError("no certificate")
+        return plaintext_channel(sock, peer)
+
+    with SocketServer("test", channel_builder=builder) as server:
+        listener = server.listen(echo, name="SECURED")
+        with Peer(listener) as refused:
+            assert refused.sees_the_end()
+        with Peer(listener) as peer:
+            peer.send(b"hello")
+            assert peer.receive() == b"hello"
+
+
+def test_a_poll_that_fails_is_tried_again(server, monkeypatch, caplog):
+    listener = server.listen(echo)
+    really, failures = server.selector._poller.wait, [OSError("not now"), RuntimeError("a fault of ours")]
+
+    class Failing:
+        def __getattr__(self, name):
+            return getattr(poller, name)
+
+        def wait(self, timeout_ms):
+            if failures:
+                raise failures.pop()
+            return really(timeout_ms)
+
+    poller = server.selector._poller
+    monkeypatch.setattr(server.selector, "_poller", Failing())
+    with Peer(listener) as peer:
+        for _ in range(3):
+            peer.send(b"hello")
+            assert peer.receive() == b"hello"
+    until(lambda: not failures)
+    assert "not now" in caplog.text
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("budget", [-1, 1 << 20])
+def test_a_peer_that_announces_a_frame_and_does_not_send_it_is_closed_and_starves_nobody(budget):
+    config = ChannelConfig(socket_request_max_bytes=1 << 20, queued_max_request_bytes=budget, receive_stall_max_ms=100)
+    with SocketServer("test", config=config) as server:
+        listener = server.listen(echo)
+        with Peer(listener) as idle, Peer(listener) as stalls, Peer(listener) as other:
+            stalls.sock.sendall(struct.pack(">i", 1 << 20) + b"a little of it")
+            until(lambda: len(listener.connections) == 3)
+            other.send(b"hello")
+            assert other.receive() == b"hello"  # at once, or when the budget is back
+            assert stalls.sees_the_end()
+            idle.send(b"between two frames a connection may be silent")
+            assert idle.receive()
+
+
+def test_a_frame_that_goes_on_arriving_is_waited_for():
+    config = ChannelConfig(receive_stall_max_ms=200)
+    with SocketServer("test", config=config) as server, Peer(server.listen(echo)) as peer:
+        payload = bytes(range(200))
+        peer.sock.sendall(struct.pack(">i", len(payload)))
+        for at in range(0, len(payload), 20):
+            peer.sock.sendall(payload[at : at + 20])
+            time.sleep(0.04)
+        assert peer.receive() == payload
+
+
+def test_many_announcements_take_little_memory(server):
+    listener = server.listen(echo)
+    peers = [Peer(listener) for _ in range(50)]
+    for peer in peers:
+        peer.sock.sendall(struct.pack(">i", 100_000_000))
+    until(lambda: len(listener.connections) == 50)
+    readers = [channel.connection.reader for channel in server.selector.channels.values()]
+    until(lambda: all(reader.requested > 0 for reader in readers))
+    assert sum(reader.memory for reader in readers) <= 50 * 4096
+    for peer in peers:
+        peer.sock.close()
+    until(lambda: not listener.connections)
