@@ -14,8 +14,9 @@ cdef extern from "_cython/wire.h" nogil:
     ctypedef struct kp_reader:
         kp_ptr base
         kp_ptr end
-        bint flexible
         bint strict
+        bint plain
+        void *owner
         kp_code code
         kp_ptr at
         int64_t value
@@ -53,6 +54,52 @@ cdef extern from "_cython/wire.h" nogil:
     kp_ptr kp_own_varint(kp_ptr, uint32_t *) noexcept
     int64_t kp_own_tags_size(kp_ptr, int64_t, uint32_t *, int32_t *) noexcept
     uint8_t *kp_put_own_tags(uint8_t *, kp_ptr, int64_t) noexcept
+
+
+cdef extern from "_cython/rows.h" nogil:
+    int KP_LISTS
+    ctypedef struct kp_row:
+        int32_t partition, controller_epoch, leader, leader_epoch, partition_epoch
+        uint8_t is_new
+        int8_t recovery
+        kp_ptr name
+        int64_t name_length
+        kp_ptr *ids
+        int64_t *n
+        kp_ptr tags, tags_end
+    ctypedef struct kp_topic_head:
+        kp_ptr name, id
+        int64_t name_length, rows
+    ctypedef struct kp_state:
+        int32_t partition, controller_epoch, leader, leader_epoch, partition_epoch
+        uint8_t is_new
+        int8_t recovery
+        int32_t *n
+        const int32_t **ids
+    ctypedef struct kp_stop:
+        int32_t partition, leader_epoch
+        uint8_t flag
+        kp_ptr tags, tags_end
+    ctypedef struct kp_error:
+        int32_t partition
+        int16_t error_code
+        kp_ptr name, tags, tags_end
+        int64_t name_length
+    int kp_umr_form(int) noexcept
+    int kp_lisr_form(int) noexcept
+    kp_ptr kp_read_umr_row(kp_reader *, kp_ptr, int, kp_row *) noexcept
+    kp_ptr kp_read_lisr_row(kp_reader *, kp_ptr, int, kp_row *) noexcept
+    void kp_row_ids(int32_t *, const kp_row *, kp_ptr) noexcept
+    kp_ptr kp_topic_of(kp_reader *, kp_ptr, bint, int, kp_topic_head *) noexcept
+    int64_t kp_umr_row_size(const int32_t *, int) noexcept
+    int64_t kp_lisr_row_size(const int32_t *, int) noexcept
+    uint8_t *kp_put_umr_row(uint8_t *, const kp_state *, int, kp_ptr) noexcept
+    uint8_t *kp_put_lisr_row(uint8_t *, const kp_state *, int, kp_ptr) noexcept
+    uint8_t *kp_put_count(uint8_t *, int64_t, bint) noexcept
+    kp_ptr kp_read_stop(kp_reader *, kp_ptr, kp_ptr, kp_stop *) noexcept
+    kp_ptr kp_read_stop_topic(kp_reader *, kp_ptr, kp_ptr, int, kp_topic_head *) noexcept
+    const char *kp_stops_field(int) noexcept
+    kp_ptr kp_read_error(kp_reader *, kp_ptr, kp_ptr, bint, bint, kp_error *) noexcept
 
 
 cdef extern from "_cython/plain.h" nogil:
@@ -115,15 +162,21 @@ cdef extern from "_cython/columns_write.h" nogil:
     int kp_stream_of(kp_batch *, ArrowArrayStream *) noexcept
     int64_t kp_states_size(const kp_batch *, bint, int, int64_t *, kp_problem *) noexcept
     int64_t kp_stops_size(const kp_batch *, int, bint, int64_t *, kp_problem *) noexcept
-    uint8_t *kp_put_umr_states(uint8_t *, const kp_batch *, int) noexcept
-    uint8_t *kp_put_lisr_states(uint8_t *, const kp_batch *, int) noexcept
+    uint8_t *kp_put_umr_states(uint8_t *, const kp_batch *, int, kp_ptr) noexcept
+    uint8_t *kp_put_lisr_states(uint8_t *, const kp_batch *, int, kp_ptr) noexcept
     uint8_t *kp_put_stops(uint8_t *, const kp_batch *, int) noexcept
 
 
 cdef extern from "_cython/columns_read.h" nogil:
-    kp_ptr kp_umr_states(kp_reader *, kp_batch *, kp_ptr, int) noexcept
-    kp_ptr kp_lisr_states(kp_reader *, kp_batch *, kp_ptr, int) noexcept
-    kp_ptr kp_sr_states(kp_reader *, kp_batch *, kp_ptr, int, uint8_t) noexcept
+    int64_t kp_umr_count(kp_reader *, kp_ptr *, int) noexcept
+    int64_t kp_lisr_count(kp_reader *, kp_ptr *, int) noexcept
+    int64_t kp_sr_count(kp_reader *, kp_ptr *, int) noexcept
+    kp_ptr kp_umr_states(kp_reader *, kp_batch *, kp_ptr, int64_t, int) noexcept
+    kp_ptr kp_lisr_states(kp_reader *, kp_batch *, kp_ptr, int64_t, int) noexcept
+    kp_ptr kp_sr_states(kp_reader *, kp_batch *, kp_ptr, int64_t, int, uint8_t) noexcept
+    kp_ptr kp_check_umr_states(kp_reader *, kp_ptr, int64_t, int) noexcept
+    kp_ptr kp_check_lisr_states(kp_reader *, kp_ptr, int64_t, int) noexcept
+    kp_ptr kp_check_sr_states(kp_reader *, kp_ptr, int64_t, int) noexcept
     kp_ptr kp_errors(kp_reader *, kp_batch *, kp_ptr, bint, bint) noexcept
 
 
@@ -137,6 +190,35 @@ cdef class Tagged(Struct):
 
 cdef class Message(Tagged):
     cdef public int version
+
+
+cdef class Unread:
+    cdef bytes holder
+    cdef kp_ptr at
+    cdef kp_ptr end
+    cdef int64_t count
+    cdef int version
+    cdef bint plain
+
+
+cdef class ControlRequest(Message):
+    cdef public int32_t controller_id, controller_epoch
+    cdef public int64_t broker_epoch
+    cdef public bint is_kraft_controller
+    cdef list ungrouped_, topic_states_
+    cdef Unread states
+
+
+cdef class TopicState(Tagged):
+    cdef public str topic_name
+    cdef list partition_states_
+    cdef uint8_t id[16]
+
+
+cdef class PartitionError(Tagged):
+    cdef public str topic_name
+    cdef public int32_t partition_index
+    cdef public int16_t error_code
 
 
 cdef class Block:
@@ -158,10 +240,8 @@ cdef class LeaderAndIsrPartitionState(Struct):
     cdef Block owner
 
 
-cdef class LeaderAndIsrTopicState(Tagged):
-    cdef public str topic_name
-    cdef list partition_states_
-    cdef uint8_t id[16]
+cdef class LeaderAndIsrTopicState(TopicState):
+    pass
 
 
 cdef class LeaderAndIsrLiveLeader(Tagged):
@@ -169,21 +249,14 @@ cdef class LeaderAndIsrLiveLeader(Tagged):
     cdef public str host_name
 
 
-cdef class LeaderAndIsrRequest(Message):
-    cdef public int32_t controller_id, controller_epoch
-    cdef public int64_t broker_epoch
-    cdef public bint is_kraft_controller
+cdef class LeaderAndIsrRequest(ControlRequest):
     cdef public int8_t type
-    cdef list ungrouped_partition_states_, topic_states_, live_leaders_
-    cdef bytes plain  # the list behind it in plain form, not read yet, of plain_count elements; None: there is none
-    cdef int plain_count, plain_version
-    cdef list leaders(self)
+    cdef list live_leaders_
+    cdef Unread unread_leaders
 
 
-cdef class LeaderAndIsrPartitionError(Tagged):
-    cdef public str topic_name
-    cdef public int32_t partition_index
-    cdef public int16_t error_code
+cdef class LeaderAndIsrPartitionError(PartitionError):
+    pass
 
 
 cdef class LeaderAndIsrTopicError(Tagged):
@@ -220,17 +293,13 @@ cdef class StopReplicaTopicState(Tagged):
     cdef list partition_states_
 
 
-cdef class StopReplicaRequest(Message):
-    cdef public int32_t controller_id, controller_epoch
-    cdef public int64_t broker_epoch
-    cdef public bint is_kraft_controller, delete_partitions
-    cdef list ungrouped_partitions_, topics_, topic_states_
+cdef class StopReplicaRequest(ControlRequest):
+    cdef public bint delete_partitions
+    cdef list topics_
 
 
-cdef class StopReplicaPartitionError(Tagged):
-    cdef public str topic_name
-    cdef public int32_t partition_index
-    cdef public int16_t error_code
+cdef class StopReplicaPartitionError(PartitionError):
+    pass
 
 
 cdef class StopReplicaResponse(Message):
@@ -247,10 +316,8 @@ cdef class UpdateMetadataPartitionState(Struct):
     cdef Block owner
 
 
-cdef class UpdateMetadataTopicState(Tagged):
-    cdef public str topic_name
-    cdef list partition_states_
-    cdef uint8_t id[16]
+cdef class UpdateMetadataTopicState(TopicState):
+    pass
 
 
 cdef class UpdateMetadataEndpoint(Tagged):
@@ -265,15 +332,10 @@ cdef class UpdateMetadataBroker(Tagged):
     cdef list endpoints_
 
 
-cdef class UpdateMetadataRequest(Message):
-    cdef public int32_t controller_id, controller_epoch
-    cdef public int64_t broker_epoch
-    cdef public bint is_kraft_controller
+cdef class UpdateMetadataRequest(ControlRequest):
     cdef public int8_t type
-    cdef list ungrouped_partition_states_, topic_states_, live_brokers_
-    cdef bytes plain  # the list behind it in plain form, not read yet, of plain_count elements; None: there is none
-    cdef int plain_count, plain_version
-    cdef list brokers(self)
+    cdef list live_brokers_
+    cdef Unread unread_brokers
 
 
 cdef class UpdateMetadataResponse(Message):

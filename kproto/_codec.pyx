@@ -44,6 +44,8 @@ include "_cython/reader.pxi"
 include "_cython/writer.pxi"
 include "_cython/json.pxi"
 include "_cython/headers.pxi"
+include "_cython/requests.pxi"
+include "_cython/partition_errors.pxi"
 include "_cython/leader_and_isr.pxi"
 include "_cython/leader_and_isr_read.pxi"
 include "_cython/leader_and_isr_write.pxi"
@@ -180,6 +182,7 @@ cdef object read(object data, part kind, int api, int version, bint strict, Py_s
         r.base = r.at = <rp>view.buf
         r.end = r.base + view.len
         r.strict = strict
+        r.owner = <void *>data if type(data) is bytes else NULL
         r.code = KP_OK
         r.depth = 0
         paused = kp_pause_collector()
@@ -201,11 +204,7 @@ cdef object read(object data, part kind, int api, int version, bint strict, Py_s
 cdef object read_part(kp_reader *r, part kind, int api, int version):
     """A message or header, or None after a fault. No Python code runs in here."""
     if kind == REQUEST:
-        if api == 6:
-            return umr_read(r, version)
-        if api == 4:
-            return lisr_read(r, version)
-        return sr_read(r, version)
+        return read_request(r, api, version)
     if kind == RESPONSE:
         if api == 6:
             return umr_read_response(r, version)
@@ -249,11 +248,11 @@ def encode(message, version):
     """Write a message of this codec. See ``kproto.codec.encode``."""
     cdef type kind = type(message)
     if kind is UpdateMetadataRequest:
-        return umr_write(<UpdateMetadataRequest>message, checked_version(6, version))
+        return write_request(<ControlRequest>message, 6, checked_version(6, version))
     if kind is LeaderAndIsrRequest:
-        return lisr_write(<LeaderAndIsrRequest>message, checked_version(4, version))
+        return write_request(<ControlRequest>message, 4, checked_version(4, version))
     if kind is StopReplicaRequest:
-        return sr_write(<StopReplicaRequest>message, checked_version(5, version))
+        return write_request(<ControlRequest>message, 5, checked_version(5, version))
     if kind is UpdateMetadataResponse:
         return umr_write_response(<UpdateMetadataResponse>message, checked_version(6, version))
     if kind is LeaderAndIsrResponse:

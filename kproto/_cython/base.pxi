@@ -1,5 +1,7 @@
 """What every message and struct can do: checked fields, equality, a short repr, pickling."""
 
+ctypedef kp_ptr rp
+
 _BOOLS = frozenset(["is_kraft_controller", "is_new", "delete_partition", "delete_partitions"])
 _NULLABLE = frozenset(["rack", "client_id"])
 
@@ -116,7 +118,9 @@ cdef class Struct:
     def __setattr__(self, name, value):
         if is_read_only(self):
             raise AttributeError(
-                f"{name}: partition_states is a read-only view; change the row in the message, or a copy.copy of this one")
+                f"{name}: partition_states is a read-only view; "
+                "change the row in the message, or a copy.copy of this one"
+            )
         if name == "version" and isinstance(self, Message):
             value = checked_version(self.api_key, value)
         if name in _BOOLS:

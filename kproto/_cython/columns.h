@@ -6,11 +6,11 @@
 #ifndef KPROTO_COLUMNS_H
 #define KPROTO_COLUMNS_H
 
-#include "wire.h"
+#include "rows.h"
 
 enum kp_layout { KP_ERRORS = 0, KP_LISR = 4, KP_SR = 5, KP_UMR = 6 };
 enum kp_column { KP_FRAME, KP_TOPIC, KP_PARTITION, KP_CONTROLLER_EPOCH, KP_LEADER, KP_LEADER_EPOCH, KP_PARTITION_EPOCH, KP_INTS };
-enum { KP_LISTS = 4, KP_HAS_NAME = 1, KP_HAS_ID = 2 };
+enum { KP_HAS_NAME = 1, KP_HAS_ID = 2 };
 
 typedef struct {
     int64_t references;
@@ -285,9 +285,9 @@ static int kp_seal(kp_batch *b) {
     if (b->room > 2 * n && b->room < 4096 && kp_resize_rows(b, n)) return -1;
     for (int i = 0; i < b->lists; i++) {
         b->offsets[i][0] = 0;
-        if (b->ids_room[i] <= 2 * b->used[i] || b->ids_room[i] > 16384) continue;
-        if (kp_resize(&b->ids[i], b->used[i], 4)) return -1;
-        b->ids_room[i] = b->used[i];
+        if (b->ids_room[i] <= 2 * b->used[i] + KP_SLACK || b->ids_room[i] > 16384) continue;
+        if (kp_resize(&b->ids[i], b->used[i] + KP_SLACK, 4)) return -1;
+        b->ids_room[i] = b->used[i] + KP_SLACK;
     }
     if (b->flag) {
         for (int64_t i = 0; i < n; i += 8) {

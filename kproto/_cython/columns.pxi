@@ -12,46 +12,39 @@ cdef inline void fill_frame(kp_batch *b, int64_t first, int32_t frame) noexcept 
 
 cdef rp frame_states(kp_reader *r, kp_batch *b, rp p, int api, bint response, int version, bint flag) noexcept nogil:
     """The partition rows of one message, from their count on."""
+    cdef int64_t n
     if response:
-        if api == 4:
-            return kp_errors(r, b, p, version >= 4, version >= 5)
-        return kp_errors(r, b, p, version >= 2, False)
+        return kp_errors(r, b, p, version >= (4 if api == 4 else 2), api == 4 and version >= 5)
+    n = states_count(r, &p, api, version)
+    if n < 0:
+        return NULL
     if api == 6:
-        return kp_umr_states(r, b, p, version)
+        return kp_umr_states(r, b, p, n, version)
     if api == 4:
-        return kp_lisr_states(r, b, p, version)
-    return kp_sr_states(r, b, p, version, flag)
+        return kp_lisr_states(r, b, p, n, version)
+    return kp_sr_states(r, b, p, n, version, flag)
 
 
 cdef object frame_into(kp_reader *r, kp_batch *b, int api, bint response, int version):
     """Read one message into a batch: its rows there, all else into a message without rows. None after a fault."""
     cdef rp p
-    cdef UpdateMetadataRequest umr
-    cdef LeaderAndIsrRequest lisr
-    cdef StopReplicaRequest sr
     cdef StopReplicaResponse sr_answer
     cdef LeaderAndIsrResponse lisr_answer
+    cdef ControlRequest request = None
     cdef Message m
     cdef bint flag = False, paused
-    if api == 6:
-        if response:
-            return umr_read_response(r, version)
-        m = umr = UpdateMetadataRequest.__new__(UpdateMetadataRequest)
-        p = umr_read_head(r, umr, version)
+    if not response:
+        m = request = new_request(api)
+        p = read_head(r, request, api, version)
+        flag = api == 5 and (<StopReplicaRequest>request).delete_partitions
+    elif api == 6:
+        return umr_read_response(r, version)
     elif api == 4:
-        if response:
-            m = lisr_answer = LeaderAndIsrResponse.__new__(LeaderAndIsrResponse)
-            p = read_error_code(r, &lisr_answer.error_code)
-        else:
-            m = lisr = LeaderAndIsrRequest.__new__(LeaderAndIsrRequest)
-            p = lisr_read_head(r, lisr, version)
-    elif response:
+        m = lisr_answer = LeaderAndIsrResponse.__new__(LeaderAndIsrResponse)
+        p = read_error_code(r, &lisr_answer.error_code)
+    else:
         m = sr_answer = StopReplicaResponse.__new__(StopReplicaResponse)
         p = read_error_code(r, &sr_answer.error_code)
-    else:
-        m = sr = StopReplicaRequest.__new__(StopReplicaRequest)
-        p = sr_read_head(r, sr, version)
-        flag = sr.delete_partitions
     m.version = version
     if p == NULL:
         return None
@@ -62,13 +55,13 @@ cdef object frame_into(kp_reader *r, kp_batch *b, int api, bint response, int ve
         p = frame_states(r, b, p, api, response, version, flag)
     if p == NULL:
         return None
-    if api == 6 or (api == 4 and not response):
+    if not response:
         paused = kp_pause_collector()
         try:
-            p = umr_read_tail(r, p, umr, version) if api == 6 else lisr_read_tail(r, p, lisr, version)
+            p = read_tail(r, p, request, api, version)
         finally:
             kp_resume_collector(paused)
-    elif version >= (4 if api == 4 else 2):
+    elif flexible_in(api, version):
         p = read_kept(r, p, m)
     if p == NULL:
         return None
@@ -267,6 +260,7 @@ cdef class ColumnsBuilder:
             r.base = r.at = <rp>view.buf
             r.end = r.base + view.len
             r.strict = self.strict
+            r.owner = NULL  # a message without rows holds no frame
             r.code = KP_OK
             r.depth = 0
             message = frame_into(&r, self.batch, self.api_key, self.response, v)

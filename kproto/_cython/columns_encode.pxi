@@ -1,10 +1,6 @@
 """Requests written straight from columns."""
 
 
-cdef inline bint flexible_in(int api, int version) noexcept:
-    return version >= (6 if api == 6 else 4 if api == 4 else 2)
-
-
 cdef int request_alone(object message) except -1:
     """The api of a request that has no partition states of its own."""
     if type(message) not in (UpdateMetadataRequest, LeaderAndIsrRequest, StopReplicaRequest):
@@ -29,58 +25,12 @@ cdef int64_t states_size(object message, int api, int version, Columns columns, 
     return size
 
 
-cdef uint8_t *put_states(uint8_t *q, int api, int version, Columns columns) noexcept:
+cdef uint8_t *put_states(uint8_t *q, int api, int version, Columns columns, rp end) noexcept:
     if api == 6:
-        return kp_put_umr_states(q, columns.batch, version)
+        return kp_put_umr_states(q, columns.batch, version, end)
     if api == 4:
-        return kp_put_lisr_states(q, columns.batch, version)
+        return kp_put_lisr_states(q, columns.batch, version, end)
     return kp_put_stops(q, columns.batch, version)
-
-
-cdef int64_t head_size(object message, int api, int version) except -1:
-    """What stands before the count of the groups; the message is checked."""
-    if api == 6:
-        umr_check(<UpdateMetadataRequest>message, version)
-        return umr_head_size(version)
-    if api == 4:
-        lisr_check(<LeaderAndIsrRequest>message, version)
-        return lisr_head_size(version)
-    sr_check(<StopReplicaRequest>message, version)
-    return sr_head_size(version)
-
-
-cdef uint8_t *put_head(uint8_t *q, object message, int api, int version) noexcept:
-    if api == 6:
-        return umr_put_head(q, <UpdateMetadataRequest>message, version)
-    if api == 4:
-        return lisr_put_head(q, <LeaderAndIsrRequest>message, version)
-    return sr_put_head(q, <StopReplicaRequest>message, version)
-
-
-cdef int64_t tail_size(object message, int api, int version) except -1:
-    """What stands behind the groups."""
-    if api == 6:
-        return umr_tail_size(<UpdateMetadataRequest>message, version)
-    if api == 4:
-        return lisr_tail_size(<LeaderAndIsrRequest>message, version)
-    return tags_size((<Tagged>message).tags, flexible_in(5, version), version)
-
-
-cdef uint8_t *put_tail(uint8_t *q, object message, int api, int version) except NULL:
-    if api == 6:
-        return umr_put_tail(q, <UpdateMetadataRequest>message, version)
-    if api == 4:
-        return lisr_put_tail(q, <LeaderAndIsrRequest>message, version)
-    return put_tags(q, (<Tagged>message).tags, flexible_in(5, version))
-
-
-cdef int settle(object message, int api, int version) except -1:
-    """Make of brokers that were kept as bytes what the version needs, before anything is sized."""
-    if api == 6:
-        umr_plain_as(<UpdateMetadataRequest>message, version)
-    elif api == 4:
-        lisr_plain_as(<LeaderAndIsrRequest>message, version)
-    return 0
 
 
 def encode_columns(message, version, columns):
@@ -110,7 +60,7 @@ def encode_columns(message, version, columns):
     size += head_size(message, api, v) + count_size(groups, flexible_in(api, v)) + tail_size(message, api, v)
     out = new_bytes(size)
     q = put_head(<uint8_t *>PyBytes_AS_STRING(out), message, api, v)
-    q = put_states(put_count(q, groups, flexible_in(api, v)), api, v, rows)
+    q = put_states(kp_put_count(q, groups, flexible_in(api, v)), api, v, rows, <rp>PyBytes_AS_STRING(out) + size)
     put_tail(q, message, api, v)
     return out
 
@@ -131,14 +81,15 @@ def encode_batches(message, version, batches):
         As ``encode_columns``.
     """
     cdef int api = request_alone(message), v = checked_version(api, version)
-    cdef int64_t groups = 0, total = 0
+    cdef int64_t groups = 0, total = 0, size
     cdef Columns rows
     cdef bytes piece
     cdef list pieces = [b""]
     for columns in batches:
         rows = columns_given(columns, api)
-        piece = new_bytes(states_size(message, api, v, rows, &groups))
-        put_states(<uint8_t *>PyBytes_AS_STRING(piece), api, v, rows)
+        size = states_size(message, api, v, rows, &groups)
+        piece = new_bytes(size)
+        put_states(<uint8_t *>PyBytes_AS_STRING(piece), api, v, rows, <rp>PyBytes_AS_STRING(piece) + size)
         pieces.append(piece)
         total += groups
         columns = rows = None
@@ -146,7 +97,7 @@ def encode_batches(message, version, batches):
         raise OutOfRange(f"{total} topics or partitions are more than a message holds")
     settle(message, api, v)
     piece = new_bytes(head_size(message, api, v) + count_size(total, flexible_in(api, v)))
-    put_count(put_head(<uint8_t *>PyBytes_AS_STRING(piece), message, api, v), total, flexible_in(api, v))
+    kp_put_count(put_head(<uint8_t *>PyBytes_AS_STRING(piece), message, api, v), total, flexible_in(api, v))
     pieces[0] = piece
     piece = new_bytes(tail_size(message, api, v))
     put_tail(<uint8_t *>PyBytes_AS_STRING(piece), message, api, v)

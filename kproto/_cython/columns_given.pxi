@@ -65,7 +65,7 @@ cdef Columns columns_given(object columns, int api):
 
 # ---- columns of sequences --------------------------------------------------------------------------------------------
 
-cdef int put_ints(int32_t *to, object values, int64_t n, str name) except -1:
+cdef int fill_ints(int32_t *to, object values, int64_t n, str name) except -1:
     """n int32 from a buffer of them, or from any sequence."""
     cdef Py_buffer view
     cdef object seq
@@ -87,7 +87,7 @@ cdef int put_ints(int32_t *to, object values, int64_t n, str name) except -1:
     return put_list(to, n, seq, name)
 
 
-cdef int put_topics(kp_batch *b, object names, object ids) except -1:
+cdef int fill_topics(kp_batch *b, object names, object ids) except -1:
     """The topics' codes."""
     cdef kp_reader r
     cdef uint8_t id[16]
@@ -114,7 +114,7 @@ cdef int put_topics(kp_batch *b, object names, object ids) except -1:
     return 0
 
 
-cdef int put_lists(kp_batch *b, int k, object lists, str name) except -1:
+cdef int fill_lists(kp_batch *b, int k, object lists, str name) except -1:
     cdef int64_t row, room = b.ids_room[k], used = 0, n
     cdef int32_t *grown
     cdef object seq
@@ -125,8 +125,8 @@ cdef int put_lists(kp_batch *b, int k, object lists, str name) except -1:
         if type(seq) is not tuple and type(seq) is not list:
             seq = fast(seq, f"{name}[{row}]")
         n = PySequence_Fast_GET_SIZE(seq)
-        if used + n > room:
-            room = max(2 * room, used + n, 4 * b.rows)
+        if used + n + KP_SLACK > room:
+            room = max(2 * room, used + n + KP_SLACK, 4 * b.rows)
             if room >= INT32_MAX:
                 raise OutOfRange("more ids than a column holds", name)
             grown = <int32_t *>realloc(b.ids[k], room * 4)
@@ -172,7 +172,7 @@ cdef int fill_columns(kp_batch *b, int api, dict given) except -1:
     if row > b.room and kp_resize_rows(b, row):
         raise MemoryError
     b.rows = row
-    put_topics(b, given.pop("topic"), given.pop("topic_id", None) if api != 5 else None)
+    fill_topics(b, given.pop("topic"), given.pop("topic_id", None) if api != 5 else None)
     while f.name != NULL:
         name = f.name.decode()
         column = f.column
@@ -184,7 +184,7 @@ cdef int fill_columns(kp_batch *b, int api, dict given) except -1:
             if values is None:
                 memset(b.offsets[column - KP_LIST], 0, 4 * (b.rows + 1))
             else:
-                put_lists(b, column - KP_LIST, values, name)
+                fill_lists(b, column - KP_LIST, values, name)
         elif values is not None and len(values) != b.rows:
             raise ValueError(f"column {name} has {len(values)} rows, partition has {b.rows}")
         elif column == KP_FLAG:
@@ -194,7 +194,7 @@ cdef int fill_columns(kp_batch *b, int api, dict given) except -1:
             for row in range(b.rows):
                 b.recovery[row] = 0 if values is None else int8(values[row], name)
         elif values is not None:
-            put_ints(b.ints[column], values, b.rows, name)
+            fill_ints(b.ints[column], values, b.rows, name)
         else:
             for row in range(b.rows):
                 b.ints[column][row] = -1 if api == 5 and column == KP_LEADER_EPOCH else 0

@@ -20,16 +20,6 @@ static inline int64_t kp_run(const kp_batch *b, int64_t from) {
     return i;
 }
 
-/* The ids of one list column with the lengths in front. */
-static inline int64_t kp_list_size(const kp_batch *b, int k, int flexible) {
-    const int32_t *o = b->offsets[k];
-    int64_t total = flexible ? b->rows : 4 * b->rows;
-    if (flexible)
-        for (int64_t i = 0; i < b->rows; i++)
-            if (o[i + 1] - o[i] >= 127) total += kp_varint_size((uint32_t)(o[i + 1] - o[i]) + 1) - 1;
-    return total + 4 * (int64_t)o[b->rows];
-}
-
 /* What the topics' names and ids take, with the counts and tagged sections of their groups; `topics` counts the groups. */
 static int64_t kp_groups_size(const kp_batch *b, int flexible, int with_id, int with_count, int64_t *topics, kp_problem *x) {
     int64_t total = 0, n, i, next;
@@ -44,12 +34,6 @@ static int64_t kp_groups_size(const kp_batch *b, int flexible, int with_id, int 
     return total;
 }
 
-static inline uint8_t *kp_put_count(uint8_t *q, int64_t n, int flexible) {
-    if (flexible) return kp_put_varint(q, (uint32_t)n + 1);
-    kp_put32(q, (int32_t)n);
-    return q + 4;
-}
-
 static inline uint8_t *kp_put_name(uint8_t *q, const kp_batch *b, int64_t row, int flexible) {
     int64_t n;
     kp_ptr name = kp_name_of(b, row, &n);
@@ -59,60 +43,60 @@ static inline uint8_t *kp_put_name(uint8_t *q, const kp_batch *b, int64_t row, i
     return q + n;
 }
 
-static inline uint8_t *kp_put_list(uint8_t *q, const kp_batch *b, int k, int64_t row, int flexible) {
-    int32_t from = b->offsets[k][row], n = b->offsets[k][row + 1] - from;
-    if (flexible && KP_LIKELY(n < 127)) *q++ = (uint8_t)(n + 1);
-    else q = kp_put_count(q, n, flexible);
-    return kp_put_ids(q, b->ids[k] + from, n);
-}
-
 /* ---- UpdateMetadata and LeaderAndIsr ---------------------------------------------------------------------------------- */
+
+static int64_t kp_rows_size(const kp_batch *b, int umr, int version) {
+    static const int32_t none[KP_LISTS] = {0};
+    int64_t total = b->rows * kp_row_size(none, umr, version);
+    for (int k = 0; k < kp_lists(umr, version); k++) {
+        const int32_t *o = b->offsets[k];
+        total += 4 * (int64_t)o[b->rows];
+        for (int64_t i = 0; kp_flexible(umr, version) && i < b->rows; i++)
+            if (o[i + 1] - o[i] >= 127) total += kp_varint_size((uint32_t)(o[i + 1] - o[i]) + 1) - 1;
+    }
+    return total;
+}
 
 /* Without the count of the groups, which stands in front of them: they may be written in several parts. */
 static int64_t kp_states_size(const kp_batch *b, int umr, int version, int64_t *groups, kp_problem *x) {
-    const int flexible = version >= (umr ? 6 : 4), grouped = version >= (umr ? 5 : 2);
-    const int lists = umr ? (version >= 4 ? 3 : 2) : (version >= 3 ? 4 : 2);
+    const int grouped = kp_grouped(umr, version);
     int64_t topics, total;
     x->trouble = KP_FINE;
     if (b->rows >= INT32_MAX - 1) return kp_problem_at(x, KP_MANY, "", 0, b->rows);
-    total = kp_groups_size(b, flexible, version >= (umr ? 7 : 5), grouped, &topics, x);
+    total = kp_groups_size(b, kp_flexible(umr, version), kp_with_id(umr, version), grouped, &topics, x);
     if (total < 0) return -1;
-    total += b->rows * (20 + flexible + (umr ? 0 : (version >= 1) + (version >= 6)));
-    for (int k = 0; k < lists; k++) total += kp_list_size(b, k, flexible);
     if (!umr && version < 6)
         for (int64_t i = 0; i < b->rows; i++)
             if (b->recovery[i]) return kp_problem_at(x, KP_RECOVERING, "", i, b->recovery[i]);
     *groups = grouped ? topics : b->rows;
-    return total;
+    return total + kp_rows_size(b, umr, version);
 }
 
-static inline __attribute__((always_inline)) uint8_t *kp_put_states(uint8_t *q, const kp_batch *b, const int umr, int version) {
-    const int flexible = version >= (umr ? 6 : 4), grouped = version >= (umr ? 5 : 2);
+KP_INLINE uint8_t *kp_put_states(uint8_t *q, const kp_batch *b, const int umr, const int version, const uint8_t *end) {
+    const int flexible = kp_flexible(umr, version), grouped = kp_grouped(umr, version), lists = kp_lists(umr, version);
     int64_t i = 0, next;
+    kp_state row;
     while (i < b->rows) {
         next = b->rows;
         if (grouped) {
             next = kp_run(b, i);
             q = kp_put_name(q, b, i, flexible);
-            if (version >= (umr ? 7 : 5)) { memcpy(q, b->topic_ids + 16 * (int64_t)b->ints[KP_TOPIC][i], 16); q += 16; }
+            if (kp_with_id(umr, version)) { memcpy(q, b->topic_ids + 16 * (int64_t)b->ints[KP_TOPIC][i], 16); q += 16; }
             q = kp_put_count(q, next - i, flexible);
         }
         for (; i < next; i++) {
             if (!grouped) q = kp_put_name(q, b, i, 0);
-            kp_put32(q, b->ints[KP_PARTITION][i]);
-            kp_put32(q + 4, b->ints[KP_CONTROLLER_EPOCH][i]);
-            kp_put32(q + 8, b->ints[KP_LEADER][i]);
-            kp_put32(q + 12, b->ints[KP_LEADER_EPOCH][i]);
-            q = kp_put_list(q + 16, b, 0, i, flexible);
-            kp_put32(q, b->ints[KP_PARTITION_EPOCH][i]);
-            q = kp_put_list(q + 4, b, 1, i, flexible);
-            if (umr) {
-                if (version >= 4) q = kp_put_list(q, b, 2, i, flexible);
-            } else {
-                if (version >= 3) q = kp_put_list(kp_put_list(q, b, 2, i, flexible), b, 3, i, flexible);
-                if (version >= 1) *q++ = (uint8_t)kp_flag(b, i);
-                if (version >= 6) *q++ = (uint8_t)b->recovery[i];
+            row.partition = b->ints[KP_PARTITION][i];
+            row.controller_epoch = b->ints[KP_CONTROLLER_EPOCH][i];
+            row.leader = b->ints[KP_LEADER][i];
+            row.leader_epoch = b->ints[KP_LEADER_EPOCH][i];
+            row.partition_epoch = b->ints[KP_PARTITION_EPOCH][i];
+            for (int k = 0; k < lists; k++) {
+                row.ids[k] = b->ids[k] + b->offsets[k][i];
+                row.n[k] = b->offsets[k][i + 1] - b->offsets[k][i];
             }
+            if (!umr) { row.is_new = (uint8_t)kp_flag(b, i); row.recovery = b->recovery[i]; }
+            q = kp_put_row(q, &row, umr, version, end);
             if (flexible) *q++ = 0;
         }
         if (grouped && flexible) *q++ = 0;
@@ -120,8 +104,12 @@ static inline __attribute__((always_inline)) uint8_t *kp_put_states(uint8_t *q, 
     return q;
 }
 
-static uint8_t *kp_put_umr_states(uint8_t *q, const kp_batch *b, int version) { return kp_put_states(q, b, 1, version); }
-static uint8_t *kp_put_lisr_states(uint8_t *q, const kp_batch *b, int version) { return kp_put_states(q, b, 0, version); }
+#define KP_WORK(form) return kp_put_states(q, b, 1, form, end)
+static uint8_t *kp_put_umr_states(uint8_t *q, const kp_batch *b, int version, const uint8_t *end) { KP_UMR_FORMS(version, KP_WORK) }
+#undef KP_WORK
+#define KP_WORK(form) return kp_put_states(q, b, 0, form, end)
+static uint8_t *kp_put_lisr_states(uint8_t *q, const kp_batch *b, int version, const uint8_t *end) { KP_LISR_FORMS(version, KP_WORK) }
+#undef KP_WORK
 
 /* ---- StopReplica ------------------------------------------------------------------------------------------------------ */
 

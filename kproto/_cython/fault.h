@@ -1,4 +1,4 @@
-/* A Reader: the bytes it reads, and the fault it met: which, where, in what field of which structs. */
+/* A reader: the bytes it reads, and the fault it met: which, where, in what field of which structs. */
 #ifndef KPROTO_FAULT_H
 #define KPROTO_FAULT_H
 
@@ -9,6 +9,7 @@
 
 #define KP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define KP_COLD __attribute__((noinline, cold))
+#define KP_INLINE static inline __attribute__((always_inline))   /* what a row is made of, whatever the unit's size */
 
 typedef const uint8_t *kp_ptr;
 
@@ -23,7 +24,9 @@ enum kp_code {
 
 typedef struct {
     kp_ptr base, end;
-    int flexible, strict;
+    int strict;
+    int plain;                     /* until something is read that Kafka would write in other bytes, or may not write */
+    void *owner;                   /* the bytes object that holds them, where a part may be kept by holding it whole */
     /* the fault, if there is one: which, where, a number that its text names, the field, and the structs around it */
     enum kp_code code;
     kp_ptr at;
@@ -37,27 +40,26 @@ typedef struct {
 
 /* ---- faults -------------------------------------------------------------------------------------------------- */
 
-static KP_COLD kp_ptr kp_fault(kp_reader *r, enum kp_code code, kp_ptr at, int64_t value, const char *field) {
+static KP_COLD void kp_note_fault(kp_reader *r, enum kp_code code, kp_ptr at, int64_t value, const char *field) {
     r->code = code;
     r->at = at;
     r->value = value;
     r->field = field;
     r->field_length = (int)strlen(field);
-    return NULL;
 }
 
 /* A group of fields of fixed size is cut: find which one, from "name:size,name:size". */
-static KP_COLD kp_ptr kp_fault_group(kp_reader *r, kp_ptr p, const char *layout) {
+static KP_COLD void kp_note_fault_group(kp_reader *r, kp_ptr p, const char *layout) {
     for (;;) {
         const char *colon = strchr(layout, ':');
         int size = 0;
         const char *s = colon + 1;
         while (*s >= '0' && *s <= '9') size = size * 10 + (*s++ - '0');
         if (r->end - p < size || *s == 0) {
-            kp_fault(r, KP_SHORT, p, size, "");
+            kp_note_fault(r, KP_SHORT, p, size, "");
             r->field = layout;
             r->field_length = (int)(colon - layout);
-            return NULL;
+            return;
         }
         p += size;
         layout = s + 1;
@@ -65,11 +67,26 @@ static KP_COLD kp_ptr kp_fault_group(kp_reader *r, kp_ptr p, const char *layout)
 }
 
 /* The fault lies inside element `index` of the array `outer` (no index: -1). */
-static KP_COLD kp_ptr kp_inside(kp_reader *r, const char *outer, int64_t index) {
+static KP_COLD void kp_note_inside(kp_reader *r, const char *outer, int64_t index) {
     if (r->depth < KP_DEPTH) {
         r->outer[r->depth] = outer;
         r->index[r->depth++] = index;
     }
+}
+
+/* The same with the NULL that a reader function gives then, where the compiler sees it. */
+KP_INLINE kp_ptr kp_fault(kp_reader *r, enum kp_code code, kp_ptr at, int64_t value, const char *field) {
+    kp_note_fault(r, code, at, value, field);
+    return NULL;
+}
+
+KP_INLINE kp_ptr kp_fault_group(kp_reader *r, kp_ptr p, const char *layout) {
+    kp_note_fault_group(r, p, layout);
+    return NULL;
+}
+
+KP_INLINE kp_ptr kp_inside(kp_reader *r, const char *outer, int64_t index) {
+    kp_note_inside(r, outer, index);
     return NULL;
 }
 

@@ -68,35 +68,55 @@ cdef inline bytes row_tags(Block owner):
 @cython.final
 @cython.no_gc
 @cython.freelist(16)
-cdef class Room:
-    """Where the next row's ids go while a message is read."""
+cdef class IdArena:
+    """Where the ids of the next row go while rows become objects, and the topic name of the row before."""
 
     cdef int32_t *next
     cdef int32_t *end
-    cdef Block block
+    cdef Block block, named
+    cdef rp name
+    cdef int64_t name_length
 
 
-cdef int renew(Room room, int64_t ids, int64_t bytes_left) except -1:
+cdef int renew(IdArena arena, int64_t ids, int64_t bytes_left) except -1:
     """A fresh block, no larger than the bytes left can fill."""
-    cdef int64_t size = bytes_left // 4
-    if size > CHUNK:
-        size = CHUNK
-    if size < ids:
-        size = ids
-    room.block = block_of(size)
-    room.next = room.block.data
-    room.end = room.next + size
+    cdef int64_t size = max(min(bytes_left // 4, <int64_t>CHUNK), ids)
+    arena.block = block_of(size)
+    arena.next = arena.block.data
+    arena.end = arena.next + size
     return 0
 
 
-cdef inline int32_t *take(Room room, int64_t ids, int64_t bytes_left) except? NULL:
-    """Room for a row's ids."""
+@cython.nonecheck(False)
+cdef inline int32_t *take(IdArena arena, int64_t ids, int64_t bytes_left) except? NULL:
+    """A place for a row's ids."""
     cdef int32_t *at
-    if ids > room.end - room.next:
-        renew(room, ids, bytes_left)
-    at = room.next
-    room.next = at + ids
+    if ids > arena.end - arena.next:
+        renew(arena, ids, bytes_left)
+    at = arena.next
+    arena.next = at + ids
     return at
+
+
+@cython.nonecheck(False)
+cdef inline int32_t *take_row(IdArena arena, kp_row *row, rp end) except? NULL:
+    """The ids of a row, copied."""
+    cdef int32_t *ids = take(arena, row.n[0] + row.n[1] + row.n[2] + row.n[3], end - row.ids[0])
+    kp_row_ids(ids, row, end)
+    return ids
+
+
+@cython.nonecheck(False)
+cdef inline Block row_owner(IdArena arena, kp_row *row, bint named):
+    """What keeps a row's ids alive, with its topic name (in versions that have it) and tags."""
+    cdef Block owner = arena.block
+    if named:
+        if arena.named is None or arena.named.parent is not owner or row.name_length != arena.name_length \
+                or memcmp(row.name, arena.name, row.name_length):
+            arena.named = labelled(owner, text(row.name, row.name_length), None)
+            arena.name, arena.name_length = row.name, row.name_length
+        owner = arena.named
+    return owner if row.tags == NULL else labelled(owner, None, kept(row.tags, row.tags_end))
 
 
 cdef tuple new_tuple(const int32_t *p, int64_t n):

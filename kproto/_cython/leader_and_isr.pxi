@@ -108,34 +108,8 @@ cdef LeaderAndIsrPartitionState lisr_view(LeaderAndIsrPartitionState row, Block 
 
 @cython.final
 @cython.no_gc
-cdef class LeaderAndIsrTopicState(Tagged):
+cdef class LeaderAndIsrTopicState(TopicState):
     """A topic's partitions (versions 2 and later); ``topic_id`` is on the wire from version 5."""
-
-    _fields = ("topic_name", "topic_id", "partition_states", "unknown_tagged_fields")
-
-    def __init__(self, *, topic_name="", topic_id=ZERO_UUID, partition_states=(), unknown_tagged_fields=()):
-        self.topic_name = as_text(topic_name, "topic_name")
-        put_uuid(self.id, topic_id, "topic_id")
-        self.partition_states_ = as_list(partition_states, "partition_states")
-        self.tags = tags_kept(unknown_tagged_fields)
-
-    @property
-    def topic_id(self):
-        return <bytes>self.id[:16]
-
-    @topic_id.setter
-    def topic_id(self, value):
-        put_uuid(self.id, value, "topic_id")
-
-    @property
-    def partition_states(self):
-        if self.partition_states_ is None:
-            self.partition_states_ = []
-        return self.partition_states_
-
-    @partition_states.setter
-    def partition_states(self, value):
-        self.partition_states_ = as_list(value, "partition_states")
 
 
 @cython.final
@@ -152,7 +126,7 @@ cdef class LeaderAndIsrLiveLeader(Tagged):
 
 
 @cython.final
-cdef class LeaderAndIsrRequest(Message):
+cdef class LeaderAndIsrRequest(ControlRequest):
     """Which partitions the broker is to lead or follow; ``type`` 1 means some of them, 2 all (versions 5 and later)."""
 
     api_key = 4
@@ -167,52 +141,33 @@ cdef class LeaderAndIsrRequest(Message):
         self.controller_epoch = int32(controller_epoch, "controller_epoch")
         self.broker_epoch = whole(broker_epoch, INT64_MIN, INT64_MAX, "broker_epoch")
         self.type = int8(type, "type")
-        self.ungrouped_partition_states_ = as_list(ungrouped_partition_states, "ungrouped_partition_states")
+        self.states = None
+        self.ungrouped_ = as_list(ungrouped_partition_states, "ungrouped_partition_states")
         self.topic_states_ = as_list(topic_states, "topic_states")
-        self.live_leaders_ = as_list(live_leaders, "live_leaders")
+        self.live_leaders = live_leaders
         self.tags = tags_kept(unknown_tagged_fields)
         self.version = checked_version(4, version)
 
     @property
     def ungrouped_partition_states(self):
-        if self.ungrouped_partition_states_ is None:
-            self.ungrouped_partition_states_ = []
-        return self.ungrouped_partition_states_
+        return ungrouped_of(self)
 
     @ungrouped_partition_states.setter
     def ungrouped_partition_states(self, value):
-        self.ungrouped_partition_states_ = as_list(value, "ungrouped_partition_states")
-
-    @property
-    def topic_states(self):
-        if self.topic_states_ is None:
-            self.topic_states_ = []
-        return self.topic_states_
-
-    @topic_states.setter
-    def topic_states(self, value):
-        self.topic_states_ = as_list(value, "topic_states")
+        read_states(self)
+        self.ungrouped_ = as_list(value, "ungrouped_partition_states")
 
     @property
     def live_leaders(self):
-        return self.leaders()
+        lisr_read_unread(self)
+        if self.live_leaders_ is None:
+            self.live_leaders_ = []
+        return self.live_leaders_
 
     @live_leaders.setter
     def live_leaders(self, value):
         self.live_leaders_ = as_list(value, "live_leaders")
-        self.plain = None
-
-    cdef list leaders(self):
-        """The list itself; if it was kept as bytes until now, it is read."""
-        cdef list found
-        if self.plain is not None:
-            found = lisr_plain_leaders(self.plain, self.plain_count, self.plain_version)
-            if self.plain is not None:  # else another thread was quicker
-                self.live_leaders_ = found
-                self.plain = None
-        elif self.live_leaders_ is None:
-            self.live_leaders_ = []
-        return self.live_leaders_
+        self.unread_leaders = None
 
     @property
     def partition_states(self):
@@ -273,16 +228,8 @@ cdef class LeaderAndIsrRequest(Message):
 
 
 @cython.final
-cdef class LeaderAndIsrPartitionError(Tagged):
+cdef class LeaderAndIsrPartitionError(PartitionError):
     """One partition's result; ``topic_name`` is on the wire in versions 0-4 only."""
-
-    _fields = ("topic_name", "partition_index", "error_code", "unknown_tagged_fields")
-
-    def __init__(self, *, topic_name="", partition_index=0, error_code=0, unknown_tagged_fields=()):
-        self.topic_name = as_text(topic_name, "topic_name")
-        self.partition_index = int32(partition_index, "partition_index")
-        self.error_code = int16(error_code, "error_code")
-        self.tags = tags_kept(unknown_tagged_fields)
 
 
 @cython.final
@@ -364,13 +311,3 @@ cdef class LeaderAndIsrResponse(Message):
     @classmethod
     def from_json(cls, json, version):
         return lisr_response_from_json(json, checked_version(4, version))
-
-
-cdef dict counted(int error_code, list errors):
-    cdef dict counts = {}
-    if error_code:
-        return {error_code: len(errors) + 1}
-    counts[0] = 1
-    for e in errors:
-        counts[e.error_code] = counts.get(e.error_code, 0) + 1
-    return counts

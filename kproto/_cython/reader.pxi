@@ -4,8 +4,6 @@ cdef extern from "Python.h":
     object PyUnicode_New(Py_ssize_t, Py_UCS4)
     void *PyUnicode_DATA(object) noexcept
 
-ctypedef kp_ptr rp
-
 cdef str replaced_text(rp p, int64_t n):
     """Ill-formed UTF-8 as Java reads it."""
     cdef uint8_t *q = <uint8_t *>malloc(3 * n)
@@ -71,7 +69,8 @@ cdef object fault_error(kp_reader *r, object api_key, object version):
     cdef int64_t left = r.end - r.at
     kind = Malformed
     if code == KP_SHORT:
-        kind, reason = Truncated, f"the input ends early: {r.value} byte{'' if r.value == 1 else 's'} needed, {left} left"
+        kind, need = Truncated, f"{r.value} byte{'' if r.value == 1 else 's'}"
+        reason = f"the input ends early: {need} needed, {left} left"
     elif code == KP_SHORT_STRING:
         kind, reason = Truncated, f"a string of {r.value} bytes, but only {left} are left"
     elif code == KP_SHORT_ARRAY:

@@ -85,7 +85,7 @@ cdef class StopReplicaTopicState(Tagged):
 
 
 @cython.final
-cdef class StopReplicaRequest(Message):
+cdef class StopReplicaRequest(ControlRequest):
     """Which partitions the broker is to stop replicating, and of which to delete the log."""
 
     api_key = 5
@@ -101,7 +101,8 @@ cdef class StopReplicaRequest(Message):
         self.controller_epoch = int32(controller_epoch, "controller_epoch")
         self.broker_epoch = whole(broker_epoch, INT64_MIN, INT64_MAX, "broker_epoch")
         self.delete_partitions = boolean(delete_partitions, "delete_partitions")
-        self.ungrouped_partitions_ = as_list(ungrouped_partitions, "ungrouped_partitions")
+        self.states = None
+        self.ungrouped_ = as_list(ungrouped_partitions, "ungrouped_partitions")
         self.topics_ = as_list(topics, "topics")
         self.topic_states_ = as_list(topic_states, "topic_states")
         self.tags = tags_kept(unknown_tagged_fields)
@@ -109,37 +110,28 @@ cdef class StopReplicaRequest(Message):
 
     @property
     def ungrouped_partitions(self):
-        if self.ungrouped_partitions_ is None:
-            self.ungrouped_partitions_ = []
-        return self.ungrouped_partitions_
+        return ungrouped_of(self)
 
     @ungrouped_partitions.setter
     def ungrouped_partitions(self, value):
-        self.ungrouped_partitions_ = as_list(value, "ungrouped_partitions")
+        read_states(self)
+        self.ungrouped_ = as_list(value, "ungrouped_partitions")
 
     @property
     def topics(self):
+        read_states(self)
         if self.topics_ is None:
             self.topics_ = []
         return self.topics_
 
     @topics.setter
     def topics(self, value):
+        read_states(self)
         self.topics_ = as_list(value, "topics")
 
     @property
-    def topic_states(self):
-        if self.topic_states_ is None:
-            self.topic_states_ = []
-        return self.topic_states_
-
-    @topic_states.setter
-    def topic_states(self, value):
-        self.topic_states_ = as_list(value, "topic_states")
-
-    @property
     def partition_states(self):
-        """All partitions, whatever the version: a read-only view. Of one named twice in version 3 or later the last holds."""
+        """All partitions, whatever the version: a read-only view. From version 3 on the last of equal ones holds."""
         cdef StopReplicaTopicState topic
         cdef StopReplicaPartitionState row
         cdef bint delete = self.delete_partitions
@@ -186,16 +178,8 @@ cdef class StopReplicaRequest(Message):
 
 
 @cython.final
-cdef class StopReplicaPartitionError(Tagged):
+cdef class StopReplicaPartitionError(PartitionError):
     """One partition's result."""
-
-    _fields = ("topic_name", "partition_index", "error_code", "unknown_tagged_fields")
-
-    def __init__(self, *, topic_name="", partition_index=0, error_code=0, unknown_tagged_fields=()):
-        self.topic_name = as_text(topic_name, "topic_name")
-        self.partition_index = int32(partition_index, "partition_index")
-        self.error_code = int16(error_code, "error_code")
-        self.tags = tags_kept(unknown_tagged_fields)
 
 
 @cython.final

@@ -90,34 +90,8 @@ cdef UpdateMetadataPartitionState umr_view(UpdateMetadataPartitionState row, Blo
 
 @cython.final
 @cython.no_gc
-cdef class UpdateMetadataTopicState(Tagged):
+cdef class UpdateMetadataTopicState(TopicState):
     """A topic's partitions; ``topic_id`` is on the wire from version 7."""
-
-    _fields = ("topic_name", "topic_id", "partition_states", "unknown_tagged_fields")
-
-    def __init__(self, *, topic_name="", topic_id=ZERO_UUID, partition_states=(), unknown_tagged_fields=()):
-        self.topic_name = as_text(topic_name, "topic_name")
-        put_uuid(self.id, topic_id, "topic_id")
-        self.partition_states_ = as_list(partition_states, "partition_states")
-        self.tags = tags_kept(unknown_tagged_fields)
-
-    @property
-    def topic_id(self):
-        return <bytes>self.id[:16]
-
-    @topic_id.setter
-    def topic_id(self, value):
-        put_uuid(self.id, value, "topic_id")
-
-    @property
-    def partition_states(self):
-        if self.partition_states_ is None:
-            self.partition_states_ = []
-        return self.partition_states_
-
-    @partition_states.setter
-    def partition_states(self, value):
-        self.partition_states_ = as_list(value, "partition_states")
 
 
 @cython.final
@@ -161,7 +135,7 @@ cdef class UpdateMetadataBroker(Tagged):
 
 
 @cython.final
-cdef class UpdateMetadataRequest(Message):
+cdef class UpdateMetadataRequest(ControlRequest):
     """The cluster as brokers are to know it: partition states by topic (ungrouped below version 5), live brokers."""
 
     api_key = 6
@@ -176,52 +150,33 @@ cdef class UpdateMetadataRequest(Message):
         self.type = int8(type, "type")
         self.controller_epoch = int32(controller_epoch, "controller_epoch")
         self.broker_epoch = whole(broker_epoch, INT64_MIN, INT64_MAX, "broker_epoch")
-        self.ungrouped_partition_states_ = as_list(ungrouped_partition_states, "ungrouped_partition_states")
+        self.states = None
+        self.ungrouped_ = as_list(ungrouped_partition_states, "ungrouped_partition_states")
         self.topic_states_ = as_list(topic_states, "topic_states")
-        self.live_brokers_ = as_list(live_brokers, "live_brokers")
+        self.live_brokers = live_brokers
         self.tags = tags_kept(unknown_tagged_fields)
         self.version = checked_version(6, version)
 
     @property
     def ungrouped_partition_states(self):
-        if self.ungrouped_partition_states_ is None:
-            self.ungrouped_partition_states_ = []
-        return self.ungrouped_partition_states_
+        return ungrouped_of(self)
 
     @ungrouped_partition_states.setter
     def ungrouped_partition_states(self, value):
-        self.ungrouped_partition_states_ = as_list(value, "ungrouped_partition_states")
-
-    @property
-    def topic_states(self):
-        if self.topic_states_ is None:
-            self.topic_states_ = []
-        return self.topic_states_
-
-    @topic_states.setter
-    def topic_states(self, value):
-        self.topic_states_ = as_list(value, "topic_states")
+        read_states(self)
+        self.ungrouped_ = as_list(value, "ungrouped_partition_states")
 
     @property
     def live_brokers(self):
-        return self.brokers()
+        umr_read_unread(self)
+        if self.live_brokers_ is None:
+            self.live_brokers_ = []
+        return self.live_brokers_
 
     @live_brokers.setter
     def live_brokers(self, value):
         self.live_brokers_ = as_list(value, "live_brokers")
-        self.plain = None
-
-    cdef list brokers(self):
-        """The list itself; if it was kept as bytes until now, it is read."""
-        cdef list found
-        if self.plain is not None:
-            found = umr_plain_brokers(self.plain, self.plain_count, self.plain_version)
-            if self.plain is not None:  # else another thread was quicker
-                self.live_brokers_ = found
-                self.plain = None
-        elif self.live_brokers_ is None:
-            self.live_brokers_ = []
-        return self.live_brokers_
+        self.unread_brokers = None
 
     @property
     def partition_states(self):

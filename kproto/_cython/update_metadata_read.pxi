@@ -1,113 +1,29 @@
 """UpdateMetadata, read."""
 
 
-cdef rp umr_read_rows(kp_reader *r, rp p, list rows, int version, Room room, const char *field) except? NULL:
+@cython.nonecheck(False)
+cdef rp umr_read_rows(kp_reader *r, rp p, list rows, int version, IdArena arena, const char *field) except? NULL:
     """The partition states of a list that has one empty place for each."""
-    cdef bint flexible = version >= 6
-    cdef rp e = r.end
-    cdef rp a, b, c = NULL, begin = NULL, end = NULL, name = NULL, last_name = NULL
-    cdef int64_t j, n0, n1, n2 = 0, length = 0, last_length = -1
-    cdef int64_t least = 1 if flexible else 4
+    cdef kp_row row
+    cdef int64_t j
     cdef UpdateMetadataPartitionState v
-    cdef int32_t *ids
-    cdef Block named = None
     for j in range(PyList_GET_SIZE(rows)):
-        if version <= 4:
-            name = kp_string(r, p, e, False, False, &length, "topic_name")
-            if name == NULL:
-                return kp_inside(r, field, j)
-            p = name + length
-        if e - p < 16 + least:
-            kp_fault_group(r, p, "partition_index:4,controller_epoch:4,leader:4,leader_epoch:4,isr:1")
+        p = kp_read_umr_row(r, p, version, &row)
+        if p == NULL:
             return kp_inside(r, field, j)
-        a = p + 16
-        n0 = kp_count(r, &a, e, flexible, 4, 4 + least, "isr", "zk_version:4,replicas:1")
-        if n0 < 0:
-            return kp_inside(r, field, j)
-        b = a + 4 * n0 + 4
-        if version >= 4:
-            n1 = kp_count(r, &b, e, flexible, 4, least, "replicas", "offline_replicas:1")
-            if n1 < 0:
-                return kp_inside(r, field, j)
-            c = b + 4 * n1
-            n2 = kp_count(r, &c, e, flexible, 4, flexible, "offline_replicas", "unknown_tagged_fields:1")
-            if n2 < 0:
-                return kp_inside(r, field, j)
-        else:
-            n1 = kp_count(r, &b, e, flexible, 4, 0, "replicas", "")
-            if n1 < 0:
-                return kp_inside(r, field, j)
-            c = b + 4 * n1
         v = UpdateMetadataPartitionState.__new__(UpdateMetadataPartitionState)
         Py_INCREF(v)
         PyList_SET_ITEM(rows, j, v)
-        ids = take(room, n0 + n1 + n2, e - a)
-        v.partition_index = kp_i32(p)
-        v.controller_epoch = kp_i32(p + 4)
-        v.leader = kp_i32(p + 8)
-        v.leader_epoch = kp_i32(p + 12)
-        v.zk_version = kp_i32(a + 4 * n0)
-        v.n[0] = <int32_t>n0
-        v.n[1] = <int32_t>n1
-        v.n[2] = <int32_t>n2
-        v.ids = ids
-        kp_ids_loose(ids, a, n0, e)
-        kp_ids_loose(ids + n0, b, n1, e)
-        kp_ids_loose(ids + n0 + n1, c, n2, e)
-        p = c + 4 * n2
-        if version <= 4:
-            if named is None or named.parent is not room.block or length != last_length \
-                    or memcmp(name, last_name, length):
-                named = labelled(room.block, text(name, length), None)
-                last_name, last_length = name, length
-            v.owner = named
-        else:
-            v.owner = room.block
-        if flexible:
-            p = kp_tags(r, p, e, &begin, &end)
-            if p == NULL:
-                return kp_inside(r, field, j)
-            if begin != NULL:
-                v.owner = labelled(v.owner, None, kept(begin, end))
-    return p
-
-
-cdef rp umr_read_topics(kp_reader *r, rp p, list topics, int version, Room room) except? NULL:
-    cdef bint flexible = version >= 6
-    cdef rp e = r.end
-    cdef rp name, begin = NULL, end = NULL
-    cdef int64_t i, n, length = 0
-    cdef int64_t after = (16 if version >= 7 else 0) + (1 if flexible else 4)
-    cdef int64_t least = 24 if flexible else 32
-    cdef UpdateMetadataTopicState topic
-    for i in range(PyList_GET_SIZE(topics)):
-        name = kp_string(r, p, e, flexible, False, &length, "topic_name")
-        if name == NULL:
-            return kp_inside(r, "topic_states", i)
-        p = name + length
-        if e - p < after:
-            kp_fault_group(r, p, "topic_id:16,partition_states:1" if version >= 7 else "partition_states:1")
-            return kp_inside(r, "topic_states", i)
-        topic = UpdateMetadataTopicState.__new__(UpdateMetadataTopicState)
-        Py_INCREF(topic)
-        PyList_SET_ITEM(topics, i, topic)
-        topic.topic_name = text(name, length)
-        if version >= 7:
-            memcpy(topic.id, p, 16)
-            p += 16
-        n = kp_count(r, &p, e, flexible, least, flexible, "partition_states", "unknown_tagged_fields:1")
-        if n < 0:
-            return kp_inside(r, "topic_states", i)
-        if n > 0:
-            topic.partition_states_ = PyList_New(n)
-            p = umr_read_rows(r, p, topic.partition_states_, version, room, "partition_states")
-            if p == NULL:
-                return kp_inside(r, "topic_states", i)
-        if flexible:
-            p = kp_tags(r, p, e, &begin, &end)
-            if p == NULL:
-                return kp_inside(r, "topic_states", i)
-            topic.tags = kept(begin, end)
+        v.ids = take_row(arena, &row, r.end)
+        v.owner = row_owner(arena, &row, version <= 4)
+        v.partition_index = row.partition
+        v.controller_epoch = row.controller_epoch
+        v.leader = row.leader
+        v.leader_epoch = row.leader_epoch
+        v.zk_version = row.partition_epoch
+        v.n[0] = <int32_t>row.n[0]
+        v.n[1] = <int32_t>row.n[1]
+        v.n[2] = <int32_t>row.n[2]
     return p
 
 
@@ -201,16 +117,27 @@ cdef rp umr_read_brokers(kp_reader *r, rp p, list brokers, int version) except? 
     return p
 
 
-cdef list umr_plain_brokers(bytes plain, int count, int version):
-    """Brokers that were kept as bytes."""
+cdef int umr_read_unread(UpdateMetadataRequest m) except -1:
+    """Make objects of the brokers, where they are still bytes."""
+    cdef Unread u = m.unread_brokers
     cdef kp_reader r
-    cdef list brokers = PyList_New(count)
-    memset(&r, 0, sizeof(r))
-    r.base = <rp>PyBytes_AS_STRING(plain)
-    r.end = r.base + PyBytes_GET_SIZE(plain)
-    if umr_read_brokers(&r, r.base, brokers, version) != r.end:
-        raise SystemError("plain brokers cannot be read again")
-    return brokers
+    cdef list brokers
+    cdef bint paused
+    cdef rp p
+    if u is None:
+        return 0
+    read_from(&r, u)
+    paused = kp_pause_collector()
+    try:
+        brokers = PyList_New(u.count)
+        p = umr_read_brokers(&r, r.base, brokers, u.version)
+    finally:
+        kp_resume_collector(paused)
+    if p == NULL:
+        raise fault_error(&r, 6, u.version)
+    m.unread_brokers = None
+    m.live_brokers_ = brokers
+    return 0
 
 
 cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) except? NULL:
@@ -298,9 +225,7 @@ cdef rp umr_read_tail(kp_reader *r, rp p, UpdateMetadataRequest m, int version) 
         return NULL
     cdef rp end = kp_plain_brokers(p, r.end, n, version) if n > 0 else NULL
     if end != NULL:
-        m.plain = <bytes>p[:end - p]
-        m.plain_count = <int>n
-        m.plain_version = version
+        m.unread_brokers = unread(r, p, end, n, version, True)
         p = end
     elif n > 0:
         m.live_brokers_ = PyList_New(n)
@@ -308,36 +233,6 @@ cdef rp umr_read_tail(kp_reader *r, rp p, UpdateMetadataRequest m, int version) 
         if p == NULL:
             return NULL
     return umr_read_tags(r, p, m, version) if flexible else p
-
-
-cdef UpdateMetadataRequest umr_read(kp_reader *r, int version):
-    """The whole request, or None after a fault; ``r.at`` tells where it ends."""
-    cdef bint flexible = version >= 6
-    cdef UpdateMetadataRequest m = UpdateMetadataRequest.__new__(UpdateMetadataRequest)
-    cdef Room room = Room.__new__(Room)
-    cdef rp p = umr_read_head(r, m, version), e = r.end
-    cdef int64_t n
-    m.version = version
-    if p == NULL:
-        return None
-    if version >= 5:
-        n = kp_count(r, &p, e, flexible, 19 if version >= 7 else 3 if flexible else 6, 0, "topic_states", "")
-        if n < 0:
-            return None
-        m.topic_states_ = PyList_New(n)
-        p = umr_read_topics(r, p, m.topic_states_, version, room)
-    else:
-        n = kp_count(r, &p, e, False, 34 if version >= 4 else 30, 0, "ungrouped_partition_states", "")
-        if n < 0:
-            return None
-        m.ungrouped_partition_states_ = PyList_New(n)
-        p = umr_read_rows(r, p, m.ungrouped_partition_states_, version, room, "ungrouped_partition_states")
-    if p != NULL:
-        p = umr_read_tail(r, p, m, version)
-    if p == NULL:
-        return None
-    r.at = p
-    return m
 
 
 cdef UpdateMetadataResponse umr_read_response(kp_reader *r, int version):

@@ -1,6 +1,7 @@
 """UpdateMetadata, written: sizes with every check, then bytes without any."""
 
 
+@cython.nonecheck(False)
 cdef int64_t umr_rows_size(list rows, int version, str field) except -1:
     cdef bint flexible = version >= 6
     cdef int64_t total = 0
@@ -13,70 +14,39 @@ cdef int64_t umr_rows_size(list rows, int version, str field) except -1:
             if type(x) is not UpdateMetadataPartitionState:
                 wrong(x, "UpdateMetadataPartitionState", field, j)
             v = <UpdateMetadataPartitionState>x
-            if flexible:
-                total += 24 + 4 * (<int64_t>v.n[0] + v.n[1] + v.n[2])
-                if (v.n[0] | v.n[1] | v.n[2]) >= 127:
-                    total += kp_varint_size(v.n[0] + 1) + kp_varint_size(v.n[1] + 1) + kp_varint_size(v.n[2] + 1) - 3
-                if v.owner is not None and v.owner.tags is not None:
-                    total += tags_size(v.owner.tags, True, version) - 1
-            else:
-                total += 28 + 4 * (<int64_t>v.n[0] + v.n[1])
-                if version >= 4:
-                    total += 4 + 4 * <int64_t>v.n[2]
-                if version <= 4:
-                    total += text_size(row_topic(v.owner), False, "topic_name")
-                tags_size(row_tags(v.owner), False, version)
+            total += kp_umr_row_size(v.n, version)
+            if version <= 4:
+                total += text_size(row_topic(v.owner), False, "topic_name")
+            if v.owner is not None and v.owner.tags is not None:
+                total += tags_size(v.owner.tags, flexible, version) - 1
     except EncodeError as error:
         within(error, f"{field}[{j}]")
         raise
     return total
 
 
-cdef uint8_t *umr_put_rows(uint8_t *q, list rows, int version, rp end) except NULL:
-    cdef bint flexible = version >= 6
+@cython.nonecheck(False)
+cdef uint8_t *umr_put_rows(uint8_t *q, list rows, int version, rp end) noexcept:
+    cdef kp_state row
     cdef Py_ssize_t j
     cdef UpdateMetadataPartitionState v
-    cdef int32_t *ids
     for j in range(size_of(rows)):
         v = <UpdateMetadataPartitionState>PyList_GET_ITEM(rows, j)
         if version <= 4:
             q = put_text(q, row_topic(v.owner), False)
-        kp_put32(q, v.partition_index)
-        kp_put32(q + 4, v.controller_epoch)
-        kp_put32(q + 8, v.leader)
-        kp_put32(q + 12, v.leader_epoch)
-        ids = v.ids
-        q = put_list_of_ids(q + 16, ids, v.n[0], flexible, end)
-        ids += v.n[0]
-        kp_put32(q, v.zk_version)
-        q = put_list_of_ids(q + 4, ids, v.n[1], flexible, end)
-        ids += v.n[1]
-        if version >= 4:
-            q = put_list_of_ids(q, ids, v.n[2], flexible, end)
-        if flexible:
+        row.partition = v.partition_index
+        row.controller_epoch = v.controller_epoch
+        row.leader = v.leader
+        row.leader_epoch = v.leader_epoch
+        row.partition_epoch = v.zk_version
+        memcpy(row.n, v.n, sizeof(v.n))
+        row.ids[0] = v.ids
+        row.ids[1] = row.ids[0] + v.n[0]
+        row.ids[2] = row.ids[1] + v.n[1]
+        q = kp_put_umr_row(q, &row, version, end)
+        if version >= 6:
             q = put_row_tags(q, v.owner)
     return q
-
-
-cdef int64_t umr_topics_size(list topics, int version) except -1:
-    cdef bint flexible = version >= 6
-    cdef int64_t total = 0
-    cdef Py_ssize_t i = 0
-    cdef UpdateMetadataTopicState topic
-    try:
-        for i in range(size_of(topics)):
-            x = <object>PyList_GET_ITEM(topics, i)
-            if type(x) is not UpdateMetadataTopicState:
-                wrong(x, "UpdateMetadataTopicState", "topic_states", i)
-            topic = <UpdateMetadataTopicState>x
-            total += text_size(topic.topic_name, flexible, "topic_name") + (16 if version >= 7 else 0)
-            total += count_size(size_of(topic.partition_states_), flexible)
-            total += umr_rows_size(topic.partition_states_, version, "partition_states")
-            total += tags_size(topic.tags, flexible, version)
-    except EncodeError as error:
-        within(error, f"topic_states[{i}]")
-        raise
-    return total
 
 
 cdef int64_t umr_endpoints_size(list endpoints, int version) except -1:
@@ -123,7 +93,7 @@ cdef int64_t umr_brokers_size(list brokers, int version) except -1:
     return total
 
 
-cdef uint8_t *umr_put_brokers(uint8_t *q, list brokers, int version) except NULL:
+cdef uint8_t *umr_put_brokers(uint8_t *q, list brokers, int version) noexcept:
     cdef bint flexible = version >= 6
     cdef Py_ssize_t i, j
     cdef UpdateMetadataBroker v
@@ -137,7 +107,7 @@ cdef uint8_t *umr_put_brokers(uint8_t *q, list brokers, int version) except NULL
             kp_put32(q, v.v0_port)
             q += 4
             continue
-        q = put_count(q, size_of(v.endpoints_), flexible)
+        q = kp_put_count(q, size_of(v.endpoints_), flexible)
         for j in range(size_of(v.endpoints_)):
             endpoint = <UpdateMetadataEndpoint>PyList_GET_ITEM(v.endpoints_, j)
             kp_put32(q, endpoint.port)
@@ -159,7 +129,7 @@ cdef int umr_check(UpdateMetadataRequest m, int version) except -1:
             lacking(version, "is_kraft_controller")
         if m.type:
             lacking(version, "type")
-    if version >= 5 and size_of(m.ungrouped_partition_states_):
+    if version >= 5 and size_of(m.ungrouped_):
         lacking(version, "ungrouped_partition_states")
     if version < 5 and size_of(m.topic_states_):
         lacking(version, "topic_states")
@@ -189,13 +159,11 @@ cdef inline int umr_broker_form(int version) noexcept:
     return 4 if version >= 6 else 3 if version >= 3 else version
 
 
-cdef bint umr_plain_as(UpdateMetadataRequest m, int version) except -1:
-    """Whether the brokers are still bytes, and those of this version; brokers of another form are read now."""
-    if m.plain is None:
-        return 0
-    if umr_broker_form(m.plain_version) == umr_broker_form(version):
-        return 1
-    m.brokers()
+cdef int umr_settle(UpdateMetadataRequest m, int version) except -1:
+    """Make objects of brokers that are bytes of another form."""
+    cdef Unread u = m.unread_brokers
+    if u is not None and umr_broker_form(u.version) != umr_broker_form(version):
+        umr_read_unread(m)
     return 0
 
 
@@ -204,21 +172,22 @@ cdef int64_t umr_tail_size(UpdateMetadataRequest m, int version) except -1:
     cdef bint flexible = version >= 6
     cdef int known = 1 if m.type and version >= 8 else 0
     cdef int64_t size = tags_size(m.tags, flexible, version, known) + 3 * known
-    if umr_plain_as(m, version):
-        return size + count_size(m.plain_count, flexible) + PyBytes_GET_SIZE(m.plain)
+    if m.unread_brokers is not None:
+        return size + count_size(m.unread_brokers.count, flexible) + (m.unread_brokers.end - m.unread_brokers.at)
     return size + count_size(size_of(m.live_brokers_), flexible) + umr_brokers_size(m.live_brokers_, version)
 
 
-cdef uint8_t *umr_put_tail(uint8_t *q, UpdateMetadataRequest m, int version) except NULL:
+cdef uint8_t *umr_put_tail(uint8_t *q, UpdateMetadataRequest m, int version) noexcept:
     cdef bint flexible = version >= 6
     cdef uint32_t count = 0
     cdef int32_t bad = 0
-    if m.plain is not None:
-        q = put_count(q, m.plain_count, flexible)
-        memcpy(q, PyBytes_AS_STRING(m.plain), PyBytes_GET_SIZE(m.plain))
-        q += PyBytes_GET_SIZE(m.plain)
+    cdef Unread u = m.unread_brokers
+    if u is not None:
+        q = kp_put_count(q, u.count, flexible)
+        memcpy(q, u.at, u.end - u.at)
+        q += u.end - u.at
     else:
-        q = put_count(q, size_of(m.live_brokers_), flexible)
+        q = kp_put_count(q, size_of(m.live_brokers_), flexible)
         q = umr_put_brokers(q, m.live_brokers_, version)
     if version < 8 or m.type == 0:
         return put_tags(q, m.tags, flexible)
@@ -232,40 +201,6 @@ cdef uint8_t *umr_put_tail(uint8_t *q, UpdateMetadataRequest m, int version) exc
     if m.tags is not None:
         q = kp_put_own_tags(q, <rp>PyBytes_AS_STRING(m.tags), PyBytes_GET_SIZE(m.tags))
     return q
-
-
-cdef bytes umr_write(UpdateMetadataRequest m, int version):
-    cdef bint flexible = version >= 6
-    cdef int64_t size
-    cdef Py_ssize_t i
-    cdef bytes out
-    cdef uint8_t *q
-    cdef UpdateMetadataTopicState topic
-    cdef list groups = m.topic_states_ if version >= 5 else m.ungrouped_partition_states_
-    umr_check(m, version)
-    umr_plain_as(m, version)  # before the first size: objects may be made
-    size = umr_head_size(version) + count_size(size_of(groups), flexible) + umr_tail_size(m, version)
-    if version >= 5:
-        size += umr_topics_size(groups, version)
-    else:
-        size += umr_rows_size(groups, version, "ungrouped_partition_states")
-    out = new_bytes(size)
-    q = umr_put_head(<uint8_t *>PyBytes_AS_STRING(out), m, version)
-    q = put_count(q, size_of(groups), flexible)
-    if version < 5:
-        q = umr_put_rows(q, groups, version, <rp>PyBytes_AS_STRING(out) + size)
-    else:
-        for i in range(size_of(groups)):
-            topic = <UpdateMetadataTopicState>PyList_GET_ITEM(groups, i)
-            q = put_text(q, topic.topic_name, flexible)
-            if version >= 7:
-                memcpy(q, topic.id, 16)
-                q += 16
-            q = put_count(q, size_of(topic.partition_states_), flexible)
-            q = umr_put_rows(q, topic.partition_states_, version, <rp>PyBytes_AS_STRING(out) + size)
-            q = put_tags(q, topic.tags, flexible)
-    umr_put_tail(q, m, version)
-    return out
 
 
 cdef bytes umr_write_response(UpdateMetadataResponse m, int version):

@@ -35,14 +35,14 @@ static inline void kp_ids(int32_t *restrict to, kp_ptr restrict p, int64_t n) {
     for (int64_t i = 0; i < n; i++) to[i] = kp_i32(p + 4 * i);
 }
 
-static inline void kp_four(int32_t *restrict to, kp_ptr restrict p) {
+KP_INLINE void kp_four(int32_t *restrict to, kp_ptr restrict p) {
     to[0] = kp_i32(p); to[1] = kp_i32(p + 4); to[2] = kp_i32(p + 8); to[3] = kp_i32(p + 12);
 }
 
 /* The same where what lies behind may be read and written over: fours of ids, so that lists of different short lengths
  * are no branches that go wrong. `e` ends the bytes; behind `to` is room for KP_SLACK ids more. */
 #define KP_SLACK 8
-static inline void kp_ids_loose(int32_t *restrict to, kp_ptr restrict p, int64_t n, kp_ptr e) {
+KP_INLINE void kp_ids_loose(int32_t *restrict to, kp_ptr restrict p, int64_t n, kp_ptr e) {
     if (n == 0) return;
     if (KP_LIKELY(n <= 8 && e - p >= 32)) {
         kp_four(to, p);
@@ -55,12 +55,12 @@ static inline uint8_t *kp_put_ids(uint8_t *restrict q, const int32_t *restrict f
     return q + 4 * n;
 }
 
-static inline void kp_put_four(uint8_t *restrict q, const int32_t *restrict from) {
+KP_INLINE void kp_put_four(uint8_t *restrict q, const int32_t *restrict from) {
     kp_put32(q, from[0]); kp_put32(q + 4, from[1]); kp_put32(q + 8, from[2]); kp_put32(q + 12, from[3]);
 }
 
 /* The same where the bytes up to `e` are still to be written, and behind `from` KP_SLACK ids more may be read. */
-static inline uint8_t *kp_put_ids_loose(uint8_t *restrict q, const int32_t *restrict from, int64_t n, const uint8_t *e) {
+KP_INLINE uint8_t *kp_put_ids_loose(uint8_t *restrict q, const int32_t *restrict from, int64_t n, const uint8_t *e) {
     if (n == 0) return q;
     if (KP_LIKELY(n <= 8 && e - q >= 32)) {
         kp_put_four(q, from);
@@ -94,8 +94,10 @@ static KP_COLD kp_ptr kp_varint_slow(kp_reader *r, kp_ptr p, uint32_t *out, cons
         uint8_t b = kp_once(p++);
         v |= (uint32_t)(b & 0x7f) << shift;
         if (b < 0x80) {
-            if (r->strict && ((shift && b == 0) || (shift == 28 && b > 0x0f)))
-                return kp_fault(r, KP_STRICT_VARINT, start, v, field);
+            if ((shift && b == 0) || (shift == 28 && b > 0x0f)) {
+                if (r->strict) return kp_fault(r, KP_STRICT_VARINT, start, v, field);
+                r->plain = 0;
+            }
             *out = v;
             return p;
         }
@@ -103,7 +105,7 @@ static KP_COLD kp_ptr kp_varint_slow(kp_reader *r, kp_ptr p, uint32_t *out, cons
     return kp_fault(r, KP_VARINT_LONG, start, 0, field);
 }
 
-static inline kp_ptr kp_varint(kp_reader *r, kp_ptr p, kp_ptr e, uint32_t *out, const char *field) {
+KP_INLINE kp_ptr kp_varint(kp_reader *r, kp_ptr p, kp_ptr e, uint32_t *out, const char *field) {
     if (KP_LIKELY(p < e)) {
         uint8_t b = kp_once(p);
         if (KP_LIKELY(b < 0x80)) { *out = b; return p + 1; }
@@ -111,9 +113,12 @@ static inline kp_ptr kp_varint(kp_reader *r, kp_ptr p, kp_ptr e, uint32_t *out, 
     return kp_varint_slow(r, p, out, field);
 }
 
-static inline kp_ptr kp_bool(kp_reader *r, kp_ptr p, uint8_t *out, const char *field) {
+KP_INLINE kp_ptr kp_bool(kp_reader *r, kp_ptr p, uint8_t *out, const char *field) {
     uint8_t b = *p;
-    if (b > 1 && r->strict) return kp_fault(r, KP_STRICT_BOOL, p, b, field);
+    if (b > 1) {
+        if (r->strict) return kp_fault(r, KP_STRICT_BOOL, p, b, field);
+        r->plain = 0;
+    }
     *out = b != 0;
     return p + 1;
 }
@@ -143,8 +148,8 @@ static KP_COLD int64_t kp_count_slow(kp_reader *r, kp_ptr *pp, int flexible, int
     return n;
 }
 
-static inline int64_t kp_count(kp_reader *r, kp_ptr *pp, kp_ptr e, int flexible, int64_t least, int64_t after,
-                               const char *field, const char *layout) {
+KP_INLINE int64_t kp_count(kp_reader *r, kp_ptr *pp, kp_ptr e, int flexible, int64_t least, int64_t after,
+                           const char *field, const char *layout) {
     kp_ptr p = *pp;
     int64_t n, left = e - p;
     if (flexible) {
@@ -156,7 +161,9 @@ static inline int64_t kp_count(kp_reader *r, kp_ptr *pp, kp_ptr e, int flexible,
         n = kp_i32(p);
         if (KP_LIKELY(n >= 0 && n * least + after <= left - 4)) { *pp = p + 4; return n; }
     }
-    return kp_count_slow(r, pp, flexible, least, after, field, layout);
+    n = kp_count_slow(r, &p, flexible, least, after, field, layout);
+    *pp = p;   /* through a variable of its own: the caller's stays in a register */
+    return n;
 }
 
 /* ---- strings --------------------------------------------------------------------------------------------------- */
@@ -247,8 +254,8 @@ static KP_COLD kp_ptr kp_string_slow(kp_reader *r, kp_ptr p, int flexible, int n
     return p;
 }
 
-static inline kp_ptr kp_string(kp_reader *r, kp_ptr p, kp_ptr e, int flexible, int nullable, int64_t *n,
-                               const char *field) {
+KP_INLINE kp_ptr kp_string(kp_reader *r, kp_ptr p, kp_ptr e, int flexible, int nullable, int64_t *n,
+                           const char *field) {
     if (KP_LIKELY(!r->strict)) {
         if (flexible) {
             if (KP_LIKELY(e > p)) {
@@ -260,7 +267,10 @@ static inline kp_ptr kp_string(kp_reader *r, kp_ptr p, kp_ptr e, int flexible, i
             if (KP_LIKELY(length >= 0 && length <= e - p - 2)) { *n = length; return p + 2; }
         }
     }
-    return kp_string_slow(r, p, flexible, nullable, n, field);
+    int64_t length = 0;
+    p = kp_string_slow(r, p, flexible, nullable, &length, field);
+    *n = length;
+    return p;
 }
 
 /* ---- tagged fields --------------------------------------------------------------------------------------------- */
@@ -286,6 +296,7 @@ static KP_COLD kp_ptr kp_tags_slow(kp_reader *r, kp_ptr p, kp_ptr *from, kp_ptr 
     *from = *to = NULL;
     p = kp_varint(r, p, r->end, &count, "unknown_tagged_fields");
     if (p == NULL) return NULL;
+    r->plain = 0;
     if ((int32_t)count < 0 && r->strict)
         return kp_fault(r, KP_STRICT_TAG_COUNT, start, (int32_t)count, "unknown_tagged_fields");
     if ((int32_t)count <= 0) return p;
@@ -303,9 +314,13 @@ static KP_COLD kp_ptr kp_tags_slow(kp_reader *r, kp_ptr p, kp_ptr *from, kp_ptr 
 }
 
 /* The same with the one-byte way for the empty section, which is nearly every one. */
-static inline kp_ptr kp_tags(kp_reader *r, kp_ptr p, kp_ptr e, kp_ptr *from, kp_ptr *to) {
+KP_INLINE kp_ptr kp_tags(kp_reader *r, kp_ptr p, kp_ptr e, kp_ptr *from, kp_ptr *to) {
     if (KP_LIKELY(p < e && *p == 0)) { *from = *to = NULL; return p + 1; }
-    return kp_tags_slow(r, p, from, to);
+    kp_ptr begin, end;
+    p = kp_tags_slow(r, p, &begin, &end);
+    *from = begin;
+    *to = end;
+    return p;
 }
 
 /* A varint inside bytes of ours, which are known to be whole. */

@@ -45,21 +45,6 @@ cdef inline int64_t count_size(int64_t n, bint flexible) noexcept:
     return kp_varint_size(<uint32_t>n + 1) if flexible else 4
 
 
-cdef inline uint8_t *put_count(uint8_t *q, int64_t n, bint flexible) noexcept:
-    if flexible:
-        return kp_put_varint(q, <uint32_t>n + 1)
-    kp_put32(q, <int32_t>n)
-    return q + 4
-
-
-cdef inline uint8_t *put_list_of_ids(uint8_t *q, const int32_t *ids, int64_t n, bint flexible, rp end) noexcept:
-    """Ids of a block; the bytes up to ``end`` are still to be written."""
-    if flexible and n < 127:
-        q[0] = <uint8_t>(n + 1)
-        return kp_put_ids_loose(q + 1, ids, n, end)
-    return kp_put_ids_loose(put_count(q, n, flexible), ids, n, end)
-
-
 cdef inline uint8_t *put_row_tags(uint8_t *q, Block owner) noexcept:
     """A row's tagged section in a flexible version, nearly always the empty one."""
     if owner is None or owner.tags is None:

@@ -169,9 +169,9 @@ def test_a_length_that_is_not_there_costs_nothing(claim: str) -> None:
         assert peak < 100_000
 
 
-@pytest.mark.parametrize("flood", ["tags", "known tag", "topics", "errors"])
+@pytest.mark.parametrize("flood", ["tags", "known tag", "topics", "errors", "smallest topics"])
 def test_a_flood_of_small_things_takes_a_bounded_multiple_of_its_bytes(flood: str) -> None:
-    """The worst is the smallest struct: 19 bytes of a topic without partitions become an object of about 100."""
+    """The worst is the smallest struct: 3 bytes of a topic without id and partitions become an object of about 70."""
     count = 50_000
     if flood == "tags":
         body = HEAD + varint(1) + varint(1) + tags(*((t, b"") for t in range(1, count)))
@@ -184,18 +184,25 @@ def test_a_flood_of_small_things_takes_a_bounded_multiple_of_its_bytes(flood: st
             HEAD + array([string("", flexible=True) + bytes(16) + varint(1) + b"\0"] * count, flexible=True) + b"\1\0"
         )
         expected = count
+    elif flood == "smallest topics":
+        body = i32(1) * 2 + i64(1) + array([b"\1\1\0"] * count, flexible=True) + b"\1\0"
+        expected = count
     else:
         body = i16(0) + array([string("", flexible=True) + i32(1) + i16(0) + b"\0"] * count, flexible=True) + b"\0"
         expected = count
     tracemalloc.start()
     try:
-        message = decode_response(5, 4, body) if flood == "errors" else decode_request(6, 8, body)
+        version = 6 if flood == "smallest topics" else 8
+        message = decode_response(5, 4, body) if flood == "errors" else decode_request(6, version, body)
+        decoded = tracemalloc.get_traced_memory()[1]
+        assert flood == "errors" or message.topic_states is not None
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     found = message.partition_errors if flood == "errors" else message.topic_states
-    assert len(found if flood in ("topics", "errors") else message.unknown_tagged_fields) == expected
-    assert peak < 16 * len(body) + 100_000
+    assert len(message.unknown_tagged_fields if "tag" in flood else found) == expected
+    assert decoded < (16 if flood == "errors" else 2) * len(body) + 100_000
+    assert peak < (25 if flood == "smallest topics" else 16) * len(body) + 100_000
 
 
 @pytest.mark.parametrize("api", CLASSES)
@@ -207,9 +214,35 @@ def test_growth_is_linear(api: int) -> None:
         body = encode_columns(CLASSES[api](), version, rows(n // 100, 100))
         tracemalloc.start()
         message = decode_request(api, version, body)
+        assert message.topic_states
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         sizes.append(len(body))
         assert len(message.partition_states) == n
     assert 9.5 < sizes[1] / sizes[0] < 10.5
     assert 9 < peaks[1] / peaks[0] < 11
+
+
+@pytest.mark.parametrize("api", CLASSES)
+def test_partitions_stay_bytes_until_they_are_looked_at(api: int) -> None:
+    """Of bytes the message holds them themselves, of other buffers one copy."""
+    version = {4: 7, 5: 4, 6: 8}[api]
+    body = encode_columns(CLASSES[api](), version, rows(100, 100))
+    for data, limit in ((body, 2_000), (bytearray(body), len(body) + 2_000)):
+        tracemalloc.start()
+        message = decode_request(api, version, data)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < limit
+        assert encode(message, version) == body
+        assert len(message.topic_states) == 100
+        assert encode(message, version) == body
+
+
+def test_a_message_does_not_hold_a_buffer_of_which_it_is_a_small_part() -> None:
+    body = encode_columns(UpdateMetadataRequest(), 8, rows(10, 10))
+    buffer = body + bytes(10 * len(body))
+    before = sys.getrefcount(buffer)
+    message = decode_request(6, 8, buffer)
+    assert sys.getrefcount(buffer) == before
+    assert encode(message, 8) == body
