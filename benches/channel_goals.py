@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 BROKERS = (10, 50, 100)
 SMALL = {
-    "small-closed": "LeaderAndIsr of one partition, ten brokers at once",
-    "small-one": "LeaderAndIsr of one partition, one at a time",
-    "small-batch": "a batch for one partition: 13 requests",
+    "small-closed": "LeaderAndIsr, ten brokers at once",
+    "small-one": "LeaderAndIsr, one at a time",
+    "small-batch": "batch for one partition (13 requests)",
 }
 
 
@@ -53,11 +53,12 @@ def goals() -> Iterator[Goal]:
     """Every row, in the order of the tables."""
     for brokers in BROKERS:
         wall, cpu = (1 / 12, 1 / 20) if brokers == 100 else (None, None)
-        yield _goal("full update of 100,000 partitions", "fanout", brokers, "s", "wall_s", limit=wall)
-        yield _goal("its CPU", "fanout", brokers, "s", "cpu_s", limit=cpu)
-        yield _goal("the same with a send thread per broker", "fanout", brokers, "s", "wall_s", "kproto-per-broker")
-        yield _goal("its CPU with a send thread per broker", "fanout", brokers, "s", "cpu_s", "kproto-per-broker")
-        yield _goal("the same beside an encoded body sent by C", "fanout", brokers, "s", "wall_s", peer="floor")
+        name, per_broker = "full update of 100,000 partitions", "kproto-per-broker"
+        yield _goal(name, "fanout", brokers, "s", "wall_s", limit=wall)
+        yield _goal(f"{name}: CPU", "fanout", brokers, "s", "cpu_s", limit=cpu)
+        yield _goal(f"{name}, a send thread per broker", "fanout", brokers, "s", "wall_s", per_broker)
+        yield _goal(f"{name}, a send thread per broker: CPU", "fanout", brokers, "s", "cpu_s", per_broker)
+        yield _goal(f"{name} beside an encoded body sent by C", "fanout", brokers, "s", "wall_s", peer="floor")
     for brokers in BROKERS:
         limit = 0.5 if brokers == 100 else None
         yield _goal("building UpdateMetadata, a partition", "build-um", brokers, "ns", "ns_partition", limit=limit)
@@ -65,28 +66,24 @@ def goals() -> Iterator[Goal]:
     for what, name in SMALL.items():
         least = 1.2 if what == "small-closed" else 1.0
         yield _goal(name, what, 10, "/s", "per_s", limit=least, at_least=True)
-        yield _goal("its CPU, a request", what, 10, "us", "cpu_us", limit=1.0)
+        yield _goal(f"{name}: CPU a request", what, 10, "us", "cpu_us", limit=1.0)
         if what != "small-batch":
-            yield _goal("its p99", what, 10, "us", "p99_us", limit=1.0)
+            yield _goal(f"{name}: p99", what, 10, "us", "p99_us", limit=1.0)
     for what, name in SMALL.items():
-        yield _goal(
-            f"with the recorder: {name}", what, 10, "/s", "per_s", "kproto-recorder", "kproto", limit=0.6, at_least=True
-        )
+        yield _goal(f"{name}, recorded", what, 10, "/s", "per_s", "kproto-recorder", "kproto", limit=0.6, at_least=True)
     for what, name in SMALL.items():
-        program = "kproto-per-broker"
-        yield _goal(f"with a send thread per broker: {name}", what, 10, "/s", "per_s", program)
-        yield _goal("its CPU, a request, with a send thread per broker", what, 10, "us", "cpu_us", program)
-    yield Goal(
-        "channel", "growth while answers are held back", "100 brokers", "bodies",
-        key("kproto", "memory", 100, "bodies"), limit=2,
-    )  # fmt: skip
+        row = f"{name}, a send thread per broker"
+        yield _goal(row, what, 10, "/s", "per_s", "kproto-per-broker")
+        yield _goal(f"{row}: CPU a request", what, 10, "us", "cpu_us", "kproto-per-broker")
+    held = key("kproto", "memory", 100, "bodies")
+    yield Goal("channel", "growth while answers are held back", "100 brokers", "bodies", held, limit=2)
 
 
 def _goal(
     row: str, what: str, brokers: int, unit: str, field: str, program: str = "kproto", peer: str = "kafka",
     *, limit: float | None = None, at_least: bool = False,
 ) -> Goal:  # fmt: skip
-    names = {"kafka": "Kafka", "floor": "floor", "kproto": "without"}
+    names = {"kafka": "Kafka", "floor": "floor", "kproto": "not recorded"}
     return Goal(
         "channel", row, f"{brokers} brokers", unit, key(program, what, brokers, field),
         key(peer, what, brokers, field), names[peer], limit, at_least,

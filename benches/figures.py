@@ -159,7 +159,7 @@ def limit_of(row: Line) -> str:
     """The limit in words; "" where there is none."""
     if row.limit is None:
         return ""
-    return f"at {'least' if row.at_least else 'most'} {row.limit:.3g}"
+    return f"at {'least' if row.at_least else 'most'} {number(row.limit)}"
 
 
 def text(lines: Iterable[Line]) -> list[tuple[str, ...]]:

@@ -33,9 +33,9 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
     thousand, thousand_lines = load(results / "thousand.json")
     shown = {id(row) for api in NEWEST for row in _newest(codec_lines, api)}
     rest = [row for row in codec_lines if row.group != "versions" and id(row) not in shown]
-    of_codec = _facts(codec, f"{codec['settings']['rounds']} rounds", "java", "go")
-    of_channel = _facts(channel, f"{channel['settings']['pairs']} pairs of processes", "java")
-    of_thousand = _facts(thousand, f"{thousand['settings']['processes']} processes")
+    of_codec = _facts(codec, f"rounds: {codec['settings']['rounds']}", "java", "go")
+    of_channel = _facts(channel, f"process pairs: {channel['settings']['pairs']}", "java")
+    of_thousand = _facts(thousand, f"processes: {thousand['settings']['processes']}")
     return {
         "codec": "\n".join(_by_shape(codec_lines)) + of_codec,
         "codec-versions": "\n".join(_by_version(codec_lines)) + of_codec,
@@ -124,6 +124,8 @@ def _facts(result: dict[str, Any], rounds: str, *programs: str) -> str:
     python = str(facts["python"]).split(" (")[0]
     what = ", ".join([f"{facts['cores']} cores of {facts['cpu']}", facts["system"], python, *versions])
     load_ = f"load {facts['load'][0]} before, {result['load_after'][0]} after"
+    if facts["load"][0] > 1:
+        load_ += " (other programs were running: the figures scatter)"
     return f"\n\n{rounds}; {what}; {load_}; commit {result['commit']}, {result['when'][:10]}\n"
 
 
