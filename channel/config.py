@@ -7,6 +7,7 @@ import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from channel.security import SecurityConfig
 from kproto.api import control_versions
 from kproto.errors import ConfigurationError
 
@@ -29,6 +30,8 @@ class ChannelConfig:
 
     >>> ChannelConfig.of({"request.timeout.ms": "5000"}).request_timeout_ms
     5000
+    >>> ChannelConfig.of({"ssl.client.auth": "required"}).security.ssl_client_auth
+    'required'
     >>> ChannelConfig.of({"request.timout.ms": 1})
     Traceback (most recent call last):
     kproto.errors.ConfigurationError: no setting 'request.timout.ms'; did you mean 'request.timeout.ms'?
@@ -55,6 +58,7 @@ class ChannelConfig:
     connections_max_idle_ms: int = _number(600_000, -1, 2**63 - 1)
     connection_failed_authentication_delay_ms: int = _number(100)
     socket_request_max_bytes: int = _number(104_857_600, 1)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
     queued_max_request_bytes: int = _number(-1, -1, 2**63 - 1)
     receive_max: int = _number(104_857_600, -1)
     receive_stall_max_ms: int = _number(30_000, -1)
@@ -105,9 +109,14 @@ class ChannelConfig:
         Raises:
             ConfigurationError: An unknown key, or a value that is none of its kind.
         """
-        known = {_key(each.name): each for each in dataclasses.fields(cls)}
+        known = {_key(each.name): each for each in dataclasses.fields(cls) if each.name != "security"}
         values: dict[str, Any] = {}
+        security = {key: value for key, value in settings.items() if SecurityConfig.has(key)}
+        if security:
+            values["security"] = SecurityConfig.of(security)
         for key, value in settings.items():
+            if key in security:
+                continue
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else "see the documentation of channel.config"
@@ -117,8 +126,9 @@ class ChannelConfig:
         return cls(**values)
 
     def settings(self) -> dict[str, object]:
-        """All settings under Kafka's keys: ``of`` turns them back."""
-        return {_key(each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
+        """All settings but ``security`` under Kafka's keys: ``of`` turns them back."""
+        names = (each.name for each in dataclasses.fields(self) if each.name != "security")
+        return {_key(name): getattr(self, name) for name in names}
 
 
 def _key(name: str) -> str:

@@ -11,6 +11,8 @@
     +-- BrokerNotAvailable          no such broker, or none that could be asked
     +-- ControllerMoved             another controller has been elected (error code 11)
     +-- StaleBrokerEpoch            meant for an earlier life of this broker (error code 77)
+    +-- InvalidTopic                a topic's name that Kafka does not allow (error code 17)
+    +-- TopicAuthorizationFailed    a topic that this client may not see (error code 29)
     +-- NoUsableVersion             no version of a request suits both sides; a ``kproto.UnsupportedVersion``
 
 Wrong arguments are ``ValueError``, wrong settings ``kproto.ConfigurationError``, bad bytes ``kproto.DecodeError``.
@@ -31,9 +33,11 @@ __all__ = [
     "Disconnected",
     "IllegalState",
     "InvalidReceive",
+    "InvalidTopic",
     "NoUsableVersion",
     "RequestTimeout",
     "StaleBrokerEpoch",
+    "TopicAuthorizationFailed",
 ]
 
 
@@ -89,6 +93,14 @@ class ControllerMoved(ChannelError):
 
 class StaleBrokerEpoch(ChannelError):
     """The request is meant for an earlier registration of this broker."""
+
+
+class InvalidTopic(ChannelError):
+    """A topic's name is not allowed."""
+
+
+class TopicAuthorizationFailed(ChannelError):
+    """This client may not see the topic."""
 
 
 class NoUsableVersion(ChannelError, UnsupportedVersion):

@@ -52,6 +52,16 @@ class SecurityProtocol(IntEnum):
     SASL_PLAINTEXT = 2
     SASL_SSL = 3
 
+    @property
+    def uses_tls(self) -> bool:
+        """Whether bytes are encrypted."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients prove who they are before their first request."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
 
 class LeaderRecoveryState(IntEnum):
     """Whether the leader was elected cleanly, with the wire's number."""

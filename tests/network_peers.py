@@ -11,9 +11,14 @@ import threading
 import time
 from typing import Any
 
+from tls_certificates import certificates
+
 from channel.network.frames import Send
+from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
+from channel.security import Password, SecurityConfig
+from channel.types import SecurityProtocol
 
 WAIT_S = 10
 
@@ -49,10 +54,20 @@ class FakeClock:
         self.ns += int(ms * 1_000_000)
 
 
+_KEY, _, _CHAIN = certificates().server.partition("-----BEGIN CERTIFICATE-----")
+SECURITY = SecurityConfig(
+    ssl_keystore_key=Password(_KEY),
+    ssl_keystore_certificate_chain="-----BEGIN CERTIFICATE-----" + _CHAIN,
+    ssl_truststore_certificates=certificates().authority,
+)
+"""Both ends' settings where a test runs over TLS."""
+
+
 class EchoServer:
     """Sends every byte back; a thread for each connection. Closes everything at the end of a ``with``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: bool = False) -> None:
+        self._context = SECURITY.server_context() if tls else None
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = self._listening.getsockname()
         self.sockets: list[socket.socket] = []
@@ -86,6 +101,9 @@ class EchoServer:
 
     def _echo(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError):
+            if self._context is not None:
+                raw = self.sockets.index(sock)
+                sock = self.sockets[raw] = self._context.wrap_socket(sock, server_side=True)
             while data := sock.recv(65536):
                 sock.sendall(data)
 
@@ -186,12 +204,17 @@ TRANSPORTS = {
     "wants-write": {"handshake": [EVENT_WRITE]},
     "wants-both": {"handshake": [EVENT_WRITE, EVENT_READ, EVENT_WRITE]},
     "ciphertext": {"handshake": [EVENT_READ], "holds": True},
+    "tls": {"tls": True},
 }
 """The kinds of transports that every row of the selector runs over."""
 
 
-def cipher_builder(**habits):
-    """A channel builder for transports with these habits."""
+def cipher_builder(*, tls=False, **habits):
+    """A channel builder for transports with these habits, or for TLS itself."""
+    if tls:
+        near = client_channels(SecurityProtocol.SSL, SECURITY, None)
+        far = server_channels(SecurityProtocol.SSL, SECURITY, None)
+        return lambda sock, peer: (far if peer.accepted else near)(sock, peer)
     return lambda sock, peer: (CipherTransport(sock, connected=peer.accepted, **habits), None)
 
 

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Final, Self
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
+from channel.network.secured import server_channels
 from channel.network.server import SocketServer
+from channel.security import SecurityConfig
+from channel.types import SecurityProtocol
 from kproto.errors import ConfigurationError
 
 from .embedded import EmbeddedBroker, Features
+from .handlers import api_versions
 from .hooks import BrokerHooks
 from .service import BrokerService
 from .shared_updates import SharedUpdates
@@ -98,9 +102,11 @@ class EmbeddedCluster:
         config: Limits of the network, under Kafka's names.
         clock: The clock of timers and idle limits.
         recorder: Sees every frame, sent and received.
-        listener_name: The name of every listener.
+        listener_name: The name of every listener; that of the protocol by default.
         kraft: Whether brokers take part in a migration to KRaft; their KRaft epoch is their broker epoch.
         features: The features that all brokers announce.
+        protocol: How every listener is secured.
+        security: The certificate, and whom to accept, for that; by default those of ``config``.
     """
 
     def __init__(
@@ -114,22 +120,26 @@ class EmbeddedCluster:
         config: ChannelConfig | None = None,
         clock: Clock = SYSTEM_CLOCK,
         recorder: Recorder | None = None,
-        listener_name: str = "PLAINTEXT",
+        listener_name: str | None = None,
         kraft: bool = False,
         features: Features | None = None,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        security: SecurityConfig | None = None,
     ) -> None:
         self._ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
         self._base_port = base_port
         self._host = host
         self._epochs = itertools.count(first_epoch)
         self._hooks = hooks
-        self._listener_name = listener_name
+        self._listener_name = listener_name or protocol.name
         self._kraft = kraft
         self._features = features
         self._updates = SharedUpdates()
         self._worker = Worker("embedded-cluster-worker-thread")
+        config = config or ChannelConfig()
+        channels = server_channels(protocol, security or config.security, api_versions.before_authentication)
         self._server = SocketServer(
-            "embedded-cluster", config=config or ChannelConfig(), clock=clock, recorder=recorder
+            "embedded-cluster", config=config, clock=clock, recorder=recorder, channel_builder=channels
         )
         self.members: dict[int, ClusterMember] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
@@ -12,11 +12,12 @@ from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.client import NetworkClient
+from channel.network.secured import ListenerChannels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import PollTimes, SelectorMetrics
-from channel.network.sockets import channel_builder
+from channel.security import MECHANISMS
 from channel.threads import ends_with_process
-from channel.types import Node
+from channel.types import Node, SecurityProtocol
 from kproto.api import api_name
 from kproto.errors import ConfigurationError, KprotoError
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from channel.network.metadata import MetadataUpdater
     from channel.network.recorder import Recorder
+    from channel.security import SecurityConfig
     from channel.types import Broker
 
     from .requests import ControlRequest
@@ -129,8 +131,10 @@ class ControllerChannelManager:
         self.failed_threads: list[str] = []
         self._controller_epoch = controller_epoch
         self._config = config = config or ChannelConfig()
+        self._channels = ListenerChannels(_inter_broker_security(config), str(controller_id))
         if client_factory is None and not (config.control_plane_listener_name or config.inter_broker_listener_name):
-            channel_builder(config.security_inter_broker_protocol)
+            protocol = config.security_inter_broker_protocol
+            self._channels.use(protocol, SecurityProtocol[protocol])
         self._clock = clock
         self.metrics = Metrics(clock) if metrics is None else metrics
         self._state_log = state_log or StateChangeLog(controller_id)
@@ -299,7 +303,7 @@ class ControllerChannelManager:
         if endpoint is None:
             raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
         if self._client_factory is None:
-            channel_builder(getattr(endpoint.security_protocol, "name", str(endpoint.security_protocol)))
+            self._channels.use(listener, endpoint.security_protocol)
         node = Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener)
         serving = self._thread_for(broker.id)
         tags = {"broker-id": node.key}
@@ -334,7 +338,7 @@ class ControllerChannelManager:
         polls = PollTimes(self._clock)
 
         def new_client(metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
-            return self._plaintext_client(metadata, on_invalid_answer, polls)
+            return self._new_client(metadata, on_invalid_answer, polls)
 
         thread = RequestSendThread(
             next((name for name in names if name not in used), self._prefix or "send-thread"),
@@ -348,7 +352,7 @@ class ControllerChannelManager:
         self._threads.append(_SendThread(thread, polls))
         return self._threads[-1]
 
-    def _plaintext_client(
+    def _new_client(
         self, metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None], polls: PollTimes
     ) -> NetworkClient:
         config = self._config
@@ -357,6 +361,7 @@ class ControllerChannelManager:
             clock=self._clock,
             metrics_of=self._selector_metrics,
             polls=polls,
+            channel_builder=self._channels,
             recorder=self._recorder,
         )
         return NetworkClient(
@@ -443,3 +448,11 @@ class ControllerChannelManager:
     def _callback_time_mean(self) -> float:
         calls = sum(serving.thread.callbacks for serving in self._threads)
         return sum(serving.thread.callback_ns for serving in self._threads) / max(1, calls) / 1e6
+
+
+def _inter_broker_security(config: ChannelConfig) -> SecurityConfig:
+    """The security settings of connections between brokers, with the mechanism that is used there."""
+    security, mechanism = config.security, config.sasl_mechanism_inter_broker_protocol
+    if security.sasl_mechanism is not None or mechanism not in MECHANISMS:
+        return security
+    return replace(security, sasl_mechanism=mechanism)

@@ -158,23 +158,23 @@ class Channel:
         """Go on with the handshake, then the authentication; tells whether both are over.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other; the state tells it too.
+            AuthenticationFailed: One side does not accept the other.
             OSError: The connection broke.
         """
-        try:
-            wanted = 0 if self.transport.ready else self.transport.handshake()
-            if not wanted and self.authenticator is not None and not self.authenticator.complete:
-                self.connection.enter(Phase.AUTHENTICATING)
-                wanted = self.authenticator.authenticate()
-        except AuthenticationFailed as e:
-            self.ended = ChannelState.AUTHENTICATION_FAILED
-            self.authentication_error = e
-            raise
+        wanted = 0 if self.transport.ready else self.transport.handshake()
+        if not wanted and self.authenticator is not None and not self.authenticator.complete:
+            self.connection.enter(Phase.AUTHENTICATING)
+            wanted = self.authenticator.authenticate()
         self._wanted = wanted
         if wanted or not self.transport.ready or not (self.authenticator is None or self.authenticator.complete):
             return False
         self.connection.established()
         return True
+
+    def refused(self, error: AuthenticationFailed) -> None:
+        """Note that one side does not accept the other: the state tells it from now on."""
+        self.ended = ChannelState.AUTHENTICATION_FAILED
+        self.authentication_error = error
 
     # ---- sending -----------------------------------------------------------------------------------------------------
 

@@ -505,6 +505,7 @@ class Selector:
                 if mask & EVENT_WRITE and connection.outgoing is not None:
                     self._write(channel)
         except AuthenticationFailed as e:
+            channel.refused(e)  # also of a channel that was ready: TLS 1.3 tells so with the first bytes
             _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, e)
             if channel.metrics is not None:
                 channel.metrics.not_authenticated.value += 1

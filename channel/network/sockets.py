@@ -8,8 +8,6 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kproto.errors import ConfigurationError
-
 from .transport import PlaintextTransport
 
 if TYPE_CHECKING:
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 UNIX: Final = socket.AF_UNIX
 
 __all__ = [
-    "ChannelBuilder", "Peer", "Waker", "begin_connect", "channel_builder", "configure", "dial",
+    "ChannelBuilder", "Peer", "Waker", "begin_connect", "configure", "dial",
     "new_socket", "plaintext_channel",
 ]  # fmt: skip
 
@@ -52,19 +50,6 @@ class ChannelBuilder(Protocol):
 def plaintext_channel(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
     """Build a transport for bytes as they are."""
     return PlaintextTransport(sock, connected=peer.accepted), None
-
-
-def channel_builder(protocol: str) -> ChannelBuilder:
-    """The channel builder of a security protocol.
-
-    Raises:
-        ConfigurationError: The protocol is not served; nothing is ever sent in plaintext in its place.
-    """
-    if protocol != "PLAINTEXT":
-        raise ConfigurationError(
-            f"security protocol {protocol} is not served yet; use a PLAINTEXT listener, or give a channel builder"
-        )
-    return plaintext_channel
 
 
 def new_socket(address: Address) -> tuple[socket.socket, Any]:

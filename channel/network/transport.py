@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import struct
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 Address: TypeAlias = tuple[str, int]
 """An IP address as text, and a port."""
+
+RESET = struct.pack("ii", 1, 0)  # linger for no time: unsent bytes are dropped
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 """How many buffers the system takes in one call."""
@@ -147,8 +150,8 @@ class PlaintextTransport:
 
     def _note_ends(self) -> None:
         self._connected = True
-        self.local = _address(self._sock.getsockname())
-        self.remote = _address(self._sock.getpeername())
+        self.local = socket_address(self._sock.getsockname())
+        self.remote = socket_address(self._sock.getpeername())
 
     def finish_connect(self) -> bool:
         """Look whether the connection stands now.
@@ -196,6 +199,14 @@ class PlaintextTransport:
     def flush(self) -> None:
         """Nothing to do."""
 
+    def end_writing(self) -> None:
+        """Tell the peer that no more will be sent; reading goes on."""
+        self._sock.shutdown(socket.SHUT_WR)
+
+    def reset_on_close(self) -> None:
+        """Make ``close`` end the connection by a reset, as when a process was killed."""
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
@@ -203,6 +214,6 @@ class PlaintextTransport:
     abandon = close
 
 
-def _address(name: object) -> Address:
+def socket_address(name: object) -> Address:
     """What the system calls an end, without IPv6's extras; a socket without addresses is ``("", 0)``."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else ("", 0)

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -41,15 +42,28 @@ Examples:
 @click.option(
     "--timeout", default=30.0, show_default=True, type=click.FloatRange(0.001, 86_400), help="Seconds to wait."
 )
-def command(broker: str, api: str, api_version: int | None, source: str, client_id: str, timeout: float) -> None:
+@click.option(
+    "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
+    help="Properties: security.protocol, ssl.*, sasl.*.",
+)  # fmt: skip
+def command(
+    broker: str,
+    api: str,
+    api_version: int | None,
+    source: str,
+    client_id: str,
+    timeout: float,
+    security: Path | None,
+) -> None:
     """Send one request and print its answer in Kafka's JSON form.
 
     Brokers of 3.9 take any controller's word: this tells a real broker what to lead, follow or delete.
     """
+    from channel.addresses import parse_address
     from kproto.api import ApiKey, check_version
     from kproto.codec import message_class
 
-    address, api_key = _address(broker), parse_api(api)
+    address, api_key = parse_address(broker), parse_api(api)
     version = ApiKey(api_key).info.max_version if api_version is None else api_version
     check_version(api_key, version)
     try:
@@ -64,22 +78,27 @@ def command(broker: str, api: str, api_version: int | None, source: str, client_
     if math.isnan(timeout):  # which a range lets pass
         raise ConfigurationError("--timeout takes a number of seconds")
     logging.basicConfig(level=logging.ERROR)  # what the client warns of is this command's own error
-    answer = _ask(address, request, version, client_id, round(timeout * 1000))
+    answer = _ask(address, request, version, client_id, round(timeout * 1000), security)
     print(json.dumps(answer.to_json(version), indent=2 if sys.stdout.isatty() else None))
 
 
-def _ask(address: tuple[str, int], request: Any, version: int, client_id: str, timeout_ms: int) -> Any:
+def _ask(
+    address: tuple[str, int], request: Any, version: int, client_id: str, timeout_ms: int, security: Path | None
+) -> Any:
     from channel.errors import Disconnected, RequestTimeout
     from channel.network.blocking import await_ready, send_and_receive
     from channel.network.client import NetworkClient
     from channel.network.metadata import ManualMetadataUpdater
     from channel.network.request import MessageRequest
+    from channel.network.secured import client_channels
     from channel.network.selector import Selector
+    from channel.security import read_security
     from channel.types import Node
 
     node = Node(0, *address)
+    protocol, settings = read_security(security)
     client = NetworkClient(
-        Selector(),
+        Selector(channel_builder=client_channels(protocol, settings, client_id)),
         ManualMetadataUpdater([node]),
         client_id,
         request_timeout_ms=timeout_ms,
@@ -96,14 +115,7 @@ def _ask(address: tuple[str, int], request: Any, version: int, client_id: str, t
             raise
         raise Disconnected(
             f"{address[0]}:{address[1]} closed the connection without an answer or could not be reached; a broker does "
-            "so for a version that it does not know, or where the listener wants TLS"
+            "so for a version that it does not know, or where the listener wants TLS (--security)"
         ) from e
     finally:
         client.close()
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
-        raise ConfigurationError(f"{text!r} is no HOST:PORT, e.g. 127.0.0.1:9092 or [::1]:9092")
-    return host.strip("[]"), int(port)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from channel.broker.embedded import EmbeddedBroker
     from channel.broker.hooks import RequestContext
 
-__all__ = ["handle", "unsupported"]
+__all__ = ["before_authentication", "handle", "unsupported"]
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _OF_ZOOKEEPER: Final = {*CONTROL_APIS, ApiKey.CONTROLLED_SHUTDOWN}
@@ -45,6 +45,13 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
         ],
         zk_migration_ready=broker.migration_enabled,
     )
+
+
+def before_authentication(version: int) -> Any:
+    """The answer to a client that must still prove who it is: the APIs, those of SASL among them."""
+    if version > ApiKey.API_VERSIONS.info.max_version:
+        return unsupported()
+    return ApiVersionsResponse(api_keys=_ranges([*SERVED, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]))
 
 
 def unsupported() -> Any:

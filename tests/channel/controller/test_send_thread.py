@@ -386,14 +386,15 @@ def test_a_host_that_is_no_name_is_tried_again_and_stops_nobody(make, scripted, 
     assert manager.failed_threads == []
 
 
-def test_a_security_protocol_that_is_not_served_is_refused_before_anything_is_sent(make, scripted) -> None:
-    with pytest.raises(ConfigurationError, match="SSL is not served"):
-        make(config=ChannelConfig(security_inter_broker_protocol="SSL"))
+def test_a_listener_that_cannot_be_secured_is_refused_before_anything_is_sent(make, scripted) -> None:
+    with pytest.raises(ConfigurationError, match=r"sasl\.username"):
+        make(config=ChannelConfig(security_inter_broker_protocol="SASL_PLAINTEXT"))
     broker = scripted()
-    secured = EndPoint("127.0.0.1", broker.port, "INTERNAL", SecurityProtocol.SASL_SSL)
     manager = make(config=ChannelConfig(inter_broker_listener_name="INTERNAL"))
-    with pytest.raises(ConfigurationError, match="SASL_SSL is not served"):
-        manager.add_broker(Broker(1, (secured,)))
+    for protocol, reason in (SecurityProtocol.SASL_SSL, r"sasl\.username"), (9, "security protocol 9"):
+        secured = EndPoint("127.0.0.1", broker.port, "INTERNAL", protocol)
+        with pytest.raises(ConfigurationError, match=reason):
+            manager.add_broker(Broker(1, (secured,)))
     assert manager.broker_ids == []
     assert broker.connections == []
 

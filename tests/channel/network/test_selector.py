@@ -20,6 +20,7 @@ from channel.network.frames import Send
 from channel.network.memory import MemoryPool
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
+from channel.network.tls import TlsTransport
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 
 GROUP = "test-metrics"
@@ -28,7 +29,13 @@ IDLE_MS = 5000
 
 
 @pytest.fixture
-def server():
+def server(habits):
+    with EchoServer(tls=habits.get("tls", False)) as server:
+        yield server
+
+
+@pytest.fixture
+def plain_server():
     with EchoServer() as server:
         yield server
 
@@ -100,10 +107,23 @@ def pending_answers(selector, channel_id, count):
         selector.clear()
         until(lambda: selector.completed_sends, step=lambda: selector.poll(1000), what="sending")
     channel = selector.channel(channel_id)
-    wanted = sum(4 + len(b"%d" % number) for number in range(count)) - len(channel.transport._in)
-    until(lambda: len(peek(channel.transport._sock)) >= wanted, what="the answers' arrival")
+    wanted = sum(4 + len(b"%d" % number) for number in range(count))
+    until(lambda: arrived(channel.transport) >= wanted, what="the answers' arrival")
     selector.unmute(channel_id)
     return channel
+
+
+def arrived(transport):
+    """How many bytes of payload wait to be read, in the transport or in the socket."""
+    waiting = peek(transport._sock)
+    if not isinstance(transport, TlsTransport):
+        return len(transport._in) + len(waiting)
+    payload = 0
+    while waiting:  # a record: type, version, length, then payload with its type and a tag of 16 bytes
+        size = int.from_bytes(waiting[3:5], "big")
+        payload += size - 17
+        waiting = waiting[5 + size :]
+    return payload
 
 
 def peek(sock):
@@ -560,8 +580,8 @@ def test_a_muted_connection_is_not_read_and_its_frames_wait_in_order(selector, s
     assert [receive(selector, "0") for _ in range(3)] == [b"0", b"1", b"2"]
 
 
-def test_a_frame_above_the_limit_ends_its_connection_alone(clock, server):
-    selector = Selector(clock=clock, max_receive_size=100)
+def test_a_frame_above_the_limit_ends_its_connection_alone(clock, server, habits):
+    selector = Selector(clock=clock, max_receive_size=100, channel_builder=cipher_builder(**habits))
     connect(selector, server, "0", "1")
     send(selector, "0", bytes(101))
     until(lambda: selector.disconnected, step=lambda: selector.poll(1000))
@@ -570,9 +590,9 @@ def test_a_frame_above_the_limit_ends_its_connection_alone(clock, server):
     selector.close()
 
 
-def test_connections_share_a_byte_budget_and_all_get_their_frames(clock, server):
+def test_connections_share_a_byte_budget_and_all_get_their_frames(clock, server, habits):
     pool = MemoryPool(900, 900, strict=True)
-    selector = Selector(clock=clock, pool=pool)
+    selector = Selector(clock=clock, pool=pool, channel_builder=cipher_builder(**habits))
     connect(selector, server, "0", "1")
     for channel_id in "01":
         send(selector, channel_id, bytes(900))
@@ -615,9 +635,9 @@ def test_after_closing_a_wake_up_is_harmless():
     selector.wakeup()
 
 
-def test_shared_buffers_reach_the_socket_as_they_are_however_many(server):
+def test_shared_buffers_reach_the_socket_as_they_are_however_many(plain_server):
     selector = Selector(clock=SYSTEM_CLOCK)
-    connect(selector, server, "0")
+    connect(selector, plain_server, "0")
     shared = memoryview(b"x" * 7)
     payload = [shared] * 3000  # more than the system takes in one call
     selector.send(Send.framed("0", payload))
@@ -625,9 +645,9 @@ def test_shared_buffers_reach_the_socket_as_they_are_however_many(server):
     selector.close()
 
 
-def test_what_a_connection_wants_is_told_to_the_system_once(clock, server):
+def test_what_a_connection_wants_is_told_to_the_system_once(clock, plain_server):
     selector = Selector(clock=clock)
-    connect(selector, server, "0")
+    connect(selector, plain_server, "0")
     echo(selector, "0", b"first")
     changes = []
     system = selector._poller._system

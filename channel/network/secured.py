@@ -1,0 +1,130 @@
+"""Channel builders for every security protocol: TLS below, SASL above it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from channel.types import SecurityProtocol
+from kproto.errors import ConfigurationError
+
+from .authenticator import SaslAuthenticator
+from .sasl import SaslClient, SaslServer
+from .tls import TlsTransport
+from .transport import PlaintextTransport
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from channel.security import SecurityConfig
+
+    from .sockets import ChannelBuilder, Peer
+    from .transport import Authenticator, Transport
+
+__all__ = ["ListenerChannels", "client_channels", "server_channels"]
+
+
+def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client_id: str | None) -> ChannelBuilder:
+    """Build connections to nodes.
+
+    Args:
+        protocol: How the nodes' listener is secured.
+        security: Whom to trust, and who this end is.
+        client_id: Goes into the headers of the SASL exchange.
+
+    Raises:
+        ConfigurationError: The settings lack what the protocol needs.
+    """
+    context = security.client_context() if protocol.uses_tls else None
+    mechanism, credentials = security.sasl_mechanism, None
+    if protocol.uses_sasl:
+        credentials = security.credentials
+        if mechanism is None:
+            raise ConfigurationError(f"{protocol.name} needs sasl.mechanism, for example SCRAM-SHA-512")
+
+    def build(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
+        transport: Transport
+        if context is None:
+            transport = PlaintextTransport(sock, connected=False)
+        else:
+            transport = TlsTransport(sock, context, server_side=False, server_hostname=peer.host)
+        if credentials is None or mechanism is None:
+            return transport, None
+        side = SaslClient(mechanism, credentials, client_id, f"{peer.host}:{peer.port}")
+        return transport, SaslAuthenticator(transport, side)
+
+    return build
+
+
+class ListenerChannels:
+    """Builds connections to nodes, each secured as its listener is; a ``ChannelBuilder``.
+
+    Args:
+        security: Whom to trust, and who this end is.
+        client_id: Goes into the headers of the SASL exchange.
+    """
+
+    def __init__(self, security: SecurityConfig, client_id: str | None) -> None:
+        self._security = security
+        self._client_id = client_id
+        self._by_protocol: dict[SecurityProtocol, ChannelBuilder] = {}
+        self._by_listener: dict[str, ChannelBuilder] = {}
+
+    def use(self, listener: str, protocol: SecurityProtocol | int) -> None:
+        """Let connections to this listener speak this protocol.
+
+        Raises:
+            ConfigurationError: The protocol is not known, or the settings lack what it needs. Nothing is ever sent in
+                plaintext in its place.
+        """
+        try:
+            known = SecurityProtocol(protocol)
+        except ValueError:
+            raise ConfigurationError(
+                f"listener {listener} has security protocol {protocol}, which is unknown"
+            ) from None
+        builder = self._by_protocol.get(known)
+        if builder is None:
+            builder = self._by_protocol[known] = client_channels(known, self._security, self._client_id)
+        self._by_listener[listener] = builder
+
+    def __call__(self, sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
+        """The transport and the authenticator of a connection to a listener that is in use."""
+        return self._by_listener[peer.listener](sock, peer)
+
+
+def server_channels(
+    protocol: SecurityProtocol, security: SecurityConfig, api_versions: Callable[[int], Any]
+) -> ChannelBuilder:
+    """Build connections of clients.
+
+    Args:
+        protocol: How the listener is secured.
+        security: This end's certificate, and whom to accept.
+        api_versions: Answers an ApiVersions request of a version with the response's message: clients ask for it
+            before they authenticate.
+
+    Raises:
+        ConfigurationError: The settings lack what the protocol needs.
+    """
+    context = security.server_context() if protocol.uses_tls else None
+    if protocol.uses_sasl and not (security.sasl_enabled_mechanisms and security.users):
+        raise ConfigurationError(
+            f"a {protocol.name} listener needs sasl.enabled.mechanisms and users "
+            "(sasl.jaas.config with user_NAME=PASSWORD)"
+        )
+
+    def build(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
+        transport: Transport
+        if context is None:
+            transport = PlaintextTransport(sock, connected=True)
+        else:
+            transport = TlsTransport(sock, context, server_side=True, connected=True)
+        if not protocol.uses_sasl:
+            return transport, None
+        side = SaslServer(
+            security.sasl_enabled_mechanisms, security.users, api_versions, security.connections_max_reauth_ms
+        )
+        return transport, SaslAuthenticator(transport, side)
+
+    return build

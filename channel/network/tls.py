@@ -1,0 +1,384 @@
+"""TLS as a transport: ciphertext on the socket, plaintext above, the handshake without blocking.
+
+OpenSSL works on two memory buffers here, never on the socket, so that each socket call, each pending byte and each
+alert is the transport's own to see. That costs the same CPU as letting OpenSSL read the socket itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import ssl
+import threading
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from channel.errors import AuthenticationFailed
+
+from .transport import EVENT_READ, EVENT_WRITE, RESET, Address, socket_address
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .transport import Bytes
+
+__all__ = ["TlsState", "TlsTransport"]
+
+_CIPHERTEXT: Final = 65_536
+"""Bytes of ciphertext taken from the socket in one call."""
+
+_PLAINTEXT: Final = 65_536
+"""Bytes of plaintext that one ``write`` encrypts at most: what is encrypted must wait in memory if the peer is slow."""
+
+_RECORD: Final = 16_384
+"""Largest plaintext of one TLS record: shorter buffers are joined up to this size, longer ones are not copied."""
+
+
+class TlsState(Enum):
+    """Where a TLS connection stands."""
+
+    NOT_INITIALIZED = "not initialized"
+    HANDSHAKE = "handshake"
+    HANDSHAKE_FAILED = "handshake failed"
+    POST_HANDSHAKE = "post handshake"
+    READY = "ready"
+    CLOSING = "closing"
+
+
+class TlsTransport:
+    """One TLS connection over a non-blocking socket. Safe for a reading and a writing thread at once.
+
+    ``HANDSHAKE_FAILED`` lasts until the peer has been sent the alert that says why. ``POST_HANDSHAKE`` is TLS 1.3 until
+    the first data arrives: only then is it certain that the peer accepts our certificate, so an alert before it is a
+    failed authentication.
+
+    Args:
+        sock: A non-blocking socket, connecting or connected.
+        context: Certificates, trusted authorities, versions.
+        server_side: Whether this end accepted the connection.
+        server_hostname: The server's name for SNI and for the host name check; clients only.
+        connected: Whether the socket is connected already.
+
+    Attributes:
+        state: Where the connection stands.
+        local, remote: The two ends, once connected.
+    """
+
+    __slots__ = (
+        "_alert_error", "_buffer", "_ciphertext", "_connected", "_ended", "_incoming", "_lock", "_may_have_more",
+        "_outgoing", "_sock", "_tls", "local", "remote", "state",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        server_hostname: str | None = None,
+        connected: bool = False,
+    ) -> None:
+        self._sock = sock
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side, server_hostname)
+        self._lock = threading.Lock()  # OpenSSL's connection is for one thread at a time
+        self._buffer = memoryview(bytearray(_CIPHERTEXT))
+        self._ciphertext = memoryview(b"")
+        self._connected = False
+        self._ended = False
+        self._may_have_more = False
+        self._alert_error: AuthenticationFailed | None = None
+        self.state = TlsState.NOT_INITIALIZED
+        self.local: Address = ("", 0)
+        self.remote: Address = ("", 0)
+        if connected:
+            self._note_ends()
+
+    def __repr__(self) -> str:
+        return f"TlsTransport({self.remote[0]}:{self.remote[1]}, {self.state.value})"
+
+    # ---- connecting --------------------------------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+        return self._sock.fileno()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the handshake is over and payload may pass."""
+        return self.state is TlsState.READY or self.state is TlsState.POST_HANDSHAKE
+
+    @property
+    def peer_certificate(self) -> dict[str, object] | None:
+        """The peer's verified certificate as ``ssl`` decodes it; None if it sent none."""
+        return dict(self._tls.getpeercert() or {}) or None
+
+    @property
+    def version(self) -> str | None:
+        """The protocol that was agreed on, for example ``TLSv1.3``; None before the handshake."""
+        return self._tls.version()
+
+    def _note_ends(self) -> None:
+        self.local = socket_address(self._sock.getsockname())
+        self.remote = socket_address(self._sock.getpeername())
+        self._connected = True
+
+    def finish_connect(self) -> bool:
+        """Look whether the TCP connection is established now.
+
+        Raises:
+            OSError: It could not be made.
+        """
+        if not self._connected:
+            error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, os.strerror(error))
+            with contextlib.suppress(OSError):  # no peer yet: a wake-up without cause
+                self._note_ends()
+        return self._connected
+
+    # ---- handshake ---------------------------------------------------------------------------------------------------
+
+    def handshake(self) -> int:
+        """Go on with the handshake.
+
+        Returns:
+            Which of ``EVENT_READ | EVENT_WRITE`` the handshake waits for; 0 when it is over.
+
+        Raises:
+            AuthenticationFailed: One side does not accept the other, and the peer has been sent the alert.
+            OSError: The connection broke; connecting again may help.
+        """
+        with self._lock:
+            if self.state is TlsState.HANDSHAKE_FAILED:
+                return self._finish_alert()
+            if self.ready:
+                return 0
+            if not self._connected:
+                return EVENT_WRITE
+            self.state = TlsState.HANDSHAKE
+            # Read before writing: if the peer refused us, its alert says why, where writing would only fail.
+            ended = self._receive_ciphertext() < 0
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._send_ciphertext()
+                if ended:
+                    raise ConnectionResetError("the peer closed the connection during the TLS handshake") from None
+                return EVENT_WRITE if self._ciphertext else EVENT_READ
+            except ssl.SSLError as e:
+                return self._handshake_failed(e)
+            self._send_ciphertext()
+            if self._ciphertext:
+                return EVENT_WRITE
+            self.state = TlsState.POST_HANDSHAKE if self._tls.version() == "TLSv1.3" else TlsState.READY
+            self._may_have_more = self._incoming.pending > 0
+            return 0
+
+    def _handshake_failed(self, error: ssl.SSLError) -> int:
+        if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)):
+            raise ConnectionResetError(f"the TLS handshake was cut off: {error.reason or error}") from error
+        self.state = TlsState.HANDSHAKE_FAILED
+        self._alert_error = AuthenticationFailed(f"TLS handshake with {self._peer}: {_reason(error)}")
+        self._alert_error.__cause__ = error
+        return self._finish_alert()
+
+    def _finish_alert(self) -> int:
+        """Send the alert that tells the peer why; raise the failure when it has gone out, or cannot."""
+        assert self._alert_error is not None
+        with contextlib.suppress(OSError):
+            self._send_ciphertext()
+            if self._ciphertext:
+                return EVENT_WRITE
+        raise self._alert_error
+
+    @property
+    def _peer(self) -> str:
+        return f"{self.remote[0]}:{self.remote[1]}"
+
+    # ---- payload -----------------------------------------------------------------------------------------------------
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Decrypt what is there.
+
+        Returns:
+            How many bytes of plaintext were written to the buffer; 0 if none is there yet.
+
+        Raises:
+            AuthenticationFailed: The peer refused our certificate (TLS 1.3 tells so after the handshake).
+            EOFError: The peer will send no more.
+            OSError: The connection broke, or the peer broke the protocol.
+        """
+        with self._lock:
+            while True:
+                try:
+                    count = self._tls.read(len(buffer), buffer)
+                except ssl.SSLWantReadError:
+                    self._may_have_more = False
+                except ssl.SSLZeroReturnError:
+                    raise EOFError("the peer has closed the connection") from None
+                except ssl.SSLError as e:
+                    self._read_failed(e)
+                else:
+                    if count:
+                        self.state = TlsState.READY
+                        self._may_have_more = True
+                        return int(count)
+                received = self._receive_ciphertext()
+                if received < 0:
+                    raise EOFError("the peer has closed the connection")
+                if not received:
+                    self._send_ciphertext()  # reading may answer, for example a key update
+                    return 0
+
+    def _read_failed(self, error: ssl.SSLError) -> None:
+        if self.state is TlsState.POST_HANDSHAKE and not isinstance(error, (ssl.SSLEOFError, ssl.SSLSyscallError)):
+            raise AuthenticationFailed(f"TLS handshake with {self._peer}: {_reason(error)}") from error
+        raise ConnectionResetError(f"TLS connection with {self._peer}: {_reason(error)}") from error
+
+    def write(self, buffers: Sequence[Bytes]) -> int:
+        """Encrypt and send as much of the buffers as is taken now.
+
+        While earlier ciphertext has not gone out nothing more is taken, so that a slow peer costs bounded memory.
+
+        Returns:
+            How many bytes of plaintext were taken; they may still be pending as ciphertext.
+
+        Raises:
+            OSError: The connection broke.
+        """
+        with self._lock:
+            self._send_ciphertext()
+            if self._ciphertext:
+                return 0
+            taken = 0
+            try:
+                for chunk in _records(buffers):
+                    taken += self._tls.write(chunk)
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError as e:
+                raise ConnectionResetError(f"TLS connection with {self._peer}: {_reason(e)}") from e
+            self._send_ciphertext()
+            return taken
+
+    @property
+    def has_pending_writes(self) -> bool:
+        """Whether ciphertext has not gone out yet."""
+        return bool(self._ciphertext) or self._outgoing.pending > 0
+
+    def flush(self) -> None:
+        """Send on pending ciphertext.
+
+        Raises:
+            OSError: The connection broke.
+        """
+        with self._lock:
+            self._send_ciphertext()
+
+    @property
+    def has_bytes_buffered(self) -> bool:
+        """Whether plaintext may be read without any event on the socket: not after a read that made no progress."""
+        return self._may_have_more
+
+    # ---- ciphertext --------------------------------------------------------------------------------------------------
+
+    def _receive_ciphertext(self) -> int:
+        """Bytes taken from the socket; 0 if there are none now, -1 at the end of the stream."""
+        if self._ended:
+            return -1
+        try:
+            count = self._sock.recv_into(self._buffer)
+        except BlockingIOError:
+            return 0
+        if not count:
+            self._ended = True
+            self._incoming.write_eof()
+            return -1
+        self._incoming.write(self._buffer[:count])
+        return count
+
+    def _send_ciphertext(self) -> None:
+        while True:
+            if not self._ciphertext:
+                if not self._outgoing.pending:
+                    return
+                self._ciphertext = memoryview(self._outgoing.read())
+            try:
+                count = self._sock.send(self._ciphertext)
+            except BlockingIOError:
+                return
+            self._ciphertext = self._ciphertext[count:]
+
+    # ---- end ---------------------------------------------------------------------------------------------------------
+
+    def end_writing(self) -> None:
+        """Tell the peer that no more will be sent.
+
+        Raises:
+            OSError: The connection broke.
+        """
+        with self._lock:
+            with contextlib.suppress(ssl.SSLError):  # it waits for the peer's goodbye, which comes or not
+                self._tls.unwrap()
+            self._send_ciphertext()
+
+    def reset_on_close(self) -> None:
+        """Make ``close`` end the connection by a reset, as when a process was killed."""
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+
+    def abandon(self) -> None:
+        """Give the descriptor of a forked child's copy back, without a word to the peer."""
+        self.state = TlsState.CLOSING
+        self._sock.close()
+
+    def close(self) -> None:
+        """Say goodbye if that needs no waiting, and close the socket; harmless if it is closed."""
+        with self._lock:
+            if self.state is TlsState.CLOSING:
+                return
+            established = self.ready
+            self.state = TlsState.CLOSING
+            try:
+                if established and not self.has_pending_writes:
+                    with contextlib.suppress(OSError, ValueError):  # SSLError is an OSError
+                        self._tls.unwrap()
+                with contextlib.suppress(OSError):
+                    self._send_ciphertext()
+            finally:
+                self._sock.close()
+
+
+def _records(buffers: Sequence[Bytes]) -> list[Bytes]:
+    """At most ``_PLAINTEXT`` bytes of the buffers; neighbours that fit into one TLS record together are joined."""
+    chunks: list[Bytes] = []
+    small: list[Bytes] = []
+    joined, left = 0, _PLAINTEXT
+    for buffer in buffers:
+        if len(buffer) > left:
+            buffer = memoryview(buffer)[:left]
+        if not buffer:
+            continue
+        left -= len(buffer)
+        if joined + len(buffer) > _RECORD and small:
+            chunks.append(b"".join(small))
+            small, joined = [], 0
+        if len(buffer) >= _RECORD:
+            chunks.append(buffer)
+        else:
+            small.append(buffer)
+            joined += len(buffer)
+        if not left:
+            break
+    if small:
+        chunks.append(b"".join(small))
+    return chunks
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """Why, in words: what OpenSSL found wrong with a certificate, else its reason."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the peer's certificate is not accepted: {error.verify_message}"
+    return (error.reason or str(error)).replace("_", " ").lower()

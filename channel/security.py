@@ -1,0 +1,361 @@
+"""Security settings under Kafka's own names: certificates and trust for TLS, mechanisms and passwords for SASL.
+
+Certificates and keys are PEM, as files (``ssl.keystore.location``, ``ssl.truststore.location``) or as text
+(``ssl.keystore.certificate.chain``, ``ssl.keystore.key``, ``ssl.truststore.certificates``). No secret appears in a log,
+an error or a repr.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from channel.types import SecurityProtocol
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+__all__ = [
+    "MECHANISMS",
+    "Credentials",
+    "Password",
+    "SecurityConfig",
+    "read_properties",
+    "read_security",
+    "security_protocol",
+]
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""The SASL mechanisms that both ends of the channel speak."""
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_LOGIN_MODULE: Final = re.compile(r"\s*[\w.]*\.(?P<module>\w+LoginModule)\s+required(?P<options>.*?);?\s*\Z", re.DOTALL)
+_LOGIN_OPTION: Final = re.compile(r"""\s*(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s;"]+))""")
+
+
+def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The settings of a properties file: ``key=value`` lines, ``#`` comments, ``\\`` at the end of a line that goes on.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or a line is no setting.
+    """
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigurationError(f"cannot read {path}: {getattr(e, 'strerror', None) or 'it is no text'}") from e
+    settings = {}
+    for number, line in enumerate(re.sub(r"\\\r?\n[ \t]*", "", text).splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, separator, value = stripped.partition("=")
+        if not separator or not key.strip():
+            raise ConfigurationError(f"{path}: line {number} is no KEY=VALUE")
+        settings[key.strip()] = value.strip().replace("\\n", "\n")
+    return settings
+
+
+def read_security(path: str | os.PathLike[str] | None) -> tuple[SecurityProtocol, SecurityConfig]:
+    """The security protocol and settings of a properties file; plaintext without a file.
+
+    Keys that have nothing to do with security are passed over: the file may be a Kafka client's or broker's own.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or a setting is wrong.
+    """
+    if path is None:
+        return SecurityProtocol.PLAINTEXT, SecurityConfig()
+    settings = read_properties(path)
+    protocol = security_protocol(settings.pop("security.protocol", "PLAINTEXT"))
+    ours = {key: value for key, value in settings.items() if SecurityConfig.has(key)}
+    return protocol, SecurityConfig.of(ours)
+
+
+def security_protocol(name: str) -> SecurityProtocol:
+    """The security protocol of this name, upper or lower case.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    try:
+        return SecurityProtocol[name.strip().upper()]
+    except KeyError:
+        names = ", ".join(each.name for each in SecurityProtocol)
+        raise ConfigurationError(f"no security protocol {name!r}; there are: {names}") from None
+
+
+class Password(str):
+    """A secret text that its repr does not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user and the password.
+
+    >>> Credentials("admin", Password("secret"))
+    Credentials(username='admin', password=[hidden])
+    """
+
+    username: str
+    password: Password
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityConfig:
+    """TLS and SASL settings. A field's name is Kafka's key with dots as underscores.
+
+    >>> SecurityConfig.of({"sasl.mechanism": "PLAIN", "sasl.username": "a", "sasl.password": "b"}).credentials
+    Credentials(username='a', password=[hidden])
+
+    Attributes:
+        ssl_keystore_location, ssl_keystore_certificate_chain, ssl_keystore_key, ssl_key_password: This end's
+            certificate and key: a PEM file with both, or their texts; and the password of an encrypted key.
+        ssl_truststore_location, ssl_truststore_certificates: Authorities that are trusted: a PEM file or its text; None
+            for the system's.
+        ssl_endpoint_identification_algorithm: ``https`` checks that the server's certificate names the host that was
+            asked for; empty does not.
+        ssl_enabled_protocols: TLS versions, of ``TLSv1.2`` and ``TLSv1.3``.
+        ssl_cipher_suites: OpenSSL's cipher list for TLS 1.2; None for the default.
+        ssl_client_auth: Whether a server wants certificates of its clients: ``none``, ``requested``, ``required``.
+        sasl_mechanism: What a client proves itself by.
+        sasl_enabled_mechanisms: What a server offers.
+        sasl_username, sasl_password: Who a client is. ``sasl.jaas.config`` may say both instead.
+        users: Whom a server accepts, name to password.
+        connections_max_reauth_ms: How long a server's SASL session may last; 0 for ever.
+
+    Raises:
+        ConfigurationError: Two settings contradict each other, a value is unknown, or a file cannot be read.
+    """
+
+    ssl_keystore_location: str | None = None
+    ssl_keystore_certificate_chain: str | None = None
+    ssl_keystore_key: Password | None = None
+    ssl_key_password: Password | None = None
+    ssl_truststore_location: str | None = None
+    ssl_truststore_certificates: str | None = None
+    ssl_endpoint_identification_algorithm: str = "https"
+    ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ssl_cipher_suites: str | None = None
+    ssl_client_auth: str = "none"
+    sasl_mechanism: str | None = None
+    sasl_enabled_mechanisms: tuple[str, ...] = ()
+    sasl_username: str | None = None
+    sasl_password: Password | None = None
+    users: Mapping[str, Password] = field(default_factory=dict, repr=False)
+    connections_max_reauth_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _one_of("ssl.client.auth", self.ssl_client_auth, ("none", "requested", "required"))
+        _one_of("ssl.endpoint.identification.algorithm", self.ssl_endpoint_identification_algorithm, ("", "https"))
+        if not self.ssl_enabled_protocols:
+            raise ConfigurationError("ssl.enabled.protocols is empty; name TLSv1.2, TLSv1.3 or both")
+        for version in self.ssl_enabled_protocols:
+            _one_of("ssl.enabled.protocols", version, tuple(_VERSIONS))
+        for mechanism in (*filter(None, [self.sasl_mechanism]), *self.sasl_enabled_mechanisms):
+            _one_of("a SASL mechanism", mechanism, MECHANISMS)
+        if self.ssl_keystore_location and self.ssl_keystore_certificate_chain:
+            raise ConfigurationError("ssl.keystore.location and ssl.keystore.certificate.chain are both set; keep one")
+        if (self.ssl_keystore_certificate_chain is None) != (self.ssl_keystore_key is None):
+            raise ConfigurationError("ssl.keystore.certificate.chain and ssl.keystore.key go together; set both")
+        if self.ssl_truststore_location and self.ssl_truststore_certificates:
+            raise ConfigurationError("ssl.truststore.location and ssl.truststore.certificates are both set; keep one")
+        if self.connections_max_reauth_ms < 0:
+            raise ConfigurationError(
+                f"connections.max.reauth.ms is {self.connections_max_reauth_ms}; it must be 0 or more"
+            )
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> SecurityConfig:
+        """The settings of a mapping from Kafka's keys to texts, as a properties file has them.
+
+        ``sasl.jaas.config`` with PlainLoginModule or ScramLoginModule gives user and password; its ``user_NAME="..."``
+        options are the users that a server accepts.
+
+        Raises:
+            ConfigurationError: An unknown key, or a value that is none of its kind.
+        """
+        values: dict[str, Any] = {}
+        for key, value in settings.items():
+            _take(values, key, str(value))
+        return cls(**values)
+
+    @staticmethod
+    def has(key: str) -> bool:
+        """Whether a key of Kafka's is a security setting that ``of`` takes or refuses."""
+        return (
+            key.startswith(("ssl.", "sasl.", "connections.max.reauth."))
+            and key != "sasl.mechanism.inter.broker.protocol"
+        )
+
+    # ---- TLS ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether this end has a certificate to show."""
+        return bool(self.ssl_keystore_location or self.ssl_keystore_certificate_chain)
+
+    def client_context(self) -> ssl.SSLContext:
+        """The TLS context of connections that this end makes.
+
+        Raises:
+            ConfigurationError: A certificate, key or authority cannot be read.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.ssl_endpoint_identification_algorithm == "https"
+        self._trust(context)
+        return self._configured(context)
+
+    def server_context(self) -> ssl.SSLContext:
+        """The TLS context of connections that this end accepts.
+
+        Raises:
+            ConfigurationError: There is no certificate, or something cannot be read.
+        """
+        if not self.has_certificate:
+            raise ConfigurationError("a TLS listener needs a certificate: set ssl.keystore.location to a PEM file")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.num_tickets = (
+            0  # a client that closes with tickets unread would reset the connection and lose its last request
+        )
+        if self.ssl_client_auth != "none":
+            context.verify_mode = ssl.CERT_REQUIRED if self.ssl_client_auth == "required" else ssl.CERT_OPTIONAL
+            self._trust(context)
+        return self._configured(context)
+
+    def _configured(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        versions = sorted(_VERSIONS[name] for name in self.ssl_enabled_protocols)
+        context.minimum_version, context.maximum_version = versions[0], versions[-1]
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        if self.ssl_cipher_suites is not None:
+            try:
+                context.set_ciphers(self.ssl_cipher_suites)
+            except ssl.SSLError as e:
+                raise ConfigurationError(f"ssl.cipher.suites: OpenSSL knows none of {self.ssl_cipher_suites!r}") from e
+        if self.ssl_keystore_location is not None:
+            self._load_certificate(context, _file("ssl.keystore.location", self.ssl_keystore_location))
+        elif self.ssl_keystore_certificate_chain is not None:
+            with tempfile.NamedTemporaryFile(
+                "w", suffix=".pem"
+            ) as pem:  # OpenSSL reads keys from files only; mode 0600
+                pem.write(f"{self.ssl_keystore_key!s}\n{self.ssl_keystore_certificate_chain}\n")
+                pem.flush()
+                self._load_certificate(context, Path(pem.name))
+        return context
+
+    def _load_certificate(self, context: ssl.SSLContext, path: Path) -> None:
+        def password() -> str:
+            if self.ssl_key_password is None:
+                raise ConfigurationError("the private key is encrypted; set ssl.key.password")
+            return str(self.ssl_key_password)
+
+        source = self.ssl_keystore_location or "ssl.keystore.certificate.chain"
+        try:
+            context.load_cert_chain(path, password=password)
+        except (ssl.SSLError, OSError) as e:
+            raise ConfigurationError(f"{source}: no usable PEM certificate with its private key ({_why(e)})") from e
+
+    def _trust(self, context: ssl.SSLContext) -> None:
+        try:
+            if self.ssl_truststore_location is not None:
+                context.load_verify_locations(_file("ssl.truststore.location", self.ssl_truststore_location))
+            elif self.ssl_truststore_certificates is not None:
+                context.load_verify_locations(cadata=self.ssl_truststore_certificates)
+            else:
+                context.load_default_certs()
+        except (ssl.SSLError, OSError, ValueError) as e:
+            source = self.ssl_truststore_location or "ssl.truststore.certificates"
+            raise ConfigurationError(f"{source}: no usable PEM certificates ({_why(e)})") from e
+
+    # ---- SASL --------------------------------------------------------------------------------------------------------
+
+    @property
+    def credentials(self) -> Credentials:
+        """Who a client is.
+
+        Raises:
+            ConfigurationError: Nothing says so.
+        """
+        if self.sasl_username is None or self.sasl_password is None:
+            raise ConfigurationError("SASL needs a user: set sasl.username and sasl.password, or sasl.jaas.config")
+        return Credentials(self.sasl_username, self.sasl_password)
+
+
+def _take(values: dict[str, Any], key: str, value: str) -> None:
+    name = key.replace(".", "_")
+    match key:
+        case "sasl.jaas.config":
+            _take_login(values, value)
+        case "ssl.enabled.protocols" | "sasl.enabled.mechanisms":
+            values[name] = tuple(part.strip() for part in value.split(",") if part.strip())
+        case "ssl.keystore.key" | "ssl.key.password" | "sasl.password":
+            values[name] = Password(value)
+        case "connections.max.reauth.ms":
+            if not value.strip().isdigit():
+                raise ConfigurationError(f"{key} is {value!r}; it must be a whole number of milliseconds")
+            values[name] = int(value)
+        case "ssl.keystore.type" | "ssl.truststore.type":
+            if value.upper() != "PEM":
+                raise ConfigurationError(
+                    f"{key} is {value!r}; only PEM is read: `openssl pkcs12 -in STORE -nodes -out store.pem` converts"
+                )
+        case _ if name in _TEXTS:
+            values[name] = value.strip()
+        case _:
+            raise ConfigurationError(f"no security setting {key!r}; see the documentation of channel.security")
+
+
+_TEXTS: Final = frozenset({
+    "ssl_keystore_location", "ssl_keystore_certificate_chain", "ssl_truststore_location", "ssl_truststore_certificates",
+    "ssl_endpoint_identification_algorithm", "ssl_cipher_suites", "ssl_client_auth", "sasl_mechanism", "sasl_username",
+})  # fmt: skip
+
+
+def _take_login(values: dict[str, Any], text: str) -> None:
+    """Read user and password out of a JAAS login line; nothing of it goes into an error."""
+    found = _LOGIN_MODULE.match(text)
+    if found is None or found["module"] not in ("PlainLoginModule", "ScramLoginModule"):
+        raise ConfigurationError(
+            'sasl.jaas.config is not understood; write \'...PlainLoginModule required username="..." password="...";\' '
+            "(or ScramLoginModule)"
+        )
+    users: dict[str, Password] = {}
+    for option in _LOGIN_OPTION.finditer(found["options"]):
+        bare = option["bare"]
+        value = bare if bare is not None else re.sub(r"\\(.)", r"\1", option["quoted"])
+        name = option["name"]
+        if name == "username":
+            values["sasl_username"] = value
+        elif name == "password":
+            values["sasl_password"] = Password(value)
+        elif name.startswith("user_"):
+            users[name.removeprefix("user_")] = Password(value)
+    if users:
+        values["users"] = users
+
+
+def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigurationError(f"{key} is {value!r}; there are: {', '.join(each or 'empty' for each in allowed)}")
+
+
+def _file(key: str, location: str) -> Path:
+    path = Path(location).expanduser()
+    if not path.is_file():
+        raise ConfigurationError(f"{key}: there is no file {location}")
+    return path
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    return str(reason).replace("_", " ").lower()

@@ -1,0 +1,308 @@
+"""Controller and brokers over TLS and SASL, with real sockets and certificates: what passes, and what fails how."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from control_messages import leader_and_isr, leader_state, stop_replica, update_metadata
+from network_peers import until
+from tls_certificates import certificates
+
+from channel.broker.cluster import EmbeddedCluster
+from channel.cluster_view import ClusterClient
+from channel.config import ChannelConfig
+from channel.controller.manager import ControllerChannelManager
+from channel.controller.requests import SingleRequest
+from channel.errors import AuthenticationFailed, Disconnected, RequestTimeout
+from channel.network.recorder import PcapngRecorder
+from channel.security import Password, SecurityConfig
+from channel.types import Broker, EndPoint, SecurityProtocol
+from kproto.capture import exchanges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SECURED = [SecurityProtocol.SSL, SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL]
+MECHANISM = "SCRAM-SHA-512"
+
+
+def pem(text: str) -> tuple[Password, str]:
+    key, _, chain = text.partition("-----BEGIN CERTIFICATE-----")
+    return Password(key), "-----BEGIN CERTIFICATE-----" + chain
+
+
+def broker_security(certificate: str | None = None, **more: Any) -> SecurityConfig:
+    key, chain = pem(certificate or certificates().server)
+    settings: dict[str, Any] = {
+        "ssl_keystore_key": key,
+        "ssl_keystore_certificate_chain": chain,
+        "ssl_truststore_certificates": certificates().authority,
+        "sasl_enabled_mechanisms": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "users": {"controller": Password("secret")},
+    }
+    return SecurityConfig(**settings | more)
+
+
+def controller_security(**more: Any) -> SecurityConfig:
+    settings: dict[str, Any] = {
+        "ssl_truststore_certificates": certificates().authority,
+        "sasl_mechanism": MECHANISM,
+        "sasl_username": "controller",
+        "sasl_password": Password("secret"),
+    }
+    return SecurityConfig(**settings | more)
+
+
+@contextlib.contextmanager
+def secured(
+    protocol: SecurityProtocol,
+    *,
+    brokers: SecurityConfig | None = None,
+    controller: SecurityConfig | None = None,
+    count: int = 1,
+    host: str = "localhost",
+    **options: Any,
+) -> Iterator[tuple[EmbeddedCluster, ControllerChannelManager]]:
+    """A cluster and a channel manager that is connected to it, both secured."""
+    config = ChannelConfig(security_inter_broker_protocol=protocol.name, security=controller or controller_security())
+    cluster = EmbeddedCluster(count, protocol=protocol, security=brokers or broker_security())
+    with cluster, ControllerChannelManager(9, lambda: 1, config, **options) as manager:
+        manager.startup(
+            Broker(member.id, (EndPoint(host, member.port, protocol.name, protocol),)) for member in cluster
+        )
+        yield cluster, manager
+
+
+def answered(manager: ControllerChannelManager, broker_id: int, message: Any, version: int) -> Any:
+    answers: SimpleQueue[Any] = SimpleQueue()
+    manager.send_request(broker_id, SingleRequest(message, version), answers.put)
+    return answers.get(timeout=10)
+
+
+# ---- what passes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", SECURED, ids=lambda p: p.name)
+@pytest.mark.parametrize("send_threads", [1, "per_broker"])
+def test_all_three_requests_reach_secured_brokers(protocol: SecurityProtocol, send_threads: Any) -> None:
+    with secured(protocol, count=3, send_threads=send_threads) as (cluster, manager):
+        for member in cluster:
+            sender = {"controller_id": 9, "controller_epoch": 1, "broker_epoch": member.epoch}
+            requests = [
+                (update_metadata({}, **sender), 8),
+                (leader_and_isr({"t": [leader_state(0, member.id)]}, **sender), 5),
+                (stop_replica({"t": [(0, 0, True)]}, **sender), 4),
+            ]
+            for message, version in requests:
+                assert answered(manager, member.id, message, version).error_code == 0
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_every_mechanism_is_accepted(mechanism: str) -> None:
+    ours = controller_security(sasl_mechanism=mechanism)
+    with secured(SecurityProtocol.SASL_PLAINTEXT, controller=ours) as (cluster, manager):
+        assert answered(manager, 0, update_metadata({}, broker_epoch=cluster[0].epoch), 8).error_code == 0
+
+
+def test_kafkas_key_for_the_mechanism_between_brokers_is_enough() -> None:
+    settings = {
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "sasl.jaas.config": 'x.ScramLoginModule required username="controller" password="secret";',
+    }
+    protocol = SecurityProtocol.SASL_PLAINTEXT
+    cluster = EmbeddedCluster(1, protocol=protocol, security=broker_security())
+    with cluster, ControllerChannelManager(9, lambda: 1, ChannelConfig.of(settings)) as manager:
+        manager.add_broker(Broker(0, (EndPoint("localhost", cluster[0].port, protocol.name, protocol),)))
+        assert answered(manager, 0, update_metadata({}, broker_epoch=cluster[0].epoch), 8).error_code == 0
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_client_certificates_and_both_versions_of_tls(version: str) -> None:
+    key, chain = pem(certificates().client)
+    ours = controller_security(ssl_keystore_key=key, ssl_keystore_certificate_chain=chain)
+    theirs = broker_security(ssl_client_auth="required", ssl_enabled_protocols=(version,))
+    with secured(SecurityProtocol.SSL, brokers=theirs, controller=ours) as (cluster, manager):
+        assert answered(manager, 0, update_metadata({}, broker_epoch=cluster[0].epoch), 8).error_code == 0
+
+
+def test_a_large_update_passes_through_tls_whole() -> None:
+    big: dict[str, list[Any]] = {f"{i:05d}" + "-" * 200: [] for i in range(10_000)}
+    with secured(SecurityProtocol.SSL) as (cluster, manager):
+        message = update_metadata(big, broker_epoch=cluster[0].epoch)
+        assert answered(manager, 0, message, 8).error_code == 0
+
+
+def test_a_recording_of_a_secured_channel_is_readable(tmp_path: Path) -> None:
+    path = tmp_path / "secured.pcapng"
+    with PcapngRecorder(path) as recorder, secured(SecurityProtocol.SASL_SSL, recorder=recorder) as (cluster, manager):
+        answered(manager, 0, update_metadata({}, broker_epoch=cluster[0].epoch), 8)
+    (exchange,) = exchanges(path)
+    assert exchange.response_message.error_code == 0
+    assert b"secret" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("protocol", SECURED, ids=lambda p: p.name)
+def test_a_broker_that_restarts_is_reached_again(protocol: SecurityProtocol) -> None:
+    with secured(protocol) as (cluster, manager):
+        answered(manager, 0, update_metadata({}, broker_epoch=cluster[0].epoch), 8)
+        cluster.kill(0)
+        answers: SimpleQueue[Any] = SimpleQueue()
+        manager.send_request(0, SingleRequest(update_metadata({}, broker_epoch=-1), 8), answers.put)
+        cluster.restart(0)
+        assert answers.get(timeout=10).error_code == 0
+
+
+# ---- what fails ------------------------------------------------------------------------------------------------------
+
+
+def error_of(protocol: SecurityProtocol, port: int, security: SecurityConfig, timeout_ms: int = 5000) -> Exception:
+    """How asking a broker ends."""
+    with (
+        ClusterClient([("localhost", port)], protocol=protocol, security=security, timeout_ms=timeout_ms) as client,
+        pytest.raises((Disconnected, AuthenticationFailed, RequestTimeout)) as caught,
+    ):
+        client.ask_any()
+    return caught.value
+
+
+WRONG = {
+    "another host's certificate": ({"certificate": "other_host"}, {}, "hostname mismatch"),
+    "expired": ({"certificate": "expired"}, {}, "expired"),
+    "an unknown authority": ({"certificate": "stranger"}, {}, "local issuer"),
+    "no client certificate": ({"ssl_client_auth": "required"}, {}, "certificate required|handshake"),
+    "no common version": (
+        {"ssl_enabled_protocols": ("TLSv1.3",)}, {"ssl_enabled_protocols": ("TLSv1.2",)}, "version|handshake"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_tls_that_cannot_be_agreed_on_is_a_failed_authentication(case: str) -> None:
+    theirs, ours, reason = WRONG[case]
+    if "certificate" in theirs:
+        theirs = {**theirs, "certificate": getattr(certificates(), str(theirs["certificate"]))}
+    with EmbeddedCluster(1, protocol=SecurityProtocol.SSL, security=broker_security(**theirs)) as cluster:  # type: ignore[arg-type]
+        error = error_of(SecurityProtocol.SSL, cluster[0].port, controller_security(**ours))
+    assert isinstance(error, AuthenticationFailed)
+    assert any(part in str(error).lower() for part in reason.split("|")), error
+
+
+@pytest.mark.parametrize("protocol", [SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL], ids=lambda p: p.name)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_wrong_password_is_told_without_repeating_it(protocol: SecurityProtocol, mechanism: str) -> None:
+    wrong = controller_security(sasl_mechanism=mechanism, sasl_password=Password("hunter2"))
+    with EmbeddedCluster(1, protocol=protocol, security=broker_security()) as cluster:
+        error = error_of(protocol, cluster[0].port, wrong)
+    assert isinstance(error, AuthenticationFailed)
+    assert "invalid username or password" in str(error)
+    assert "hunter2" not in str(error)
+
+
+def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
+    theirs = broker_security(sasl_enabled_mechanisms=("SCRAM-SHA-256",))
+    with EmbeddedCluster(1, protocol=SecurityProtocol.SASL_PLAINTEXT, security=theirs) as cluster:
+        error = error_of(SecurityProtocol.SASL_PLAINTEXT, cluster[0].port, controller_security(sasl_mechanism="PLAIN"))
+    assert "it offers SCRAM-SHA-256" in str(error)
+
+
+@pytest.mark.parametrize("protocol", SECURED, ids=lambda p: p.name)
+def test_a_peer_that_stalls_in_the_handshake_ends_in_bounded_time(protocol: SecurityProtocol) -> None:
+    with socket.create_server(("localhost", 0)) as silent:
+        error = error_of(protocol, silent.getsockname()[1], controller_security(), 200)
+        assert isinstance(error, Disconnected)
+
+
+@pytest.mark.parametrize("protocol", SECURED, ids=lambda p: p.name)
+@pytest.mark.parametrize("allowed", [0, 1, 5, 100, 600, 1500])
+def test_a_connection_that_is_cut_in_the_handshake_is_tried_again(protocol: SecurityProtocol, allowed: int) -> None:
+    """A relay that cuts its first connections after so many bytes of the broker's."""
+    config = ChannelConfig(security_inter_broker_protocol=protocol.name, security=controller_security())
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(EmbeddedCluster(1, protocol=protocol, security=broker_security()))
+        port = stack.enter_context(cutting_relay(cluster[0].port, allowed))
+        manager = stack.enter_context(ControllerChannelManager(9, lambda: 1, config))
+        manager.add_broker(Broker(0, (EndPoint("localhost", port, protocol.name, protocol),)))
+        assert answered(manager, 0, update_metadata({}, broker_epoch=cluster[0].epoch), 8).error_code == 0
+
+
+@contextlib.contextmanager
+def cutting_relay(port: int, allowed: int, cut: int = 2) -> Iterator[int]:
+    listening = socket.create_server(("localhost", 0))
+    open_sockets: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def copy(source: socket.socket, target: socket.socket, left: int) -> None:
+        with contextlib.suppress(OSError):
+            while left > 0 and (data := source.recv(min(left, 65_536))):
+                left -= len(data)
+                target.sendall(data)
+            for each in (source, target):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            for number in range(1000):
+                near, _ = listening.accept()
+                far = socket.create_connection(("localhost", port))
+                open_sockets.extend((near, far))
+                left = allowed if number < cut else 1 << 40
+                for source, target, limit in ((near, far, 1 << 40), (far, near, left)):
+                    threads.append(threading.Thread(target=copy, args=(source, target, limit)))
+                    threads[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        with contextlib.suppress(OSError):
+            listening.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+        listening.close()
+        for each in open_sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
+        for each in open_sockets:
+            each.close()
+
+
+@pytest.mark.parametrize("protocol", SECURED, ids=lambda p: p.name)
+def test_strangers_bytes_end_their_connection_and_no_other(protocol: SecurityProtocol) -> None:
+    with secured(protocol) as (cluster, manager):
+        for hello in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x04abcd", bytes(100), b"\xff" * 100):
+            with socket.create_connection((cluster[0].host, cluster[0].port), timeout=10) as stranger:
+                stranger.sendall(hello)
+                with contextlib.suppress(OSError):
+                    stranger.shutdown(socket.SHUT_WR)
+                    while stranger.recv(1000):
+                        pass
+        assert answered(manager, 0, update_metadata({}, broker_epoch=cluster[0].epoch), 8).error_code == 0
+
+
+def test_a_plaintext_request_to_a_secured_listener_is_never_served() -> None:
+    with EmbeddedCluster(1, protocol=SecurityProtocol.SASL_PLAINTEXT, security=broker_security()) as cluster:
+        error = error_of(SecurityProtocol.PLAINTEXT, cluster[0].port, SecurityConfig())
+        assert isinstance(error, Disconnected)
+        until(lambda: not cluster[0].listener.connections)  # type: ignore[union-attr]
+
+
+def test_secrets_are_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    wrong = dataclasses.replace(controller_security(), sasl_password=Password("hunter2"))
+    with EmbeddedCluster(1, protocol=SecurityProtocol.SASL_SSL, security=broker_security()) as cluster:
+        error_of(SecurityProtocol.SASL_SSL, cluster[0].port, wrong)
+    with secured(SecurityProtocol.SASL_SSL) as (cluster, manager):
+        answered(manager, 0, update_metadata({}, broker_epoch=cluster[0].epoch), 8)
+    text = caplog.text
+    assert "hunter2" not in text
+    assert "secret" not in text

@@ -1,0 +1,130 @@
+"""Security settings: Kafka's names, what contradicts, and that secrets stay hidden."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+from tls_certificates import certificates
+
+from channel.security import Credentials, Password, SecurityConfig, security_protocol
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("name", "tls", "sasl"),
+    [("PLAINTEXT", False, False), ("ssl", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
+)
+def test_a_protocol_is_known_by_its_name(name: str, tls: bool, sasl: bool) -> None:
+    protocol = security_protocol(name)
+    assert (protocol.uses_tls, protocol.uses_sasl) == (tls, sasl)
+
+
+def test_an_unknown_protocol_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigurationError, match="PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"):
+        security_protocol("TLS")
+
+
+@pytest.mark.parametrize(
+    ("login", "user", "password"),
+    [
+        (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="admin" password="admin-secret";',
+            "admin",
+            "admin-secret",
+        ),
+        (
+            'org.apache.kafka.common.security.scram.ScramLoginModule required\n username="a b" password="x\\"y\\\\z;";',
+            "a b",
+            'x"y\\z;',
+        ),
+        ("x.PlainLoginModule required username=bare password=word;", "bare", "word"),
+    ],
+)
+def test_a_jaas_line_names_the_user(login: str, user: str, password: str) -> None:
+    security = SecurityConfig.of({"sasl.jaas.config": login})
+    assert security.credentials == Credentials(user, Password(password))
+
+
+def test_a_jaas_line_names_the_users_that_a_server_accepts() -> None:
+    login = 'x.PlainLoginModule required username="admin" password="p" user_admin="p" user_bob="q";'
+    assert dict(SecurityConfig.of({"sasl.jaas.config": login}).users) == {"admin": "p", "bob": "q"}
+
+
+@pytest.mark.parametrize("login", ["", "secret", "com.example.KerberosLoginModule required keyTab=secret;"])
+def test_a_jaas_line_that_is_not_understood_is_not_repeated(login: str) -> None:
+    with pytest.raises(ConfigurationError, match="PlainLoginModule required") as caught:
+        SecurityConfig.of({"sasl.jaas.config": login})
+    assert "secret" not in str(caught.value).replace("sasl.", "")
+
+
+def test_no_secret_is_shown() -> None:
+    security = SecurityConfig.of(
+        {
+            "ssl.keystore.certificate.chain": "CHAIN",
+            "ssl.keystore.key": "hunter2-key",
+            "ssl.key.password": "hunter2-phrase",
+            "sasl.jaas.config": 'x.PlainLoginModule required username="u" password="hunter2-a" user_u="hunter2-b";',
+        }
+    )
+    assert "hunter2" not in repr(security)
+    assert "hunter2" not in repr(security.credentials)
+    assert "hunter2" not in repr(security.users)
+    with pytest.raises(ConfigurationError) as caught:
+        security.server_context()
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"ssl.truststore.loction": "x"}, "no security setting 'ssl.truststore.loction'"),
+        ({"ssl.client.auth": "perhaps"}, "none, requested, required"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "TLSv1.2, TLSv1.3"),
+        ({"ssl.enabled.protocols": ""}, "is empty"),
+        ({"ssl.keystore.type": "JKS"}, "openssl pkcs12"),
+        ({"sasl.mechanism": "GSSAPI"}, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ({"ssl.keystore.key": "k"}, "go together"),
+        ({"ssl.keystore.location": "a", "ssl.keystore.certificate.chain": "b", "ssl.keystore.key": "c"}, "keep one"),
+        ({"ssl.truststore.location": "a", "ssl.truststore.certificates": "b"}, "keep one"),
+        ({"connections.max.reauth.ms": "-1"}, "whole number"),
+        ({"ssl.endpoint.identification.algorithm": "ldap"}, "empty, https"),
+    ],
+)
+def test_wrong_settings_say_what_to_change(settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        SecurityConfig.of(settings)
+
+
+def test_files_that_are_missing_or_no_certificates_are_named(tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing.pem"
+    with pytest.raises(ConfigurationError, match=r"ssl\.truststore\.location: there is no file .*nothing\.pem"):
+        SecurityConfig(ssl_truststore_location=str(nothing)).client_context()
+    nothing.write_text("no certificate")
+    with pytest.raises(ConfigurationError, match=r"nothing\.pem: no usable PEM"):
+        SecurityConfig(ssl_truststore_location=str(nothing)).client_context()
+    with pytest.raises(ConfigurationError, match=r"nothing\.pem: no usable PEM"):
+        SecurityConfig(ssl_keystore_location=str(nothing)).server_context()
+    with pytest.raises(ConfigurationError, match=r"set ssl\.keystore\.location"):
+        SecurityConfig().server_context()
+
+
+def test_contexts_verify_by_default(tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_text(certificates().server)
+    security = SecurityConfig(ssl_keystore_location=str(pem), ssl_truststore_certificates=certificates().authority)
+    client, server = security.client_context(), security.server_context()
+    assert (client.verify_mode, client.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert server.verify_mode == ssl.CERT_NONE
+    assert client.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert client.options & ssl.OP_NO_RENEGOTIATION
+
+
+def test_sasl_without_a_user_says_what_to_set() -> None:
+    with pytest.raises(ConfigurationError, match=r"sasl\.username and sasl\.password"):
+        _ = SecurityConfig(sasl_mechanism="PLAIN").credentials
