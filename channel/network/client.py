@@ -132,6 +132,7 @@ class NetworkClient:
         self._framer = RequestFramer(client_id)
         self._ids: dict[str, CorrelationIds] = {}
         self._phase = _Phase.ACTIVE
+        metadata.attach(self)
 
     # ---- making and sending requests ---------------------------------------------------------------------------------
 
@@ -267,6 +268,10 @@ class NetworkClient:
         """Whether a request can be sent to the node now."""
         now = self.clock.milliseconds()
         return not self._metadata.is_update_due(now) and self._nodes.can_send(node.key, now)
+
+    def can_send(self, node: Node) -> bool:
+        """Whether the node can take a request now, even while a metadata update is due."""
+        return self._nodes.can_send(node.key, self.clock.milliseconds())
 
     def connection_delay(self, node: Node) -> int:
         """How many ms to wait before looking at the node again."""

@@ -13,13 +13,33 @@ if TYPE_CHECKING:
     from channel.types import Node
     from kproto.errors import UnsupportedVersion
 
-    from .request import ClientRequest
+    from .least_loaded import LeastLoaded
+    from .request import ClientRequest, RequestBuilder
 
-__all__ = ["ManualMetadataUpdater", "MetadataUpdater"]
+__all__ = ["ManualMetadataUpdater", "MetadataClient", "MetadataUpdater"]
+
+
+class MetadataClient(Protocol):
+    """The part of a network client that a metadata updater asks by; for the client's thread alone."""
+
+    def least_loaded_node(self) -> LeastLoaded:
+        """The node to ask if any will do."""
+
+    def can_send(self, node: Node) -> bool:
+        """Whether the node can take a request now, even while an update is due."""
+
+    def ready(self, node: Node) -> bool:
+        """Begin to connect if that is allowed."""
+
+    def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
+        """Send a request of the updater's own."""
 
 
 class MetadataUpdater(Protocol):
     """Keeps a client's nodes up to date, if need be by requests of its own. Times in ms of the client's clock."""
+
+    def attach(self, client: MetadataClient) -> None:
+        """Ask by this client; called once, as the client is made."""
 
     def nodes(self) -> Sequence[Node]:
         """The nodes to choose from."""
@@ -52,6 +72,9 @@ class ManualMetadataUpdater:
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the list."""
         self._nodes = tuple(nodes)
+
+    def attach(self, client: MetadataClient) -> None:
+        """Nothing to do: it asks nobody."""
 
     def nodes(self) -> Sequence[Node]:
         """The nodes that were set."""

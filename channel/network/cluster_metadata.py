@@ -1,0 +1,411 @@
+"""What a client knows of its cluster, and when it has to ask again.
+
+Every response makes a new snapshot and the next version. Threads that need something newer ask for an update and wait
+for a version above the one they saw. Times are in milliseconds and given by the caller.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
+from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
+
+from .backoff import ExponentialBackoff, Randomness
+from .metadata_snapshot import (
+    EPOCHS_FROM,
+    INVALID_METADATA,
+    NO_TOPIC_ID,
+    MetadataSnapshot,
+    PartitionInfo,
+    TopicPartition,
+    partition_of,
+    snapshot_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from channel.types import Node
+
+__all__ = ["LeaderChange", "LeaderUpdate", "Metadata", "MetadataQuestion"]
+
+_BASE: Final = 2
+_JITTER: Final = 0.2
+
+
+class MetadataQuestion(NamedTuple):
+    """What to ask a node for.
+
+    Attributes:
+        topics: Names of topics; None for all of them.
+        request_version: To be given to ``Metadata.update`` with the response.
+        is_partial: Whether only topics that are not known yet are asked for.
+    """
+
+    topics: tuple[str, ...] | None
+    request_version: int
+    is_partial: bool
+
+
+class LeaderUpdate(NamedTuple):
+    """A partition's leader as a broker told of it, outside of a Metadata response."""
+
+    leader: int
+    leader_epoch: int
+
+
+LeaderChange = frozenset[TopicPartition]
+"""Partitions whose leadership has just been replaced."""
+
+
+class Metadata:
+    """A cluster's metadata, for any number of threads. ``snapshot`` may be read without waiting.
+
+    Args:
+        refresh_backoff_ms, refresh_backoff_max_ms: Wait after a failed update, and how far it may grow.
+        max_age_ms: How old metadata may become before it is asked for again.
+        on_leader_change: Hears of partitions whose leadership ``update_partition_leadership`` replaced.
+        clock, randomness: Time, for threads that wait, and spread of the wait.
+
+    Attributes:
+        snapshot: What is known now.
+        last_successful_update_ms: When a whole response was taken last, 0 for never.
+    """
+
+    def __init__(
+        self,
+        refresh_backoff_ms: int = 100,
+        refresh_backoff_max_ms: int = 1_000,
+        max_age_ms: int = 300_000,
+        *,
+        on_leader_change: Callable[[LeaderChange], None] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.snapshot = MetadataSnapshot()
+        self.last_successful_update_ms = 0
+        self._backoff = ExponentialBackoff(refresh_backoff_ms, _BASE, refresh_backoff_max_ms, _JITTER, randomness)
+        # Both waits are drawn when their cause happens, not at each question.
+        self._wait = self._backoff.backoff(0)
+        self._equal_wait = 0
+        self._max_age_ms = max_age_ms
+        self._on_leader_change = on_leader_change
+        self._clock = clock
+        self._changed = threading.Condition()  # its lock is re-entrant
+        self._update_version = 0
+        self._request_version = 0
+        self._last_refresh_ms = 0
+        self._attempts = 0
+        self._equivalent_responses = 0
+        self._needs_full_update = False
+        self._needs_partial_update = False
+        self._fatal_error: Exception | None = None
+        self._invalid_topics: set[str] = set()
+        self._unauthorized_topics: set[str] = set()
+        self._last_seen_epochs: dict[TopicPartition, int] = {}
+        self._bootstrap: tuple[tuple[str, int], ...] = ()
+        self._is_closed = False
+
+    # ---- which topics ------------------------------------------------------------------------------------------------
+
+    def retain_topic(self, topic: str, *, is_internal: bool, now: int) -> bool:
+        """Whether a topic that a response or an earlier snapshot tells of is of interest."""
+        return True
+
+    def topics_to_ask(self) -> tuple[str, ...] | None:
+        """The topics of a whole update; None for all."""
+        return None
+
+    def new_topics_to_ask(self) -> tuple[str, ...] | None:
+        """The topics of a partial update; None if there is no such thing."""
+        return self.topics_to_ask()
+
+    # ---- when --------------------------------------------------------------------------------------------------------
+
+    @property
+    def update_version(self) -> int:
+        """The number of responses taken so far."""
+        return self._update_version
+
+    @property
+    def is_update_requested(self) -> bool:
+        """Whether somebody wants an update before the metadata is old."""
+        return self._needs_full_update or self._needs_partial_update
+
+    def bootstrap(self, addresses: Sequence[tuple[str, int]]) -> None:
+        """Begin with these addresses; an update is due at once."""
+        with self._changed:
+            self._bootstrap = tuple(addresses)
+            self._begin()
+
+    def rebootstrap(self) -> None:
+        """Begin again with the addresses of ``bootstrap``."""
+        with self._changed:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._needs_full_update = True
+        self._update_version += 1
+        self.snapshot = MetadataSnapshot.of_bootstrap(self._bootstrap)
+
+    def request_update(self, *, reset_equivalent_responses: bool = True) -> int:
+        """Ask for a whole update; gives the version to wait beyond."""
+        with self._changed:
+            self._needs_full_update = True
+            if reset_equivalent_responses:
+                self._equivalent_responses = self._equal_wait = 0
+            return self._update_version
+
+    def request_update_for_new_topics(self) -> int:
+        """Ask for an update of new topics, whatever the back-off; gives the version to wait beyond."""
+        with self._changed:
+            self._last_refresh_ms = 0
+            self._needs_partial_update = True
+            self._equivalent_responses = self._equal_wait = 0
+            self._request_version += 1
+            return self._update_version
+
+    def time_to_expire(self, now: int) -> int:
+        """Milliseconds until the metadata is old, 0 if an update is wanted now."""
+        if self.is_update_requested:
+            return 0
+        return max(0, self.last_successful_update_ms + self._max_age_ms - now)
+
+    def time_to_allow_update(self, now: int) -> int:
+        """Milliseconds until the back-off of a failed update, or of equal responses, is over."""
+        with self._changed:
+            expired = self.last_successful_update_ms + self._max_age_ms - now <= 0
+            if expired:
+                self._equivalent_responses = self._equal_wait = 0
+            return max(0, self._last_refresh_ms + max(self._wait, self._equal_wait) - now)
+
+    def time_to_next_update(self, now: int) -> int:
+        """Milliseconds until an update may and should begin."""
+        return max(self.time_to_expire(now), self.time_to_allow_update(now))
+
+    def question(self, now: int) -> MetadataQuestion:
+        """What to ask for: only new topics if nothing else is wanted, else all that are of interest."""
+        with self._changed:
+            young = now < self.last_successful_update_ms + self._max_age_ms
+            if self._needs_partial_update and not self._needs_full_update and young:
+                topics = self.new_topics_to_ask()
+                if topics is not None:
+                    return MetadataQuestion(topics, self._request_version, True)
+            return MetadataQuestion(self.topics_to_ask(), self._request_version, False)
+
+    # ---- responses ---------------------------------------------------------------------------------------------------
+
+    def update(
+        self, request_version: int, response: Any, now: int, *, is_partial: bool = False, api_version: int = 12
+    ) -> None:
+        """Take a response.
+
+        Args:
+            request_version: ``MetadataQuestion.request_version`` of the request.
+            response: A ``MetadataResponse``.
+            now: When it came.
+            is_partial: Whether it answers a partial question.
+            api_version: The version that the response was written in: leader epochs count from 9 on.
+
+        Raises:
+            IllegalState: The metadata is closed.
+        """
+        with self._changed:
+            if self._is_closed:
+                raise IllegalState("metadata was updated after it had been closed")
+            self._needs_partial_update = request_version < self._request_version
+            self._last_refresh_ms = now
+            self._attempts = 0
+            self._wait = self._backoff.backoff(0)
+            self._update_version += 1
+            if not is_partial:
+                self._needs_full_update = False
+                self.last_successful_update_ms = now
+            former = self.snapshot
+            self.snapshot = self._accepted(response, is_partial, api_version, now)
+            if (former.nodes, former.partitions) != (self.snapshot.nodes, self.snapshot.partitions):
+                self._equivalent_responses = self._equal_wait = 0
+            else:
+                self._equal_wait = self._backoff.backoff(self._equivalent_responses)
+                self._equivalent_responses += 1
+            self._invalid_topics = set(self.snapshot.invalid_topics)
+            self._unauthorized_topics = set(self.snapshot.unauthorized_topics)
+            self._changed.notify_all()
+
+    def _accepted(self, response: Any, is_partial: bool, api_version: int, now: int) -> MetadataSnapshot:
+        partitions: dict[TopicPartition, PartitionInfo] = {}
+        topic_ids: dict[str, bytes] = {}
+        for topic in response.topics:
+            name = topic.name
+            if not name or not self.retain_topic(name, is_internal=topic.is_internal, now=now):
+                continue
+            topic_id = bytes(topic.topic_id)
+            former_id = self.snapshot.topic_ids.get(name, NO_TOPIC_ID)
+            if topic_id != NO_TOPIC_ID:
+                topic_ids[name] = topic_id
+            if topic.error_code in INVALID_METADATA:
+                self._needs_full_update = True
+            if topic.error_code:
+                continue
+            is_another = topic_id not in (NO_TOPIC_ID, former_id)  # deleted and created anew
+            for told in topic.partitions:
+                each = TopicPartition(name, told.partition_index)
+                info = self._newest(each, partition_of(told, with_epoch=api_version >= EPOCHS_FROM), is_another)
+                if info is not None:
+                    partitions[each] = info
+                if told.error_code in INVALID_METADATA:
+                    self._needs_full_update = True
+        newer = snapshot_of(response, partitions, topic_ids)
+        if not is_partial:
+            return newer
+        return self.snapshot.merged(newer, lambda name: self.retain_topic(name, is_internal=False, now=now))
+
+    def _newest(self, partition: TopicPartition, told: PartitionInfo, is_another: bool) -> PartitionInfo | None:
+        """The response's partition, or the one that is known if its leader epoch is newer."""
+        seen = self._last_seen_epochs.get(partition)
+        if told.leader_epoch is None:
+            self._last_seen_epochs.pop(partition, None)
+            return told
+        if seen is None or told.leader_epoch >= seen or is_another:
+            self._last_seen_epochs[partition] = told.leader_epoch
+            return told
+        return self.snapshot.partitions.get(partition)
+
+    def failed_update(self, now: int) -> None:
+        """An update was tried in vain."""
+        with self._changed:
+            self._last_refresh_ms = now
+            self._wait = self._backoff.backoff(self._attempts)
+            self._attempts += 1
+            self._equivalent_responses = self._equal_wait = 0
+
+    def fail(self, error: Exception) -> None:
+        """No update will ever succeed for this reason, which who waits is told, once."""
+        with self._changed:
+            self._fatal_error = error
+            self._changed.notify_all()
+
+    # ---- leaders -----------------------------------------------------------------------------------------------------
+
+    def last_seen_epoch(self, partition: TopicPartition) -> int | None:
+        """The newest leader epoch that was seen of a partition."""
+        return self._last_seen_epochs.get(partition)
+
+    def update_last_seen_epoch(self, partition: TopicPartition, epoch: int) -> bool:
+        """Note a leader epoch that a broker told of; one that is newer than known asks for an update.
+
+        Returns:
+            Whether it is newer.
+
+        Raises:
+            ValueError: A negative epoch.
+        """
+        if epoch < 0:
+            raise ValueError(f"leader epoch {epoch}; it must be 0 or more")
+        with self._changed:
+            seen = self._last_seen_epochs.get(partition)
+            if seen is None or epoch <= seen:
+                return False
+            self._last_seen_epochs[partition] = epoch
+            self._needs_full_update = True
+            return True
+
+    def partition_if_current(self, partition: TopicPartition) -> PartitionInfo | None:
+        """What is known of a partition, unless a newer leader epoch has been seen since."""
+        with self._changed:
+            info = self.snapshot.partitions.get(partition)
+            seen = self._last_seen_epochs.get(partition)
+            if info is None or (seen is not None and info.leader_epoch is not None and info.leader_epoch < seen):
+                return None
+            return info
+
+    def update_partition_leadership(
+        self, leaders: Mapping[TopicPartition, LeaderUpdate], nodes: Iterable[Node]
+    ) -> LeaderChange:
+        """Take leaders that brokers named in their answers.
+
+        Only what is complete, newer than what is known, of a known partition and of a known node counts.
+
+        Returns:
+            The partitions that were changed.
+        """
+        with self._changed:
+            told = {node.id: node for node in nodes}
+            known = {**self.snapshot.nodes, **told}
+            changed: dict[TopicPartition, PartitionInfo] = {}
+            for partition, leader in leaders.items():
+                info = self.snapshot.partitions.get(partition)
+                if info is None or leader.leader < 0 or leader.leader_epoch < 0 or leader.leader not in known:
+                    continue
+                if info.leader_epoch is not None and leader.leader_epoch <= info.leader_epoch:
+                    continue
+                changed[partition] = info._replace(leader=leader.leader, leader_epoch=leader.leader_epoch)
+                self._last_seen_epochs[partition] = leader.leader_epoch
+            if not changed:
+                return frozenset()
+            self.snapshot = self.snapshot.with_partitions(told, changed)
+        moved = frozenset(changed)
+        if self._on_leader_change is not None:
+            self._on_leader_change(moved)
+        return moved
+
+    # ---- errors ------------------------------------------------------------------------------------------------------
+
+    def raise_errors(self) -> None:
+        """Raise what the cluster refused or why no update can succeed; each error once.
+
+        Raises:
+            InvalidTopic, TopicAuthorizationFailed: Topics were refused.
+        """
+        with self._changed:
+            self._raise_fatal()
+            self._raise_refused(lambda _: True)
+
+    def raise_errors_of(self, topic: str) -> None:
+        """As ``raise_errors``, for one topic; the errors of all topics are forgotten."""
+        with self._changed:
+            self._raise_fatal()
+            self._raise_refused(topic.__eq__)
+
+    def _raise_fatal(self) -> None:
+        error, self._fatal_error = self._fatal_error, None
+        if error is not None:
+            raise error
+
+    def _raise_refused(self, concerns: Callable[[str], bool]) -> None:
+        unauthorized, invalid = self._unauthorized_topics, self._invalid_topics
+        self._unauthorized_topics, self._invalid_topics = set(), set()
+        if names := sorted(filter(concerns, unauthorized)):
+            raise TopicAuthorizationFailed(f"not authorized to access topics: {', '.join(names)}")
+        if names := sorted(filter(concerns, invalid)):
+            raise InvalidTopic(f"invalid topics: {', '.join(names)}")
+
+    # ---- waiting -----------------------------------------------------------------------------------------------------
+
+    def await_update(self, last_version: int, timeout_ms: int) -> None:
+        """Wait for a version above ``last_version``.
+
+        Raises:
+            RequestTimeout: None came in time.
+            IllegalState: The metadata was closed.
+        """
+        deadline = self._clock.milliseconds() + timeout_ms
+        with self._changed:
+            while True:
+                self._raise_fatal()
+                if self._is_closed:
+                    raise IllegalState("Requested metadata update after close")
+                if self._update_version > last_version:
+                    return
+                left = deadline - self._clock.milliseconds()
+                if left <= 0:
+                    raise RequestTimeout(f"no metadata update within {timeout_ms} ms")
+                self._changed.wait(min(left, FOREVER) / 1000)
+
+    def close(self) -> None:
+        """End all waits; later updates are refused."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()

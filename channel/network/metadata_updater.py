@@ -1,0 +1,116 @@
+"""Keeps a client's metadata up to date by requests of its own, one at a time, to whichever node is least loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from channel.clock import FOREVER
+from channel.logs import get_logger
+from kproto.messages import MetadataRequest, MetadataRequestTopic
+
+from .request import MessageRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from channel.errors import AuthenticationFailed
+    from channel.types import Node
+    from kproto.errors import UnsupportedVersion
+
+    from .cluster_metadata import Metadata, MetadataQuestion
+    from .metadata import MetadataClient
+    from .request import ClientRequest
+
+__all__ = ["DefaultMetadataUpdater"]
+
+_log = get_logger(__name__)
+
+_OLDEST: Final = 4  # earlier versions would let the broker create the topics that are asked for
+
+
+class DefaultMetadataUpdater:
+    """The metadata updater of a client that looks after its cluster by itself.
+
+    Args:
+        metadata: What is known, shared with the threads that use the client.
+        request_timeout_ms: How long an answer may take.
+        reconnect_backoff_ms: How soon to look again while no node can be asked.
+    """
+
+    def __init__(self, metadata: Metadata, *, request_timeout_ms: int = 30_000, reconnect_backoff_ms: int = 50) -> None:
+        self.metadata = metadata
+        self._request_timeout_ms = request_timeout_ms
+        self._reconnect_backoff_ms = reconnect_backoff_ms
+        self._client: MetadataClient | None = None
+        self._in_progress: MetadataQuestion | None = None
+
+    def attach(self, client: MetadataClient) -> None:
+        """Ask through this client."""
+        self._client = client
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes of the cluster, or the addresses to begin with."""
+        return tuple(self.metadata.snapshot.nodes.values())
+
+    def is_update_due(self, now: int) -> bool:
+        """Whether an update should go out before any other request."""
+        return self._in_progress is None and self.metadata.time_to_next_update(now) == 0
+
+    def maybe_update(self, now: int) -> int:
+        """Ask, or begin to connect to a node that can be asked, if an update is due.
+
+        Returns:
+            How many ms until the next look; ``FOREVER`` for never.
+        """
+        wait = max(self.metadata.time_to_next_update(now), self._request_timeout_ms if self._in_progress else 0)
+        client = self._client
+        if wait or client is None:
+            return wait if wait else FOREVER
+        if not self.nodes():
+            return self._reconnect_backoff_ms
+        node = client.least_loaded_node().node
+        if node is None:
+            return self._reconnect_backoff_ms
+        if client.can_send(node):
+            self._ask(client, node, now)
+            return self._request_timeout_ms
+        client.ready(node)  # connects, unless it does already
+        return self._reconnect_backoff_ms
+
+    def _ask(self, client: MetadataClient, node: Node, now: int) -> None:
+        question = self._in_progress = self.metadata.question(now)
+        topics = None if question.topics is None else [MetadataRequestTopic(name=name) for name in question.topics]
+        _log.debug("asking node %s for %s", node, "all topics" if topics is None else question.topics)
+        message = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        client.send_internal_metadata_request(node.key, MessageRequest(message, oldest_version=_OLDEST))
+
+    def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
+        """A connection ended or could not be made: what is known of the cluster may be outdated."""
+        if self.metadata.snapshot.is_bootstrap:
+            _log.warning("bootstrap node %s is disconnected", node_id)
+        if self.is_update_due(now):
+            self.metadata.failed_update(now)
+        if error is not None:
+            self.metadata.fail(error)
+        self.metadata.request_update()
+
+    def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
+        """The question will not be answered."""
+        self._in_progress = None
+        if error is not None:
+            self.metadata.fail(error)
+        self.metadata.failed_update(now)
+
+    def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
+        """Take the answer; one without brokers comes from a node that has not learnt of its cluster yet."""
+        question, self._in_progress = self._in_progress, None
+        if question is None or not response.brokers:
+            self.metadata.failed_update(now)
+            return
+        self.metadata.update(
+            question.request_version, response, now, is_partial=question.is_partial, api_version=request.version
+        )
+
+    def close(self) -> None:
+        """End the waits of all threads."""
+        self.metadata.close()

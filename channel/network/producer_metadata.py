@@ -1,0 +1,114 @@
+"""The metadata of a producer: topics are learnt when they are first used, and forgotten when they are used no more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from channel.errors import RequestTimeout
+
+from .cluster_metadata import Metadata
+from .metadata_snapshot import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .metadata_snapshot import PartitionInfo
+
+__all__ = ["ProducerMetadata"]
+
+
+class ProducerMetadata(Metadata):
+    """Metadata of the topics that are in use.
+
+    Args:
+        max_idle_ms: A topic that nobody has added for so long is forgotten.
+        **settings: As ``Metadata`` takes them.
+
+    Attributes:
+        new_topics: Topics that were added and of which no response has told yet.
+    """
+
+    def __init__(self, max_idle_ms: int = 300_000, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._max_idle_ms = max_idle_ms
+        self._expires: dict[str, int] = {}
+        self.new_topics: set[str] = set()
+
+    def add(self, topic: str, now: int) -> None:
+        """A topic is being used; one that is new asks for an update at once."""
+        with self._changed:
+            is_new = topic not in self._expires
+            self._expires[topic] = now + self._max_idle_ms
+            if is_new:
+                self.new_topics.add(topic)
+                self.request_update_for_new_topics()
+
+    def request_update_for(self, topic: str) -> int:
+        """Ask for an update that tells of this topic; gives the version to wait beyond."""
+        with self._changed:
+            return self.request_update_for_new_topics() if topic in self.new_topics else self.request_update()
+
+    def topics_to_ask(self) -> tuple[str, ...]:
+        """The topics that are in use."""
+        return tuple(sorted(self._expires))
+
+    def new_topics_to_ask(self) -> tuple[str, ...]:
+        """The topics of which no response has told yet."""
+        return tuple(sorted(self.new_topics))
+
+    def retain_topic(self, topic: str, *, is_internal: bool, now: int) -> bool:
+        """Whether the topic is in use; one that has expired is forgotten."""
+        expires = self._expires.get(topic)
+        if expires is None:
+            return False
+        if topic in self.new_topics or now < expires:
+            return True
+        del self._expires[topic]
+        return False
+
+    def update(
+        self, request_version: int, response: Any, now: int, *, is_partial: bool = False, api_version: int = 12
+    ) -> None:
+        """Take a response: the topics that it tells of are new no more. See ``Metadata.update``."""
+        with self._changed:
+            super().update(request_version, response, now, is_partial=is_partial, api_version=api_version)
+            self.new_topics.difference_update(topic.name for topic in response.topics)
+
+    def wait_for_topic(
+        self, topic: str, max_wait_ms: int, wake: Callable[[], None], partition: int | None = None
+    ) -> tuple[int, PartitionInfo | None]:
+        """Wait until a topic, or one of its partitions, is known.
+
+        Args:
+            topic: The topic's name.
+            max_wait_ms: How long to wait (``max.block.ms``).
+            wake: Wakes the thread that polls the client, so that the question goes out at once.
+            partition: The partition that is needed; None for any.
+
+        Returns:
+            How many partitions the topic has, and what is known of the partition asked for.
+
+        Raises:
+            InvalidTopic, TopicAuthorizationFailed: The cluster refused the topic.
+            RequestTimeout: It did not become known in time.
+        """
+        began = self._clock.milliseconds()
+        if topic in self.snapshot.invalid_topics:
+            self.raise_errors_of(topic)
+        self.add(topic, began)
+        while True:
+            snapshot = self.snapshot
+            count = snapshot.partition_count(topic)
+            if count is not None and (partition is None or partition < count):
+                info = None if partition is None else snapshot.partitions.get(TopicPartition(topic, partition))
+                return count, info
+            self.add(topic, self._clock.milliseconds())
+            version = self.request_update_for(topic)
+            wake()
+            left = max_wait_ms - (self._clock.milliseconds() - began)
+            try:
+                self.await_update(version, left)
+            except RequestTimeout as e:
+                which = f"topic {topic}" if partition is None else f"partition {topic}-{partition}"
+                raise RequestTimeout(f"{which} did not become known within {max_wait_ms} ms") from e
+            self.raise_errors_of(topic)

@@ -1,0 +1,186 @@
+"""``kproto metadata``: what a cluster says of itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kproto.cli.text import counted, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from channel.cluster_view import ClusterClient, ClusterView, Difference
+
+__all__ = ["command"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kproto metadata --bootstrap kafka-1:9092
+  kproto metadata --bootstrap kafka-1:9092 --topic orders --watch
+  kproto metadata --bootstrap kafka-1:9092 --all-brokers      where do brokers disagree?
+  kproto metadata --bootstrap kafka-1:9093 --security client.properties --format json | jq .controller_id """
+)
+@click.option(
+    "--bootstrap", required=True, multiple=True, metavar="HOST:PORT", help="A node to ask; more if it may be down."
+)
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only these topics.")
+@click.option("--all-brokers", is_flag=True, help="Ask every broker, and show where their answers differ.")
+@click.option("--watch", is_flag=True, help="Ask again and again, and print what changed.")
+@click.option(
+    "--interval",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 3600),
+    help="Seconds between, with --watch.",
+)
+@click.option(
+    "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
+    help="Properties: security.protocol, ssl.*, sasl.*.",
+)  # fmt: skip
+@click.option(
+    "--timeout", default=10.0, show_default=True, type=click.FloatRange(0.001, 3600), help="Seconds for each node."
+)
+@click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
+def command(
+    bootstrap: tuple[str, ...],
+    topics: tuple[str, ...],
+    all_brokers: bool,
+    watch: bool,
+    interval: float,
+    security: Path | None,
+    timeout: float,
+    form: str,
+) -> None:
+    """Show brokers, controller, leaders, ISR and epochs as a cluster's brokers tell of them.
+
+    With --all-brokers the exit code is 1 if brokers disagree or do not answer.
+    """
+    from channel.addresses import parse_address
+    from channel.cluster_view import ClusterClient, differences
+    from channel.security import read_security
+
+    protocol, settings = read_security(security)
+    addresses = [parse_address(text) for text in bootstrap]
+    asked = topics or None
+    with ClusterClient(addresses, protocol=protocol, security=settings, timeout_ms=int(timeout * 1000)) as client:
+        if watch:
+            _watch(client, asked, interval, form)
+            return
+        if not all_brokers:
+            view = client.ask_any(asked)
+            _print(json.dumps(view.to_json()) if form == "json" else "\n".join(_text(view)))
+            return
+        views, failures = client.ask_all(asked)
+        found = differences(views)
+        if form == "json":
+            _print(json.dumps({
+                "views": [view.to_json() for view in views],
+                "differences": [{**each._asdict(), "values": dict(each.values)} for each in found],
+                "failures": failures,
+            }))  # fmt: skip
+        else:
+            if views:
+                _print("\n".join(_text(views[0])))
+            _print("\n".join(_compared(views, found, failures)))
+        if found or failures:
+            sys.exit(1)
+
+
+def _watch(client: ClusterClient, topics: Sequence[str] | None, interval: float, form: str) -> None:
+    from channel.cluster_view import differences
+    from channel.errors import Disconnected
+
+    former: ClusterView | None = None
+    try:
+        while True:
+            try:
+                view = client.ask_any(topics)
+            except Disconnected as e:
+                if former is None:
+                    raise
+                print(f"{time.strftime('%H:%M:%S')} {e}", file=sys.stderr)
+                time.sleep(interval)
+                continue
+            if form == "json":
+                if former is None or former.to_json() != view.to_json():
+                    _print(json.dumps({"time": time.time(), **view.to_json()}))
+            elif former is None:
+                _print("\n".join(_text(view)))
+            else:
+                # Two answers of one node are compared like those of two: the first is called -1, the second 0.
+                pair = [_numbered(former, -1), _numbered(view, 0)]
+                for change in differences(pair):
+                    before, after = (value for _, value in change.values)
+                    _print(
+                        f"{time.strftime('%H:%M:%S')} {printable(change.subject)}: {change.fact} {before} -> {after}"
+                    )
+            former = view
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        return
+
+
+def _numbered(view: ClusterView, number: int) -> ClusterView:
+    import dataclasses
+
+    return dataclasses.replace(view, node=view.node._replace(id=number))
+
+
+def _text(view: ClusterView) -> Iterator[str]:
+    controller = "none" if view.controller_id is None else str(view.controller_id)
+    where = f"{view.node.host}:{view.node.port}"
+    yield f"cluster {view.cluster_id or 'without an id'}, controller {controller}, according to {where}"
+    yield from _table(
+        ("broker", "listens at", "rack"),
+        [(str(b.id), f"{b.host}:{b.port}", b.rack or "") for b in view.brokers],
+    )
+    for topic, error in view.topic_errors.items():
+        yield f"topic {printable(topic)}: {error}"
+    rows = [
+        (
+            f"{printable(topic)}-{partition}",
+            "none" if state.leader < 0 else str(state.leader),
+            "" if state.leader_epoch < 0 else str(state.leader_epoch),
+            ",".join(map(str, state.isr)),
+            ",".join(map(str, state.replicas)),
+            ",".join(map(str, state.offline)),
+            state.error or "",
+        )
+        for (topic, partition), state in view.partitions.items()
+    ]
+    if rows:
+        yield from _table(("partition", "leader", "leader epoch", "isr", "replicas", "offline", "error"), rows)
+    else:
+        yield "no topics"
+
+
+def _compared(views: Sequence[ClusterView], found: Sequence[Difference], failures: dict[int, str]) -> Iterator[str]:
+    for broker_id, why in failures.items():
+        yield f"broker {broker_id} gave no answer: {why}"
+    if not found:
+        yield f"{counted(len(views), 'broker')} agree"
+        return
+    yield f"{counted(len(found), 'difference')} between {counted(len(views), 'broker')}"
+    yield from _table(
+        ("about", "fact", *(f"broker {view.node.id}" for view in views)),
+        [(printable(each.subject), each.fact, *(value for _, value in each.values)) for each in found],
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    used = [i for i, name in enumerate(head) if any(row[i] for row in rows)]
+    widths = [max(len(head[i]), *(len(row[i]) for row in rows)) for i in used]
+    for row in (head, *rows):
+        yield "  " + "  ".join(row[i].ljust(width) for i, width in zip(used, widths, strict=True)).rstrip()
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,173 @@
+"""A producer's metadata: topics come with their first use and go when they are used no more."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from network_peers import until
+
+from channel.errors import IllegalState, InvalidTopic, RequestTimeout
+from channel.network.producer_metadata import ProducerMetadata
+from kproto.error_codes import ErrorCode
+from kproto.reference.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def response(*names: str, partitions: int = 1, error: int = 0) -> MetadataResponse:
+    made = [MetadataResponsePartition(partition_index=i, leader_id=0) for i in range(0 if error else partitions)]
+    return MetadataResponse(
+        topics=[MetadataResponseTopic(name=name, error_code=error, partitions=made) for name in names]
+    )
+
+
+@pytest.fixture
+def metadata() -> ProducerMetadata:
+    return ProducerMetadata(60_000, refresh_backoff_ms=100, refresh_backoff_max_ms=1000, max_age_ms=1000)
+
+
+def updated(metadata: ProducerMetadata, *names: str, now: int = 10_000, **more: Any) -> None:
+    question = metadata.question(now)
+    metadata.update(question.request_version, response(*names, **more), now, is_partial=question.is_partial)
+
+
+@pytest.mark.conformance("PMD-02")
+def test_a_wait_for_closed_metadata_is_an_error(metadata: ProducerMetadata) -> None:
+    metadata.close()
+    with pytest.raises(IllegalState, match="Requested metadata update after close"):
+        metadata.await_update(metadata.update_version, 10_000)
+
+
+@pytest.mark.conformance("PMD-02")
+def test_closing_ends_a_wait(metadata: ProducerMetadata) -> None:
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            metadata.await_update(metadata.update_version, 10_000)
+        except IllegalState as e:
+            errors.append(e)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    metadata.close()
+    thread.join(10)
+    assert "after close" in str(errors[0])
+
+
+@pytest.mark.conformance("PMD-05")
+def test_a_new_topic_does_not_wait_for_the_backoff(metadata: ProducerMetadata) -> None:
+    metadata.add("new-topic", 10_000)
+    assert metadata.time_to_next_update(10_000) == 0
+    updated(metadata, "new-topic")
+    assert metadata.time_to_next_update(10_000) == 1000
+    metadata.add("new-topic", 10_000)
+    assert metadata.time_to_next_update(10_000) == 1000
+    metadata.add("another", 10_000)
+    assert metadata.time_to_next_update(10_000) == 0
+
+
+@pytest.mark.conformance("PMD-06")
+def test_a_topic_is_forgotten_when_it_is_used_no_more(metadata: ProducerMetadata) -> None:
+    metadata.add("topic1", 0)
+    updated(metadata, "topic1", now=0)
+    assert metadata.topics_to_ask() == ("topic1",)
+    updated(metadata, "topic1", now=60_000)
+    assert metadata.topics_to_ask() == ()
+
+    metadata.add("topic2", 0)
+    for now in range(0, 180_000, 30_000):
+        updated(metadata, "topic2", now=now)
+        metadata.add("topic2", now)
+    assert metadata.topics_to_ask() == ("topic2",)
+
+    metadata.add("topic3", 0)
+    updated(metadata, "topic2", "topic3", now=120_000)
+    assert metadata.topics_to_ask() == ("topic2", "topic3")
+
+
+@pytest.mark.conformance("PMD-08")
+def test_a_partial_update_is_about_new_topics_alone(metadata: ProducerMetadata) -> None:
+    updated(metadata)
+    metadata.add("one", 10_000)
+    assert metadata.new_topics == {"one"}
+    assert metadata.question(10_000)[::2] == (("one",), True)
+    updated(metadata, "one")
+    assert metadata.new_topics == set()
+    metadata.add("one", 10_000)
+    assert not metadata.is_update_requested
+    metadata.add("two", 10_000)
+    metadata.add("three", 10_000)
+    assert metadata.new_topics == {"two", "three"}
+    updated(metadata, "two")
+    assert metadata.new_topics == {"three"}
+    assert metadata.snapshot.topics == ["one", "two"]
+
+
+def test_new_topics_alone_are_asked_for_while_the_rest_is_young(metadata: ProducerMetadata) -> None:
+    updated(metadata)
+    metadata.add("new", 10_000)
+    assert metadata.question(10_500).is_partial
+    assert not metadata.question(11_000).is_partial
+    metadata.request_update()
+    assert not metadata.question(10_500).is_partial
+
+
+# ---- waiting for a topic ---------------------------------------------------------------------------------------------
+
+
+def waiting(metadata: ProducerMetadata, *arguments: Any, **more: Any) -> Callable[[], Any]:
+    """Wait on a thread; calling the result gives what the wait gave, or raises what it raised."""
+    results: list[Any] = []
+    asked = threading.Event()
+
+    def wait() -> None:
+        try:
+            results.append(metadata.wait_for_topic(*arguments, wake=asked.set, **more))
+        except Exception as e:
+            results.append(e)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    until(lambda: asked.is_set() or results)
+
+    def result() -> Any:
+        thread.join(10)
+        if isinstance(results[0], Exception):
+            raise results[0]
+        return results[0]
+
+    return result
+
+
+def test_a_wait_for_a_topic_asks_and_ends_when_it_is_known(metadata: ProducerMetadata) -> None:
+    result = waiting(metadata, "topic", 10_000)
+    assert metadata.new_topics == {"topic"}
+    updated(metadata, "topic", partitions=3)
+    assert result() == (3, None)
+    assert metadata.wait_for_topic("topic", 0, lambda: None) == (3, None)
+
+
+def test_a_wait_for_a_partition_ends_when_the_topic_has_it(metadata: ProducerMetadata) -> None:
+    result = waiting(metadata, "topic", 10_000, partition=1)
+    updated(metadata, "topic", partitions=1)
+    until(lambda: metadata.is_update_requested)
+    updated(metadata, "topic", partitions=2)
+    count, info = result()
+    assert count == 2
+    assert info.leader == 0
+
+
+def test_a_wait_for_an_invalid_topic_raises(metadata: ProducerMetadata) -> None:
+    result = waiting(metadata, "a b", 10_000)
+    updated(metadata, "a b", error=ErrorCode.INVALID_TOPIC_EXCEPTION)
+    with pytest.raises(InvalidTopic):
+        result()
+
+
+def test_a_wait_for_a_topic_ends_with_its_time(metadata: ProducerMetadata) -> None:
+    with pytest.raises(RequestTimeout, match="topic-7"):
+        metadata.wait_for_topic("topic", 30, lambda: None, partition=7)
