@@ -1,12 +1,11 @@
 """Recording frames as they pass, as pcapng that Wireshark and ``kproto.capture`` open.
 
-Each frame becomes TCP segments of a conversation made up for it: sequence numbers are those of the real byte stream, so
-that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block, handed to the system
-in one call. It carries the CRC-32C of the packet in a custom option (code 2989, enterprise number 32473, the letters
-``c32p``, the sum as uint32, little-endian), which ``kproto.capture`` holds against what it reads; the length at the
-block's end shows a torn tail.
-So a recording is readable up to its last byte, however the process ended. TCP checksums are left zero, as a card
-leaves them that computes its own.
+Each frame becomes TCP segments of a conversation made up for it: sequence numbers are those of the real byte stream,
+so that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block; all blocks of a
+frame are handed to the system in one call. Each carries the CRC-32C of the packet in a custom option (code 2989,
+enterprise number 32473, the letters ``c32p``, the sum as uint32, little-endian), which ``kproto.capture`` holds
+against what it reads; the length at the block's end shows a torn tail. So a recording is readable up to its last whole
+block, however the process ended. TCP checksums are left zero, as a network card leaves them that computes its own.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ _tcp = struct.Struct(">HHIIBBHHH")
 _ipv4 = struct.Struct(">BBHHHBBH4s4s")
 _ipv6 = struct.Struct(">IHBB16s16s")
 _ETHERNET: Final = bytes.fromhex("020000000002020000000001")
+_MAPPED: Final = bytes(10) + b"\xff\xff"  # before an IPv4 address that is written as an IPv6 address
 
 
 class Recorder(Protocol):
@@ -69,8 +69,9 @@ class _Way:
 
     def __init__(self, source: Address, target: Address) -> None:
         ends = [ipaddress.ip_address(host.partition("%")[0]) for host, _ in (source, target)]
-        self._v4 = ends[0].version == 4
-        self._from, self._to = (end.packed for end in ends)
+        self._v4 = all(end.version == 4 for end in ends)
+        # A relay may join an IPv6 client to an IPv4 server: both are written as IPv6 then.
+        self._from, self._to = (end.packed if self._v4 or end.version == 6 else _MAPPED + end.packed for end in ends)
         self._ethernet = _ETHERNET + (b"\x08\x00" if self._v4 else b"\x86\xdd")
         self.ports = (source[1], target[1])
         self.sequence = 0
@@ -102,22 +103,26 @@ class PcapngRecorder:
 
     Args:
         path: The file; one that exists is replaced.
-        application: Who records, as readers show it.
+        application: The name of the recording program, as readers show it.
 
     Attributes:
-        frames: How many frames it has taken.
-        error: Why it has stopped, None while it goes on.
+        path: The file that is written now.
+        frames: Number of frames recorded.
+        written: Bytes written to the present file.
+        error: The error that ended the recording, None while it goes on.
     """
 
     def __init__(self, path: str | os.PathLike[str], application: str = f"kproto {__version__}") -> None:
         self.path = Path(path)
         self.frames = 0
+        self.written = 0
         self.error: OSError | None = None
         self._lock = threading.Lock()
         self._ways: dict[tuple[Address, Address], tuple[_Way, _Way]] = {}
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._application = application
+        self._fd = -1
         with self._lock:
-            self._write([_section_header(application), _interface()])
+            self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -130,11 +135,12 @@ class PcapngRecorder:
         with self._lock:
             out, back = self._ways[local, remote] = (_Way(local, remote), _Way(remote, local))
             asks, answers = (out, back) if initiator else (back, out)
-            self._packet(asks, 0, time_ns, _SYN)
+            blocks = _packet(asks, 0, time_ns, _SYN)
             asks.advance(1)
-            self._packet(answers, asks.sequence, time_ns, _SYN | _ACK)
+            blocks += _packet(answers, asks.sequence, time_ns, _SYN | _ACK)
             answers.advance(1)
-            self._packet(asks, answers.sequence, time_ns, _ACK)
+            blocks += _packet(asks, answers.sequence, time_ns, _ACK)
+            self._write(blocks)
 
     def record(
         self, direction: Direction, local: Address, remote: Address, time_ns: int, buffers: Sequence[Bytes]
@@ -145,9 +151,11 @@ class PcapngRecorder:
             if ways is None:  # it was open before the recording began
                 ways = self._ways[local, remote] = (_Way(local, remote), _Way(remote, local))
             way, other = ways if direction == "sent" else ways[::-1]
+            blocks: list[Bytes] = []
             for pieces, length in _segments(buffers):
-                self._packet(way, other.sequence, time_ns, _PUSH | _ACK, pieces, length)
+                blocks += _packet(way, other.sequence, time_ns, _PUSH | _ACK, pieces, length)
                 way.advance(length)
+            self._write(blocks)
             self.frames += 1
 
     def closed(self, local: Address, remote: Address, time_ns: int) -> None:
@@ -157,8 +165,27 @@ class PcapngRecorder:
             if ways is None:
                 return
             for way, other in (ways, ways[::-1]):
-                self._packet(way, other.sequence, time_ns, _FIN | _ACK)
+                self._write(_packet(way, other.sequence, time_ns, _FIN | _ACK))
                 way.advance(1)
+
+    def switch(self, path: str | os.PathLike[str]) -> None:
+        """Go on in another file: connections that are open continue there with the next byte.
+
+        A recording that had ended by an error begins again.
+
+        Raises:
+            OSError: The file cannot be opened; the recording goes on in the present one.
+        """
+        with self._lock:
+            former, former_path = self._fd, self.path
+            self.path = Path(path)
+            try:
+                self._open()
+            except OSError:
+                self._fd, self.path = former, former_path
+                raise
+            if former >= 0:
+                os.close(former)
 
     def close(self) -> None:
         """End the recording; what comes later is not recorded."""
@@ -168,28 +195,21 @@ class PcapngRecorder:
                 self._fd = -1
             self._ways.clear()
 
-    def _packet(
-        self, way: _Way, acknowledged: int, time_ns: int, flags: int, pieces: Sequence[Bytes] = (), length: int = 0
-    ) -> None:
-        headers = way.headers(length, acknowledged, flags)
-        captured = len(headers) + length
-        padding = -captured % 4
-        size = 28 + captured + padding + 24
-        checksum = crc32c(headers)
-        for piece in pieces:
-            checksum = crc32c(piece, checksum)
-        head = _block.pack(6, size, 0, time_ns >> 32, time_ns & 0xFFFFFFFF, captured, captured)
-        tail = bytes(padding) + _tail.pack(CRC_OPTION, 12, CRC_PEN, CRC_TAG, checksum, 0, 0, size)
-        self._write([head + headers, *pieces, tail])
+    def _open(self) -> None:
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self.written = 0
+        self.error = None
+        self._write([_section_header(self._application), _interface()])
 
     def _write(self, pieces: list[Bytes]) -> None:
-        """One call for one block, unless the system takes only a part."""
+        """One call for all blocks of a frame, unless the system takes only a part."""
         if self._fd < 0 or self.error is not None:
             return
         try:
             at = 0
             while at < len(pieces):
                 written = os.writev(self._fd, pieces[at : at + IOV_MAX])
+                self.written += written
                 while at < len(pieces) and written >= len(pieces[at]):
                     written -= len(pieces[at])
                     at += 1
@@ -198,6 +218,22 @@ class PcapngRecorder:
         except OSError as e:
             self.error = e
             _log.error("recording to %s has ended: %s", self.path, e)
+
+
+def _packet(
+    way: _Way, acknowledged: int, time_ns: int, flags: int, pieces: Sequence[Bytes] = (), length: int = 0
+) -> list[Bytes]:
+    """A block with one packet, in pieces that are not joined."""
+    headers = way.headers(length, acknowledged, flags)
+    captured = len(headers) + length
+    padding = -captured % 4
+    size = 28 + captured + padding + 24
+    checksum = crc32c(headers)
+    for piece in pieces:
+        checksum = crc32c(piece, checksum)
+    head = _block.pack(6, size, 0, time_ns >> 32, time_ns & 0xFFFFFFFF, captured, captured)
+    tail = bytes(padding) + _tail.pack(CRC_OPTION, 12, CRC_PEN, CRC_TAG, checksum, 0, 0, size)
+    return [head + headers, *pieces, tail]
 
 
 def _segments(buffers: Sequence[Bytes]) -> Iterator[tuple[list[Bytes], int]]:

@@ -1,0 +1,147 @@
+"""A recording in many files: a finished file has its final name and never changes any more."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from channel.clock import SYSTEM_CLOCK, Clock
+from channel.logs import get_logger
+
+from .recorder import Direction, PcapngRecorder
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from .transport import Address, Bytes
+
+__all__ = ["RotatingRecorder"]
+
+_log = get_logger(__name__)
+
+_RETRY_NS: Final = 10_000_000_000  # after a file could not be opened
+
+
+class RotatingRecorder:
+    """A recording in files of bounded size or time: ``NAME-00001.pcapng``, ``NAME-00002.pcapng`` and so on.
+
+    The file that is being written ends in ``.part`` and is renamed when it is finished, so that a file with its final
+    name never changes any more. After ``kill -9`` the last ``.part`` is readable up to the last packet.
+
+    Args:
+        path: The name, with or without ``.pcapng``; files of an earlier run are not overwritten, the numbers go on.
+        max_bytes: A file that has reached this size is finished; 0 for no limit.
+        max_seconds: A file that has been written for so long is finished; 0 for no limit.
+        clock: Time.
+
+    Attributes:
+        finished: Number of files that have got their final name.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, max_bytes: int = 0, max_seconds: float = 0, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        given = Path(path)
+        self._stem = given.with_suffix("") if given.suffix == ".pcapng" else given
+        self._max_bytes = max_bytes
+        self._max_ns = int(max_seconds * 1e9)
+        self._clock = clock
+        self._number = max(map(_number, self._stem.parent.glob(f"{self._stem.name}-*.pcapng*")), default=0) + 1
+        self._began = clock.nanoseconds()
+        self._lock = threading.Lock()
+        self._frames_before = 0
+        self._retry_ns = 0
+        self.finished = 0
+        self._recorder = PcapngRecorder(self._part())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def frames(self) -> int:
+        """Number of pieces recorded."""
+        return self._recorder.frames
+
+    @property
+    def error(self) -> OSError | None:
+        """The error that ended the recording of the present file."""
+        return self._recorder.error
+
+    @property
+    def path(self) -> Path:
+        """The file that is written now."""
+        return self._recorder.path
+
+    def _part(self) -> Path:
+        return self._stem.with_name(f"{self._stem.name}-{self._number:05d}.pcapng.part")
+
+    def opened(self, local: Address, remote: Address, time_ns: int, *, initiator: bool = True) -> None:
+        """Record the handshake of a connection."""
+        self._recorder.opened(local, remote, time_ns, initiator=initiator)
+
+    def record(
+        self, direction: Direction, local: Address, remote: Address, time_ns: int, buffers: Sequence[Bytes]
+    ) -> None:
+        """Record bytes; begin the next file if this one is full or old."""
+        self._recorder.record(direction, local, remote, time_ns, buffers)
+        self.rotate_if_due()
+
+    def closed(self, local: Address, remote: Address, time_ns: int) -> None:
+        """Record the end of a connection."""
+        self._recorder.closed(local, remote, time_ns)
+
+    def _is_due(self) -> bool:
+        if self._clock.nanoseconds() < self._retry_ns:
+            return False
+        if self._max_bytes and self._recorder.written >= self._max_bytes:
+            return True
+        is_old = self._max_ns and self._clock.nanoseconds() - self._began >= self._max_ns
+        return bool(is_old) and self._recorder.frames > self._frames_before
+
+    def rotate_if_due(self) -> None:
+        """Begin the next file if the present one is full, or old and not empty.
+
+        ``record`` does so; while no bytes pass somebody else has to.
+        """
+        if not self._is_due():
+            return
+        with self._lock:
+            if self._is_due():  # still, now that no other thread rotates
+                self._rotate()
+
+    def _rotate(self) -> None:
+        part = self._recorder.path
+        self._number += 1
+        self._began = self._clock.nanoseconds()
+        self._frames_before = self._recorder.frames
+        try:
+            self._recorder.switch(self._part())
+        except OSError as e:
+            self._number -= 1
+            self._retry_ns = self._clock.nanoseconds() + _RETRY_NS
+            _log.error("cannot begin the next recording, going on in %s: %s", part, e)
+            return
+        self._finish(part)
+
+    def close(self) -> None:
+        """Finish the present file."""
+        with self._lock:
+            self._recorder.close()
+            if self._recorder.path.suffix == ".part":
+                self._finish(self._recorder.path)
+
+    def _finish(self, part: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            part.rename(part.with_suffix(""))
+            self.finished += 1
+
+
+def _number(path: Path) -> int:
+    digits = path.name.removesuffix(".part").removesuffix(".pcapng").rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 0

@@ -1,0 +1,113 @@
+"""``kproto tap``: a relay in the foreground that records Kafka traffic."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kproto.cli.text import counted
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["command"]
+
+
+@click.command(
+    epilog="""\b
+Let brokers advertise the tap's address (advertised.listeners) and listen elsewhere: then the controller and all clients
+pass through the tap. What it writes is read by inspect, summary, analyze, tshark and Wireshark, also while it grows.
+
+\b
+Examples:
+  kproto tap --map 127.0.0.1:19092=127.0.0.1:9092 --out control.pcapng
+  kproto tap --map :19092=kafka-1:9092 --map :19093=kafka-2:9092 --out /var/tmp/tap --rotate-size 1000
+  kproto tap --map :19092=kafka-1:9093 --listener-security near.properties --upstream-security far.properties \\
+      --mask-sasl --out control.pcapng
+
+\b
+A properties file has Kafka's own names:
+  ssl.keystore.location=/etc/kafka/tap.pem
+  ssl.truststore.location=/etc/kafka/ca.pem """
+)
+@click.option(
+    "--map", "maps", multiple=True, required=True, metavar="LISTEN=UPSTREAM",
+    help="Listen at HOST:PORT, relay to the node at HOST:PORT; may be given many times.",
+)  # fmt: skip
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="The recording; with rotation FILE-00001.pcapng and so on.",
+)  # fmt: skip
+@click.option("--rotate-size", type=click.IntRange(1), metavar="MB", help="Begin a new file after so many megabytes.")
+@click.option(
+    "--rotate-seconds", type=click.FloatRange(1), metavar="SECONDS", help="Begin a new file after so many seconds."
+)
+@click.option("--mask-sasl", is_flag=True, help="Write zeros for SASL passwords and tokens.")
+@click.option(
+    "--listener-security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
+    help="Speak TLS with clients; FILE has the settings ssl.*.",
+)  # fmt: skip
+@click.option(
+    "--upstream-security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
+    help="Speak TLS with nodes; FILE has the settings ssl.*.",
+)  # fmt: skip
+def command(
+    maps: tuple[str, ...],
+    out: Path,
+    rotate_size: int | None,
+    rotate_seconds: float | None,
+    mask_sasl: bool,
+    listener_security: Path | None,
+    upstream_security: Path | None,
+) -> None:
+    """Relay connections between Kafka nodes, and record both directions as pcapng, until Ctrl-C.
+
+    Needs no right to capture packets. Every byte goes on as it came; a slow disk slows the relay down, and nothing is
+    lost. TLS ends at the tap and begins anew, so that the recording is readable.
+    """
+    from channel.network.recorder import PcapngRecorder
+    from channel.network.rotation import RotatingRecorder
+    from channel.tap import Mapping, Tap
+
+    mappings = [Mapping.of(text) for text in maps]
+    near = None if listener_security is None else _context(listener_security, server=True)
+    far = None if upstream_security is None else _context(upstream_security, server=False)
+    stop = threading.Event()
+    try:
+        recorder: PcapngRecorder | RotatingRecorder
+        if rotate_size or rotate_seconds:
+            recorder = RotatingRecorder(out, max_bytes=(rotate_size or 0) * 10**6, max_seconds=rotate_seconds or 0)
+        else:
+            recorder = PcapngRecorder(out)
+    except OSError as e:
+        raise ConfigurationError(f"cannot write {out}: {e.strerror}") from e
+    previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        with recorder, Tap(mappings, recorder, listener_tls=near, upstream_tls=far, mask_sasl=mask_sasl) as tap:
+            for (host, port), mapping in zip(tap.listening, mappings, strict=True):
+                print(f"relaying {host}:{port} to {mapping.upstream[0]}:{mapping.upstream[1]}", file=sys.stderr)
+            print(f"recording to {recorder.path}; Ctrl-C ends it", file=sys.stderr, flush=True)
+            while tap.is_alive and not stop.wait(1):
+                if isinstance(recorder, RotatingRecorder):
+                    recorder.rotate_if_due()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    where = counted(recorder.finished, "file") if isinstance(recorder, RotatingRecorder) else str(out)
+    print(f"{counted(tap.connections, 'connection')}, {tap.relayed:,} bytes: {where}", file=sys.stderr)
+    if recorder.error is not None:
+        raise ConfigurationError(f"the recording is incomplete: {recorder.error.strerror}; make room and start again")
+
+
+def _context(path: Path, *, server: bool) -> ssl.SSLContext:
+    from channel.security import SecurityConfig, read_properties
+
+    security = SecurityConfig.of(read_properties(path))
+    return security.server_context() if server else security.client_context()

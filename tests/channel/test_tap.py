@@ -1,0 +1,399 @@
+"""The tap over real sockets: bytes go on as they came, the recording reads like a capture, whatever breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from control_messages import update_metadata
+from network_peers import EchoServer, FakeClock, frame, until
+from tls_certificates import certificates
+
+from channel.broker.cluster import EmbeddedCluster
+from channel.controller.manager import ControllerChannelManager
+from channel.controller.requests import SingleRequest
+from channel.network.recorder import PcapngRecorder
+from channel.network.rotation import RotatingRecorder
+from channel.network.sasl import SaslClient, SaslServer
+from channel.sasl_mask import SaslMask
+from channel.security import Credentials, Password, SecurityConfig
+from channel.tap import Mapping, Tap
+from channel.types import Broker, EndPoint
+from kproto.api import ApiKey
+from kproto.capture import exchanges
+from kproto.codec import message_class
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LOOPBACK = ("127.0.0.1", 0)
+
+
+class CountingTap(Tap):
+    """Counts how often an event woke it."""
+
+    dispatched = 0
+
+    def _dispatch(self, descriptor: int, events: int) -> None:
+        self.dispatched += 1
+        super()._dispatch(descriptor, events)
+
+
+def connect(tap: Tap, at: int = 0) -> socket.socket:
+    sock = socket.create_connection(tap.listening[at], timeout=10)
+    sock.settimeout(10)
+    return sock
+
+
+def received(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = sock.recv(count - len(data))
+        assert piece, f"the stream ended after {len(data)} of {count} bytes"
+        data += piece
+    return data
+
+
+@pytest.fixture
+def echo() -> Iterator[EchoServer]:
+    with EchoServer() as server:
+        yield server
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    return tmp_path / "tap.pcapng"
+
+
+@pytest.fixture
+def tap(echo: EchoServer, recording: Path) -> Iterator[Tap]:
+    with PcapngRecorder(recording) as recorder, Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap:
+        yield tap
+
+
+# ---- relaying --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 1000, 300_000, 5_000_000])
+def test_bytes_go_there_and_back_unchanged(tap: Tap, size: int) -> None:
+    data = bytes(i * 7 % 251 for i in range(1000)) * (size // 1000 + 1)
+    with connect(tap) as sock:
+        sender = threading.Thread(target=sock.sendall, args=(data[:size],))
+        sender.start()
+        assert received(sock, size) == data[:size]
+        sender.join()
+    until(lambda: tap.relayed == 2 * size)
+
+
+def test_many_connections_are_relayed_side_by_side(tap: Tap) -> None:
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(connect(tap)) for _ in range(50)]
+        for i, sock in enumerate(socks):
+            sock.sendall(b"%03d" % i * 1000)
+        for i, sock in enumerate(socks):
+            assert received(sock, 3000) == b"%03d" % i * 1000
+    assert tap.connections == 50
+
+
+def test_the_end_of_one_direction_is_handed_on_and_the_other_goes_on(recording: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(socket.create_server(LOOPBACK))
+        recorder = stack.enter_context(PcapngRecorder(recording))
+        tap = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder))
+        sock = stack.enter_context(connect(tap))
+        far = stack.enter_context(node.accept()[0])
+        sock.sendall(b"question")
+        sock.shutdown(socket.SHUT_WR)
+        assert received(far, 8) == b"question"
+        assert far.recv(1) == b""
+        far.sendall(b"answer")
+        far.close()
+        assert received(sock, 6) == b"answer"
+        assert sock.recv(1) == b""
+
+
+def test_a_client_waits_for_a_node_that_does_not_read(recording: Path) -> None:
+    """Back-pressure: what the node does not take stays in the client, not in the tap."""
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(socket.create_server(LOOPBACK))
+        recorder = stack.enter_context(PcapngRecorder(recording))
+        tap = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder))
+        sock = stack.enter_context(connect(tap))
+        far = stack.enter_context(node.accept()[0])
+        sock.settimeout(0.2)
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while sent < 200_000_000:
+                sent += sock.send(bytes(1 << 20))
+        assert sent < 100_000_000
+        relayed = tap.relayed
+        far.settimeout(10)
+        assert received(far, sent) == bytes(sent)
+        until(lambda: tap.relayed == sent)
+        assert relayed < sent
+
+
+def test_a_node_that_is_down_resets_its_clients_and_nobody_else(echo: EchoServer, recording: Path) -> None:
+    with socket.create_server(LOOPBACK) as gone:
+        nowhere = gone.getsockname()
+    mappings = [Mapping(LOOPBACK, nowhere), Mapping(LOOPBACK, echo.address)]
+    with PcapngRecorder(recording) as recorder, Tap(mappings, recorder) as tap:
+        with pytest.raises(ConnectionResetError), connect(tap, 0) as sock:  # on connecting or on reading
+            sock.recv(1)
+        with connect(tap, 1) as sock:
+            sock.sendall(b"fine")
+            assert received(sock, 4) == b"fine"
+
+
+def test_a_killed_node_ends_its_connection(echo: EchoServer, tap: Tap) -> None:
+    with connect(tap) as sock:
+        sock.sendall(b"x")
+        received(sock, 1)
+        echo.close_connections()
+        with contextlib.suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
+
+
+def test_a_client_that_resets_while_the_node_is_slow_costs_no_cpu(recording: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(socket.create_server(LOOPBACK))
+        recorder = stack.enter_context(PcapngRecorder(recording))
+        tap = stack.enter_context(CountingTap([Mapping(LOOPBACK, node.getsockname())], recorder))
+        sock = stack.enter_context(connect(tap))
+        stack.enter_context(node.accept()[0])
+        sock.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                sock.sendall(bytes(1 << 20))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        sock.close()
+        before = tap.dispatched
+        time.sleep(0.2)
+        assert tap.dispatched - before < 10
+
+
+def test_ports_that_are_taken_and_hosts_that_are_not_there_are_named(recording: Path) -> None:
+    with socket.create_server(LOOPBACK) as taken, PcapngRecorder(recording) as recorder:
+        with pytest.raises(ConfigurationError, match="address already in use"):
+            Tap([Mapping(taken.getsockname(), ("127.0.0.1", 1))], recorder)
+        with pytest.raises(ConfigurationError, match=r"a\.\.b"):
+            Tap([Mapping(LOOPBACK, ("a..b", 9092))], recorder)
+        with pytest.raises(ConfigurationError, match="at least one"):
+            Tap([], recorder)
+
+
+@pytest.mark.parametrize("text", ["", "127.0.0.1:1", "x=y", "127.0.0.1:1=:2", "127.0.0.1:99999=a:1", "a:b=c:1"])
+def test_a_mapping_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        Mapping.of(text)
+
+
+def test_mappings_are_read() -> None:
+    assert Mapping.of("[::1]:19092=kafka-1:9092") == Mapping(("::1", 19092), ("kafka-1", 9092))
+    assert Mapping.of(":19092=kafka-1:9092").listen == ("0.0.0.0", 19092)
+    assert str(Mapping.of("[::1]:19092=kafka-1:9092")) == "[::1]:19092=kafka-1:9092"
+
+
+# ---- recording -------------------------------------------------------------------------------------------------------
+
+
+def test_a_controllers_conversation_reads_like_a_capture(recording: Path) -> None:
+    with EmbeddedCluster(2) as cluster, PcapngRecorder(recording) as recorder:
+        mappings = [Mapping(LOOPBACK, (member.host, member.port)) for member in cluster]
+        with Tap(mappings, recorder) as tap, ControllerChannelManager(9, lambda: 1) as manager:
+            answers: list[Any] = []
+            manager.startup(Broker(i, (EndPoint(*address),)) for i, address in enumerate(tap.listening))
+            for i in range(2):
+                for _ in range(5):
+                    message = update_metadata({}, broker_epoch=cluster[i].epoch)
+                    manager.send_request(i, SingleRequest(message, 8), answers.append)
+            until(lambda: len(answers) == 10)
+        ports = {member.port for member in cluster}
+    seen = list(exchanges(recording))
+    assert len(seen) == 10
+    assert {int(str(e.server).rpartition(":")[2]) for e in seen} == ports
+    assert all(e.response_message.error_code == 0 for e in seen)
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_traffic(echo: EchoServer) -> None:
+    with PcapngRecorder("/dev/full") as recorder, Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap:
+        with connect(tap) as sock:
+            sock.sendall(b"still here")
+            assert received(sock, 10) == b"still here"
+        assert recorder.error is not None
+
+
+def test_a_killed_tap_leaves_a_recording_that_reads(echo: EchoServer, recording: Path) -> None:
+    program = [
+        sys.executable,
+        "-m",
+        "kproto",
+        "tap",
+        "--map",
+        f"127.0.0.1:0=127.0.0.1:{echo.address[1]}",
+        "--out",
+        recording,
+    ]
+    tap = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
+    try:
+        assert tap.stderr is not None
+        port = int(tap.stderr.readline().split()[1].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+            data = frame(bytes(100_000))
+            sock.sendall(data)
+            received(sock, len(data))
+            tap.send_signal(signal.SIGKILL)
+            tap.wait(10)
+    finally:
+        tap.kill()
+        tap.communicate()
+    size = recording.stat().st_size
+    assert size > 2 * len(data)
+    assert list(exchanges(recording)) is not None
+
+
+# ---- rotation --------------------------------------------------------------------------------------------------------
+
+
+def test_files_are_finished_by_size_and_no_byte_is_lost(echo: EchoServer, tmp_path: Path) -> None:
+    with RotatingRecorder(tmp_path / "t.pcapng", max_bytes=50_000) as recorder:
+        with Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap, connect(tap) as sock:
+            for _ in range(20):
+                sock.sendall(bytes(20_000))
+                received(sock, 20_000)
+        parts = sorted(path.name for path in tmp_path.iterdir())
+        assert sum(name.endswith(".part") for name in parts) == 1
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"t-{i:05d}.pcapng" for i in range(1, len(names) + 1)]
+    assert len(names) > 5
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) > 800_000
+
+
+def test_a_file_is_finished_by_age_unless_it_is_empty(tmp_path: Path) -> None:
+    clock = FakeClock()
+    ends = ("127.0.0.1", 1), ("127.0.0.1", 2)
+    with RotatingRecorder(tmp_path / "t", max_seconds=10, clock=clock) as recorder:
+        clock.sleep(11_000)
+        recorder.rotate_if_due()
+        assert recorder.finished == 0
+        recorder.record("sent", *ends, 0, [b"x"])
+        assert recorder.finished == 1
+        recorder.record("sent", *ends, 0, [b"y"])
+        recorder.rotate_if_due()
+        assert recorder.finished == 1
+        clock.sleep(11_000)
+        recorder.rotate_if_due()
+        assert recorder.finished == 2
+
+
+def test_numbers_go_on_after_an_earlier_run(tmp_path: Path) -> None:
+    (tmp_path / "t-00007.pcapng").write_bytes(b"earlier")
+    (tmp_path / "t-00009.pcapng.part").write_bytes(b"killed")
+    with RotatingRecorder(tmp_path / "t", max_bytes=1000) as recorder:
+        assert recorder.path.name == "t-00010.pcapng.part"
+    assert (tmp_path / "t-00007.pcapng").read_bytes() == b"earlier"
+
+
+# ---- security --------------------------------------------------------------------------------------------------------
+
+
+def test_tls_ends_at_the_tap_and_begins_anew(echo: EchoServer, recording: Path, tmp_path: Path) -> None:
+    """Two taps in a row: TLS between them, plaintext at both ends, and both recordings readable."""
+    pem = tmp_path / "server.pem"
+    pem.write_text(certificates().server)
+    server = SecurityConfig(ssl_keystore_location=str(pem)).server_context()
+    client = SecurityConfig(ssl_truststore_certificates=certificates().authority).client_context()
+    data = frame(b"\0\x12\0\0\0\0\0\7\xff\xff") * 20_000
+    with contextlib.ExitStack() as stack:
+        far_recorder = stack.enter_context(PcapngRecorder(recording))
+        near_recorder = stack.enter_context(PcapngRecorder(tmp_path / "near.pcapng"))
+        far = stack.enter_context(Tap([Mapping(LOOPBACK, echo.address)], far_recorder, listener_tls=server))
+        upstream = ("localhost", far.listening[0][1])
+        near = stack.enter_context(Tap([Mapping(LOOPBACK, upstream)], near_recorder, upstream_tls=client))
+        sock = stack.enter_context(connect(near))
+        sender = threading.Thread(target=sock.sendall, args=(data,))
+        sender.start()
+        assert received(sock, len(data)) == data
+        sender.join()
+    assert data[:1000] in recording.read_bytes()
+    assert data[:1000] in (tmp_path / "near.pcapng").read_bytes()
+
+
+def test_a_plaintext_client_of_a_tls_listener_is_reset(echo: EchoServer, recording: Path, tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_text(certificates().server)
+    server = SecurityConfig(ssl_keystore_location=str(pem)).server_context()
+    with contextlib.ExitStack() as stack:
+        recorder = stack.enter_context(PcapngRecorder(recording))
+        tap = stack.enter_context(Tap([Mapping(LOOPBACK, echo.address)], recorder, listener_tls=server))
+        sock = stack.enter_context(connect(tap))
+        sock.sendall(frame(b"no hello"))
+        with contextlib.suppress(ConnectionResetError):
+            while sock.recv(100):
+                pass
+        assert tap.connections == 0
+
+
+def sasl_frames(mechanism: str, handshake: int) -> list[tuple[str, bytes]]:
+    """The frames of one authentication and of a request after it, in order."""
+    response = message_class(ApiKey.API_VERSIONS, "response")
+    one = {"errorCode": 0, "apiKeys": [{"apiKey": 1, "minVersion": 0, "maxVersion": 0}]}
+    api = type(response.from_json(one, 0).api_keys[0])
+    known = [api(api_key=17, min_version=0, max_version=handshake), api(api_key=36, min_version=0, max_version=2)]
+    client = SaslClient(mechanism, Credentials("admin", Password("hunter2")), "1")
+    server = SaslServer([mechanism], {"admin": Password("hunter2")}, lambda _: response(error_code=0, api_keys=known))
+    frames, outgoing = [], client.start()
+    while outgoing:
+        answers = []
+        for payload in outgoing:
+            frames.append(("sent", frame(payload)))
+            answers += server.receive(payload)
+        outgoing = []
+        for payload in answers:
+            frames.append(("received", frame(payload)))
+            outgoing += client.receive(payload)
+    assert client.complete
+    request = b"\0\3\0\0\0\0\0\7\xff\xff\0\0\0\0hunter2 in a request stays"
+    return [*frames, ("sent", frame(request)), ("received", frame(b"\0\0\0\7answer"))]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("handshake", [0, 1])
+@pytest.mark.parametrize("step", [1, 5, 1000])
+def test_tokens_are_hidden_and_all_else_stays(mechanism: str, handshake: int, step: int) -> None:
+    mask = SaslMask()
+    frames = sasl_frames(mechanism, handshake)
+    streams = {"sent": b"", "received": b""}
+    for direction, data in frames:
+        for at in range(0, len(data), step):
+            for piece in mask.apply(direction, memoryview(data[at : at + step])):  # type: ignore[arg-type]
+                streams[direction] += bytes(piece)
+    for direction, recorded in streams.items():
+        original = b"".join(data for way, data in frames if way == direction)
+        assert len(recorded) == len(original)
+        assert recorded.endswith(frames[-2 if direction == "sent" else -1][1])
+    assert streams["sent"].count(b"hunter2") == 1
+    assert b"n=admin" not in streams["sent"]
+    assert mechanism.encode() in streams["sent"]
+    assert b"i=4096" not in streams["received"]
+
+
+def test_a_token_longer_than_any_is_hidden_without_being_held(recording: Path) -> None:
+    mask = SaslMask()
+    huge = frame(b"\0\x24\0\2\0\0\0\7" + b"secret" * 100_000)
+    out = b"".join(
+        bytes(piece)
+        for at in range(0, len(huge), 5000)
+        for piece in mask.apply("sent", memoryview(huge[at : at + 5000]))
+    )
+    assert len(out) == len(huge)
+    assert b"secret" not in out
