@@ -267,7 +267,11 @@ class ControllerChannelManager:
 
         Raises:
             EncodeError, UnsupportedVersion: The request cannot be written; ``on_dropped`` is told too.
+            TypeError: ``request`` is a bare message.
         """
+        if not hasattr(request, "build"):
+            name = type(request).__name__
+            raise TypeError(f"{name} is no request of a version; give SingleRequest(message, version)")
         try:
             request.build(request.latest_version)  # now, so that what waits is bytes and not objects
         except KprotoError as e:

@@ -60,6 +60,7 @@ def test_brokers_know_each_other_before_the_first_leader_and_isr(
     assert set(by_broker) == {0, 1, 2, 3}
     assert all(keys[0] == ApiKey.UPDATE_METADATA for keys in by_broker.values())
     assert all(entry.error_code == 0 and not entry.partition_errors for entry in controller.journal.entries)
+    assert {entry.controller_epoch for entry in controller.journal.entries} == {1}
     assert roles(cluster, T1) == {1: "leader", 2: "follower", 3: "follower"}
     assert known_leaders(cluster, T1) == {1}
 
@@ -77,7 +78,9 @@ def test_a_failed_brokers_partitions_get_other_leaders_and_it_comes_back_as_a_fo
     assert controller.leadership("t", 1).leader == -1
     assert known_leaders(cluster, T0) == {1}
     assert known_leaders(cluster, T1) == {-1}
-    assert [e.broker_id for e in controller.journal.entries if e.dropped] == [0]
+    (lost,) = (e for e in controller.journal.entries if e.dropped)
+    assert (lost.broker_id, lost.answered, lost.error_code, lost.partition_errors) == (0, False, None, ())
+    assert repr(lost) == "<UpdateMetadata v8 to broker 0: dropped>"
 
     cluster.restart(0)
     controller.register(cluster[0])
@@ -190,6 +193,7 @@ def test_a_deposed_controllers_requests_are_refused_with_their_partitions(
     with ScriptedController(cluster, controller_epoch=4, controller_id=7) as deposed:
         deposed.create_topic("t", assignment=[[0, 1]])
         deposed.wait_all()
+        assert {entry.controller_epoch for entry in deposed.journal.entries} == {4}
         entries = deposed.journal.entries
     assert {e.error_code for e in entries} == {11}
     refused = next(e for e in entries if e.api_key == ApiKey.LEADER_AND_ISR)

@@ -526,6 +526,12 @@ def test_adding_a_known_broker_changes_nothing(make, scripted, send_thread_count
     assert len(broker.seen) == 1
 
 
+def test_a_bare_message_is_refused_at_once(make, dropped: Dropped) -> None:
+    with pytest.raises(TypeError, match=r"UpdateMetadataRequest is no request of a version; give SingleRequest\("):
+        make().send_request(1, UpdateMetadataRequest())
+    assert dropped.items == {}
+
+
 def test_removing_an_unknown_broker_is_an_error(make) -> None:
     with pytest.raises(KeyError, match="9"):
         make().remove_broker(9)
