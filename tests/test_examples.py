@@ -1,0 +1,21 @@
+"""The programs below examples are short, run as they are, and complain of nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_failover_rehearsal_is_short_and_runs() -> None:
+    path = ROOT / "examples" / "rehearse_failover.py"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 15
+    done = subprocess.run(
+        [sys.executable, "-W", "error", path], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"the other brokers know the new leaders after [0-9.]+ s\n", done.stdout)
+    assert done.stderr == "", "300 brokers have nothing to complain of"
