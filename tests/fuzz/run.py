@@ -143,7 +143,9 @@ def keep_found(target: str, found: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", choices=["decode", "cold", "columns", "framing", "capture"])
+    parser.add_argument(
+        "target", choices=["decode", "cold", "columns", "framing", "capture", "log", "packet", "effort"]
+    )
     parser.add_argument("--engine", choices=["atheris", "plain"], help="default: atheris if it is installed")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--runs", type=int, default=sys.maxsize)

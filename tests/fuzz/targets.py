@@ -10,9 +10,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import re
-import tempfile
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -137,28 +136,115 @@ def framing(data: bytes) -> None:
         raise Finding(f"{stream.hex()} is not its frames")
 
 
-@cache
-def scratch() -> Path:
-    folder = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
-    return folder / f"kproto-fuzz-{os.getpid()}.pcap"
-
-
 def capture(data: bytes) -> None:
-    """A file from anywhere: frames or CaptureError; every request and response that comes out holds together."""
-    from kproto.capture import exchanges
+    """A file from anywhere: frames or CaptureError, the same however it is fed; what comes out holds together."""
+    from kproto.capture import CaptureReader, Exchange, exchanges
 
-    path = scratch()
-    path.write_bytes(data)
     try:
-        for exchange in exchanges(path, apis=None, limit=1 << 20):
-            exchange.to_json()
-            for side in (exchange.request, exchange.response):
-                if side is not None and not 0 <= side.body_at <= len(side.payload):
-                    raise Finding(f"{data.hex()}: body at {side.body_at} of {len(side.payload)} bytes")
+        for _ in exchanges(data, apis=None, limit=1 << 20):
+            pass
     except CaptureError:
         pass
+
+    def read(step: int) -> list[tuple[int, bytes | None, bytes | None]] | None:
+        reader, found = CaptureReader(apis=None, limit=1 << 20), []
+        try:
+            for at in range(0, len(data), step):
+                found += reader.feed(data[at : at + step])
+            found += reader.end()
+        except CaptureError:
+            return None
+        out = []
+        for event in found:
+            if isinstance(event, Exchange):
+                event.to_json()
+                sides = event.request, event.response
+                for side in sides:
+                    if side is not None and not 0 <= side.body_at <= len(side.payload):
+                        raise Finding(f"{data.hex()}: body at {side.body_at} of {len(side.payload)} bytes")
+                out.append((event.time_ns, *(side and side.payload for side in sides)))
+        return out
+
+    if read(max(1, len(data))) != read(1 + len(data) // 7):
+        raise Finding(f"{data.hex()}: other exchanges when fed in pieces")
+
+
+def log(data: bytes) -> None:
+    """Lines of a request log, timestamps and all: frames or bad inputs with their offsets within the file."""
+    from kproto.capture import CaptureSummary
+    from kproto.capture.request_log import RequestLogReader
+
+    line = b"[2026-11-21 06:35:57,700] DEBUG Completed request:{}\n"
+    summary = CaptureSummary()
+    reader = RequestLogReader(summary, capture="", apis=None)
+    found = [*reader.feed(line + data), *reader.end()]
+    for bad in summary.bad_inputs:
+        if not 0 <= bad.offset < len(line + data):
+            raise Finding(f"{data.hex()}: a bad input at {bad.offset} of {len(line + data)} bytes")
+    check_types(data, found)
+
+
+def packet(data: bytes) -> None:
+    """Packets of any link type at any time; the first bytes say which, the rest are four packets in a row."""
+    from kproto.capture import CaptureReader
+
+    link = (1, 0, 108, 113, 276, 101, 12, 228, 105)[data[0] % 9] if data else 1
+    time_ns = int.from_bytes(data[1:9], signed=True)
+    reader, found = CaptureReader(apis=None, limit=1 << 20), []
+    body = data[9:]
+    for at in range(4):
+        piece = body[at * len(body) // 4 : (at + 1) * len(body) // 4]
+        found += reader.packet(time_ns + at, piece, link, len(piece) + data[0] % 3 if data else None)
+    found += reader.packet(time_ns + 5, body, link)
+    check_types(data, [*found, *reader.end()])
+
+
+def check_types(data: bytes, found: list[Any]) -> None:
+    """Everything fits the types that the tables give it."""
+    from kproto.capture import Frame
+
+    for each in (event for event in found if isinstance(event, Frame)):
+        ports = (each.connection.client.port, each.connection.server.port)
+        if not (
+            0 <= each.time_ns < 1 << 63
+            and all(0 <= port < 1 << 16 for port in ports)
+            and (each.api_key is None or -1 << 15 <= each.api_key < 1 << 15)
+            and -1 << 31 <= each.correlation_id < 1 << 31
+        ):
+            raise Finding(f"{data.hex()}: {each!r} has a value beyond its type")
+
+
+WORK_A_BYTE = 400
+"""Lines of kproto.capture run for each byte of input, beside what a reader costs in any case."""
+
+
+def effort(data: bytes) -> None:
+    """A stream of any bytes: the work grows with the bytes alone, whatever they hold."""
+    from packets import RAW, Talk, ip_of
+
+    from kproto.capture import CaptureReader
+
+    lines = 0
+
+    def trace(frame: Any, event: str, _argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace if "/kproto/capture/" in frame.f_code.co_filename else None
+
+    talk = Talk()
+    for at in range(0, len(data), 500):
+        talk.ask(data[at : at + 500])
+    reader = CaptureReader(ports=[9092], apis=None, limit=1 << 20)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for time_ns, wire, _ in talk.packets:
+            reader.packet(time_ns, ip_of(wire, 1), RAW)
+        reader.end()
     finally:
-        path.unlink()
+        sys.settrace(before)
+    if lines > WORK_A_BYTE * len(data) + 5000:
+        raise Finding(f"{data.hex()}: {lines} lines of work for {len(data)} bytes")
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
@@ -167,6 +253,9 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "columns": columns,
     "framing": framing,
     "capture": capture,
+    "log": log,
+    "packet": packet,
+    "effort": effort,
 }
 
 
@@ -202,9 +291,33 @@ def seeds(target: str) -> list[bytes]:
         case "framing":
             stream = b"".join(frame(data[2:]) for data in golden(("headers",), QUESTIONS, 2))
             found = [b"\0\0" + stream, b"\xff\x05" + stream, b"\x10\x03" + stream[:50], b""]
+        case "log":
+            found = log_lines()
+        case "packet":
+            found = [
+                bytes([n % 9]) + (1_700_000_000_000_000_000 + n).to_bytes(8) + data for n, data in enumerate(wire())
+            ]
+        case "effort":
+            found = [b"".join(data[54:] for data in wire()[n : n + 8]) for n in range(0, 40, 8)]
         case _:
             found = captures()
     return found + corpus(target)
+
+
+def log_lines() -> list[bytes]:
+    """Lines that brokers logged, of each API a few."""
+    path = DATA / "request_log" / "broker-0-kafka-request.log.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    control = [line for line in lines if re.search(rb'"requestApiKey":[456],', line)]
+    return [*control[:12], b"".join(control[:3]), *lines[:4]]
+
+
+def wire() -> list[bytes]:
+    """Packets as Ethernet carries them."""
+    from packets import read_pcap
+
+    _, found = read_pcap(DATA / "captures" / "ibp-2.8-a.pcap.gz")
+    return [each.data for each in found if len(each.data) > 100][:60]
 
 
 def captures() -> list[bytes]:

@@ -10,7 +10,16 @@ from answers import difference
 from fuzz.run import bend, plain
 from fuzz.targets import TARGETS, corpus, known_divergences, seeds, told
 
-RUNS = {"decode": 8000, "cold": 4000, "columns": 10000, "framing": 10000, "capture": 800}
+RUNS = {
+    "decode": 8000,
+    "cold": 4000,
+    "columns": 10000,
+    "framing": 10000,
+    "capture": 500,
+    "log": 800,
+    "packet": 1500,
+    "effort": 120,
+}
 
 
 @pytest.mark.parametrize("target", TARGETS)
