@@ -81,7 +81,9 @@ class Collector:
             found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
             if found is not None:
                 known = reassemble(time_ns, found)
-                if known:
+                if len(known) == 1:
+                    self._stream_event(known[0], False, events)
+                elif known:
                     self._stream_events(known, events)
         self.time_ns = summary.last_ns = time_ns
         return events
@@ -99,18 +101,18 @@ class Collector:
         more = len(known)
         for event in known:
             more -= 1
-            events += self._stream_event(event, more > 0)
+            self._stream_event(event, more > 0, events)
 
-    def _stream_event(self, event: StreamEvent, more: bool) -> list[Event]:
+    def _stream_event(self, event: StreamEvent, more: bool, out: list[Event]) -> None:
         stream, offset, buffer, begin, end, time_ns = event
         connection = stream.connection
         conversation = self._conversations.get(connection)
         if conversation is None:
             if offset < 0 or stream.ignored:
-                return []
+                return
             if not self._is_wanted(connection):
                 self._reassembler.ignore(connection)
-                return []
+                return
             conversation = self._conversations[connection] = self._conversation(connection)
         conversation.file = self.file
         protocol = conversation.protocol
@@ -126,9 +128,10 @@ class Collector:
                 del self._conversations[connection]
         if conversation.protocol is not protocol:
             self._recognised(connection, conversation)
+        if events:
+            out += events
         if conversation.held or conversation in self._holding:
-            self._count_held(conversation, events)
-        return events
+            self._count_held(conversation, out)
 
     def _is_wanted(self, connection: TcpConnection) -> bool:
         """Whether a connection is on a port that is wanted."""

@@ -141,12 +141,13 @@ class Conversation:
             request_hole: Whether bytes that the client sent before are missing at the moment, and may still come.
         """
         events: list[Event] = []
-        self._count_data()
+        if not self._has_data:
+            self._count_data()
         cutter = self._cutters[side]
         if offset + end - begin > cutter.skip_to:
-            if isinstance(cutter, ResponseCutter):
+            if side != self.client and isinstance(cutter, ResponseCutter):
                 self._request_hole = request_hole
-                cutter.unmatched_bytes = self._room_for_unmatched()
+                cutter.unmatched_bytes = _UNLIMITED if self._has_wanted else self._room_for_unmatched()
             for cut in cutter.feed(offset, buffer, begin, end, time_ns):
                 self._handle(side, cut, events)
         if self._unmatched:
@@ -372,7 +373,8 @@ class Conversation:
             self._summary.connections += 1
 
     def _count_held(self) -> None:
-        held = self._matcher.held_bytes + self._unmatched_bytes
-        for cutter in self._cutters:
-            held += cutter.searched_bytes if cutter.searching else cutter.held_bytes
+        first, second = self._cutters
+        held = self._matcher.held_bytes + self._unmatched_bytes + first.held_bytes + second.held_bytes
+        if first.searching or second.searching:
+            held += first.searched_bytes + second.searched_bytes
         self.held = held

@@ -28,7 +28,7 @@ File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[b
 HEAD: Final = 4096
 """So many bytes tell what a file holds."""
 
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 17
 
 _PCAP: Final = {b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"}
 _PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
