@@ -426,7 +426,7 @@ def test_a_connection_in_use_does_not_expire_and_only_one_expires_a_poll(selecto
     assert sorted(ended) == ["0", "2"]
 
 
-@pytest.mark.conformance("SEL-23")
+@pytest.mark.conformance("SEL-23", "STL-15")
 @pytest.mark.parametrize("count", [6, 20, 100])
 def test_what_arrived_before_the_peer_closed_is_delivered_one_frame_a_poll(selector, server, count):
     connect(selector, server, "0")
@@ -590,6 +590,7 @@ def test_a_frame_above_the_limit_ends_its_connection_alone(clock, server, habits
     selector.close()
 
 
+@pytest.mark.conformance("SSL-05")
 def test_connections_share_a_byte_budget_and_all_get_their_frames(clock, server, habits):
     pool = MemoryPool(900, 900, strict=True)
     selector = Selector(clock=clock, pool=pool, channel_builder=cipher_builder(**habits))

@@ -1,0 +1,77 @@
+"""The selector over TLS: what it does with bytes that the transport has taken and cannot give out yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from network_peers import EchoServer, cipher_builder, until
+
+from channel.network.frames import Send
+from channel.network.selector import Selector
+
+
+@pytest.fixture
+def selector(clock, monkeypatch):
+    made = Selector(clock=clock, channel_builder=cipher_builder(tls=True))
+    made.looks = Counter()
+    process = made._process
+
+    def counted(channel, mask, now):
+        made.looks[channel.id] += 1
+        process(channel, mask, now)
+
+    monkeypatch.setattr(made, "_process", counted)
+    with EchoServer(tls=True) as server:
+        waiting = {"1", "2"}
+        for channel_id in waiting:
+            made.connect(channel_id, server.address)
+
+        def step():
+            made.poll(1000)
+            waiting.difference_update(made.prepared)
+
+        until(lambda: not waiting, step=step, what="connecting")
+        yield made
+        made.close()
+
+
+def echo(selector, channel_id, payload):
+    selector.send(Send.framed(channel_id, [payload]))
+    received = []
+
+    def step():
+        selector.poll(1000)
+        received.extend(bytes(each.payload) for each in selector.completed_receives if each.source == channel_id)
+
+    until(lambda: received, step=step, what="an answer")
+    assert received == [payload]
+
+
+@pytest.mark.conformance("SSL-02")
+def test_a_connection_that_is_closed_with_bytes_buffered_leaves_nothing(selector):
+    selector.send(Send.framed("1", [bytes(100 * 1024)]))
+    channel = selector.channel("1")
+    until(lambda: channel.transport.has_bytes_buffered, step=lambda: selector.poll(1000), what="the first bytes")
+    selector.close_channel("1")
+    assert list(selector.channels) == ["2"]
+    assert channel not in selector._buffered
+    echo(selector, "2", b"still here")
+
+
+@pytest.mark.conformance("SSL-03")
+@pytest.mark.conformance("SSL-04")
+@pytest.mark.parametrize("muted", [False, True])
+def test_a_byte_that_cannot_be_decrypted_yet_costs_one_look(selector, muted):
+    channel = selector.channel("1")
+    channel.transport._incoming.write(b"\x17")  # a record's first byte
+    channel.transport._may_have_more = True
+    selector._buffered[channel] = None
+    selector._progressed = True
+    if muted:
+        channel.connection.mute()
+    selector.looks.clear()
+    for number in range(100):
+        echo(selector, "2", b"%d" % number)
+    assert selector.looks["1"] == 1
+    assert channel not in selector._buffered
