@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis  # noqa: F401 - loaded once, before the children that run the tests are forked
+import pytest
 from mutations.covering import test_of
 from mutations.draw import PACKAGES, ROOT
 
@@ -90,42 +92,61 @@ class Tree:
         self._chosen.write_text("\n".join(tests), encoding="utf-8")
         told = self._chosen.with_suffix(".outcome")
         told.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "mutations.plugin", "-p", "no:cacheprovider"]
+        command = ["-q", "-x", "-p", "mutations.plugin", "-p", "no:cacheprovider"]
+        command += [
+            "-W",
+            "ignore:Module already imported:pytest.PytestAssertRewriteWarning",
+        ]  # hypothesis is, on purpose
         command += ["--timeout", f"{one_test:.0f}", *sorted({test_of(test) for test in tests})]
         paths = f"{self.root}{os.pathsep}{self.root / 'tests'}"
         settings = {"PYTHONPATH": paths, "KPROTO_CHOSEN": str(self._chosen), "HYPOTHESIS_PROFILE": "mutations"}
         settings |= {"PYTHONDONTWRITEBYTECODE": "1"} | environment
         began = time.monotonic()
-        with subprocess.Popen(
-            command,
-            cwd=self.root,
-            env={**os.environ, **settings},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as run:
-            try:
-                run.wait(limit)
-            except subprocess.TimeoutExpired:
-                return Outcome("timeout", seconds=time.monotonic() - began)
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(run.pid, signal.SIGKILL)  # and whatever a broken test has started
+        status = _pytest(command, self.root, settings, limit)
         seconds = time.monotonic() - began
+        if status is None:
+            return Outcome("timeout", seconds=seconds)
         if not told.exists():
-            return Outcome("killed", f"pytest ended with {run.returncode}", seconds)
+            return Outcome("killed", f"pytest ended with {status}", seconds)
         outcome = json.loads(told.read_text(encoding="utf-8"))
         for ran in outcome["ran"].values():
             if ran and not Path(ran).is_relative_to(self.root):
                 raise RuntimeError(f"tests ran against {ran}, not against the copy")
-        if run.returncode == 0:
+        if status == 0:
             return Outcome("survived", seconds=seconds)
-        if run.returncode == 5:
+        if status == 5:
             return Outcome("untested", seconds=seconds)
-        return Outcome("killed", outcome["red"] or f"pytest ended with {run.returncode}", seconds)
+        return Outcome("killed", outcome["red"] or f"pytest ended with {status}", seconds)
+
+
+def _pytest(arguments: list[str], folder: Path, environment: dict[str, str], limit: float) -> int | None:
+    """Run pytest in a child process that need not load it again; gives the exit status, None if time ran out."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()  # so that whatever a broken test starts can be ended with it
+            os.chdir(folder)
+            os.environ.update(environment)
+            sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
+            sys.dont_write_bytecode = bool(environment["PYTHONDONTWRITEBYTECODE"])
+            for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
+                del sys.modules[name]  # none, unless this tool is itself under test
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for descriptor in range(3):
+                os.dup2(nowhere, descriptor)
+            os._exit(int(pytest.main(arguments)))
+        finally:
+            os._exit(70)
+    handle = os.pidfd_open(pid)
+    try:
+        ended, _, _ = select.select([handle], [], [], limit)
+    finally:
+        os.close(handle)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status) if ended else None
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    return {
-        n for n in names if n == "__pycache__" or n.endswith(".c") or (n == "data" and Path(folder).name == "tests")
-    }
+    return {name for name in names if name == "__pycache__" or (name == "data" and Path(folder).name == "tests")}
