@@ -27,10 +27,10 @@ TOPIC_ID = bytes(range(16))
 NOT_SAID = {
     "requests": {  # what the wire and the clock decide, and how the tables name their rows
         "frame_id", "conn_id", "ts", "correlation_id", "body_id", "frame_len", "response_frame_id", "latency_us",
-        "unmatched_reason", "decode_error",
+        "unmatched_reason", "decode_error", "capture", "server_ip", "server_port",
     },
     "partition_states": {"body_id", "api_key"},
-    "partition_errors": {"frame_id"},
+    "partition_errors": {"frame_id", "response_frame_id"},
 }  # fmt: skip
 SCHEMAS = {"requests": REQUESTS, "partition_states": PARTITION_STATES, "partition_errors": PARTITION_ERRORS}
 SAID = [
@@ -121,7 +121,9 @@ def rows() -> dict[str, list[dict[str, Any]]]:
     ]
     errors = [{"frame_id": b"L", "topic": "a", "topic_id": TOPIC_ID, "partition": 1, "error_code": 11}]
     return {
-        "requests": [head | row | {"response_frame_id": row["body_id"]} for row in requests],
+        "requests": [
+            head | row | {"frame_id": row["body_id"], "response_frame_id": row["body_id"]} for row in requests
+        ],
         "partition_states": states,
         "partition_errors": errors,
     }
