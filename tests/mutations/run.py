@@ -80,7 +80,11 @@ def table(outcomes: dict[Mutant, Outcome]) -> list[str]:
 
 
 def report(
-    outcomes: dict[Mutant, Outcome], reasons: dict[Mutant, str], breakages: dict[Breakage, Outcome], seed: int
+    outcomes: dict[Mutant, Outcome],
+    reasons: dict[Mutant, str],
+    breakages: dict[Breakage, Outcome],
+    seed: int,
+    wanted: float = WANTED,
 ) -> tuple[list[str], list[str]]:
     """The result as Markdown lines, and what is wrong with it, a line each."""
     killed = sum(outcome.killed for outcome in outcomes.values())
@@ -110,8 +114,8 @@ def report(
     wrong += [
         f"equivalent.toml: {m} is killed by {outcomes[m].red}" for m in reasons if m in outcomes and outcomes[m].killed
     ]
-    if share < WANTED:
-        wrong.append(f"{share:.1%} of the mutants are killed, at least {WANTED:.0%} are wanted")
+    if share < wanted:
+        wrong.append(f"{share:.1%} of the mutants are killed, at least {wanted:.0%} are wanted")
     return lines, wrong
 
 
@@ -129,6 +133,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=PACKAGES, metavar="PATH", help="files or folders to draw from")
     parser.add_argument("--no-known", action="store_true", help="leave known.toml out")
     parser.add_argument("--known", metavar="WORD", help="only the known breakages whose name or row has this word")
+    parser.add_argument("--at-least", type=float, default=WANTED, help="share to be killed (default: %(default)s)")
     parser.add_argument("--resume", action="store_true", help="take over the kills of the last run that still hold")
     parser.add_argument("--result", type=Path, metavar="FILE", help="write the result to this file too")
     args = parser.parse_args()
@@ -163,7 +168,7 @@ def main() -> int:
         for breakage in breakages:
             outcome = tried[breakage] = try_breakage(tree, breakage, covering)
             print(f"{outcome.verdict} {outcome.seconds:.0f} s {breakage.name} {outcome.red}", flush=True)
-    lines, wrong = report(outcomes, reasons, tried, args.seed)
+    lines, wrong = report(outcomes, reasons, tried, args.seed, args.at_least)
     print("", *lines, sep="\n")
     if args.result:
         args.result.write_text(
