@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-import subprocess
-import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from real_brokers import free_ports, real_kafka
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.controller.manager import ControllerChannelManager
@@ -22,18 +19,6 @@ from channel.types import Broker, EndPoint
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-REAL_KAFKA = Path(__file__).parents[2] / "tools" / "real_kafka" / "real-kafka"
-
-
-def real_kafka(*args: str) -> dict[str, Any]:
-    """Run tools/real_kafka and give what it says."""
-    done = subprocess.run(
-        [sys.executable, str(REAL_KAFKA), *args], capture_output=True, text=True, timeout=280, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"real-kafka {' '.join(args)} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
@@ -42,23 +27,6 @@ def kafka_jars() -> Path:
     if not list((cache / "lib").glob("kafka_2.13-*.jar")):
         real_kafka("install", str(cache))
     return cache / "lib"
-
-
-def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on."""
-    for base in range(21_000, 31_000, count + 3):
-        sockets = []
-        try:
-            for port in range(base, base + count):
-                sockets.append(socket.create_server(("127.0.0.1", port)))
-        except OSError:
-            continue
-        else:
-            return base
-        finally:
-            for s in sockets:
-                s.close()
-    raise RuntimeError("no free ports")
 
 
 @dataclass

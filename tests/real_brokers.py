@@ -1,0 +1,39 @@
+"""Starting and stopping a real Kafka 3.9.1 by ``tools/real_kafka``."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REAL_KAFKA = Path(__file__).parents[1] / "tools" / "real_kafka" / "real-kafka"
+
+
+def real_kafka(*args: str) -> dict[str, Any]:
+    """Run tools/real_kafka and give what it says."""
+    done = subprocess.run(
+        [sys.executable, str(REAL_KAFKA), *args], capture_output=True, text=True, timeout=280, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"real-kafka {' '.join(args)} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody listens on."""
+    for base in range(21_000, 31_000, count + 3):
+        sockets = []
+        try:
+            for port in range(base, base + count):
+                sockets.append(socket.create_server(("127.0.0.1", port)))
+        except OSError:
+            continue
+        else:
+            return base
+        finally:
+            for s in sockets:
+                s.close()
+    raise RuntimeError("no free ports")
