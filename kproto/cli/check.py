@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
@@ -56,10 +57,14 @@ def command(files: tuple[str, ...], form: str) -> None:
                 ],
             }))  # fmt: skip
             continue
-        verdict = "whole" if whole else error or f"damaged in {counted(summary.bad_input_count, 'place')}"
-        print(f"{file}: {verdict}, {counted(summary.packets, 'packet')}" if error is None else verdict)
+        if error is not None:
+            print(f"{file}: {error.removeprefix(f'{file}: ').removeprefix(f'{Path(file).name}: ')}")
+            continue
+        verdict = "whole" if whole else f"damaged in {counted(summary.bad_input_count, 'place')}"
+        print(f"{file}: {verdict}, {counted(summary.packets, 'packet')}")
         for bad in summary.bad_inputs[:_SHOWN]:
-            print(f"  byte {bad.offset}: {bad.reason} ({counted(bad.bytes_skipped, 'byte')} lost)")
+            lost = f" ({counted(bad.bytes_skipped, 'byte')} lost)" if bad.bytes_skipped else ""
+            print(f"  byte {bad.offset}: {bad.reason}{lost}")
         if summary.bad_input_count > _SHOWN:
             print(f"  and {summary.bad_input_count - _SHOWN} more")
     if damaged:

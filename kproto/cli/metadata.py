@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.text import counted, printable
+from kproto.cli.times import Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,16 +40,14 @@ Examples:
     "--interval",
     default=2.0,
     show_default=True,
-    type=click.FloatRange(0.1, 3600),
+    type=Seconds(0.1, 3600),
     help="Seconds between, with --watch.",
 )
 @click.option(
     "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
     help="Properties: security.protocol, ssl.*, sasl.*.",
 )  # fmt: skip
-@click.option(
-    "--timeout", default=10.0, show_default=True, type=click.FloatRange(0.001, 3600), help="Seconds for each node."
-)
+@click.option("--timeout", default=10.0, show_default=True, type=Seconds(0.001, 3600), help="Seconds for each node.")
 @click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
 def command(
     bootstrap: tuple[str, ...],
@@ -61,12 +61,13 @@ def command(
 ) -> None:
     """Show brokers, controller, leaders, ISR and epochs as a cluster's brokers tell of them.
 
-    With --all-brokers the exit code is 1 if brokers disagree or do not answer.
+    With --all-brokers the exit code is 1 if brokers disagree, do not answer, or know of no brokers yet.
     """
     from channel.addresses import parse_address
     from channel.cluster_view import ClusterClient, differences
     from channel.security import read_security
 
+    logging.basicConfig(level=logging.ERROR)  # a failed connection is this command's own error
     protocol, settings = read_security(security)
     addresses = [parse_address(text) for text in bootstrap]
     asked = topics or None
@@ -90,7 +91,7 @@ def command(
             if views:
                 _print("\n".join(_text(views[0])))
             _print("\n".join(_compared(views, found, failures)))
-        if found or failures:
+        if found or failures or not views:
             sys.exit(1)
 
 
@@ -138,10 +139,13 @@ def _text(view: ClusterView) -> Iterator[str]:
     controller = "none" if view.controller_id is None else str(view.controller_id)
     where = f"{view.node.host}:{view.node.port}"
     yield f"cluster {view.cluster_id or 'without an id'}, controller {controller}, according to {where}"
-    yield from _table(
-        ("broker", "listens at", "rack"),
-        [(str(b.id), f"{b.host}:{b.port}", b.rack or "") for b in view.brokers],
-    )
+    if view.brokers:
+        yield from _table(
+            ("broker", "listens at", "rack"),
+            [(str(b.id), f"{b.host}:{b.port}", b.rack or "") for b in view.brokers],
+        )
+    else:
+        yield "no brokers"
     for topic, error in view.topic_errors.items():
         yield f"topic {printable(topic)}: {error}"
     rows = [
@@ -165,8 +169,13 @@ def _text(view: ClusterView) -> Iterator[str]:
 def _compared(views: Sequence[ClusterView], found: Sequence[Difference], failures: dict[int, str]) -> Iterator[str]:
     for broker_id, why in failures.items():
         yield f"broker {broker_id} gave no answer: {why}"
-    if not found:
+    if not views and not failures:
+        yield "the node knows no brokers yet; a controller tells it of them with UpdateMetadata"
+    elif len(views) == 1:
+        yield f"broker {views[0].node.id} alone answered; there is nothing to compare it with"
+    elif views and not found:
         yield f"{counted(len(views), 'broker')} agree"
+    if not found:
         return
     yield f"{counted(len(found), 'difference')} between {counted(len(views), 'broker')}"
     yield from _table(

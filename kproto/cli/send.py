@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import click
 
 from kproto.cli.message_options import message_of, read_input
 from kproto.cli.options import parse_api
+from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
 
 __all__ = ["command"]
@@ -39,9 +39,7 @@ Examples:
     help="The request in Kafka's JSON form; standard input unless told otherwise.",
 )
 @click.option("--client-id", default="kproto", show_default=True)
-@click.option(
-    "--timeout", default=30.0, show_default=True, type=click.FloatRange(0.001, 86_400), help="Seconds to wait."
-)
+@click.option("--timeout", default=30.0, show_default=True, type=Seconds(0.001, 86_400), help="Seconds to wait.")
 @click.option(
     "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
     help="Properties: security.protocol, ssl.*, sasl.*.",
@@ -75,8 +73,6 @@ def command(
     if not isinstance(value, dict):
         raise ConfigurationError("the request is no JSON object")
     request = message_of(message_class(api_key, "request"), value, version)
-    if math.isnan(timeout):  # which a range lets pass
-        raise ConfigurationError("--timeout takes a number of seconds")
     logging.basicConfig(level=logging.ERROR)  # what the client warns of is this command's own error
     answer = _ask(address, request, version, client_id, round(timeout * 1000), security)
     print(json.dumps(answer.to_json(version), indent=2 if sys.stdout.isatty() else None))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.text import counted
+from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ A properties file has Kafka's own names:
     help="The recording; with rotation FILE-00001.pcapng and so on.",
 )  # fmt: skip
 @click.option("--rotate-size", type=click.IntRange(1), metavar="MB", help="Begin a new file after so many megabytes.")
-@click.option(
-    "--rotate-seconds", type=click.FloatRange(1), metavar="SECONDS", help="Begin a new file after so many seconds."
-)
+@click.option("--rotate-seconds", type=Seconds(1), metavar="SECONDS", help="Begin a new file after so many seconds.")
 @click.option("--mask-sasl", is_flag=True, help="Write zeros for SASL passwords and tokens.")
 @click.option(
     "--listener-security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",

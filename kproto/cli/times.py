@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
+
+import click
 
 from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["moment_ns", "parse_duration", "parse_time"]
+__all__ = ["Seconds", "moment_ns", "parse_duration", "parse_time"]
 
 _NS: Final = 1_000_000_000
 _UNITS_NS: Final = {"ms": 1_000_000, "s": _NS, "m": 60 * _NS, "h": 3600 * _NS, "d": 86_400 * _NS}
 _STANDARD_INPUT: Final = "-"
+
+
+class Seconds(click.FloatRange):
+    """An option's range of seconds; unlike click's own range it refuses ``nan``, which no bound excludes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number of seconds that a text says."""
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is not a number of seconds", param, ctx)
+        return seconds
 
 
 def moment_ns(text: str, captures: Sequence[str] = ()) -> int:

@@ -1,0 +1,152 @@
+"""``kproto check``: which recordings are whole, where others are damaged, and the exit code that a script reads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import DATA
+
+from channel.network.recorder import PcapngRecorder
+from kproto.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIENT, SERVER = ("127.0.0.1", 40000), ("127.0.0.1", 9092)
+NOW = 1_700_000_000_000_000_000
+MARK = b"the payload "
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Ten packets with a payload, three that open the connection and two that close it."""
+    path = tmp_path / "whole.pcapng"
+    with PcapngRecorder(path) as recorder:
+        recorder.opened(CLIENT, SERVER, NOW)
+        for number in range(10):
+            recorder.record("sent", CLIENT, SERVER, NOW + number, [MARK + b"%04d" % number])
+        recorder.closed(CLIENT, SERVER, NOW + 10)
+    return path
+
+
+def beside(recording: Path, name: str, data: bytes) -> str:
+    path = recording.with_name(name)
+    path.write_bytes(data)
+    return str(path)
+
+
+def flipped(recording: Path, *numbers: int) -> str:
+    """The recording with one bit turned over in the payloads of these records."""
+    data = bytearray(recording.read_bytes())
+    for number in numbers:
+        data[data.index(MARK + b"%04d" % number)] ^= 1
+    return beside(recording, "flipped.pcapng", bytes(data))
+
+
+def check(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["check", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert result.stderr == ""
+    return result.exit_code, result.stdout
+
+
+def objects(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    code, text = check(*arguments, "--format", "json")
+    return code, [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_whole_recording_is_told_so(recording: Path) -> None:
+    code, (row,) = objects(str(recording))
+    assert code == 0
+    assert row["packets"] >= 10
+    assert row == {
+        "file": str(recording),
+        "whole": True,
+        "error": None,
+        "format": "pcapng",
+        "packets": row["packets"],
+        "bad_checksums": 0,
+        "damages": [],
+    }
+    assert check(str(recording)) == (0, f"{recording}: whole, {row['packets']} packets\n")
+
+
+def test_a_capture_without_checksums_is_whole_too() -> None:
+    code, (row,) = objects(str(DATA / "captures/ibp-3.9-a.pcap.gz"))
+    assert (code, row["whole"], row["format"]) == (0, True, "pcap")
+    assert row["packets"] > 0
+
+
+def test_a_flipped_bit_costs_its_packet_and_tells_where(recording: Path) -> None:
+    _, (whole,) = objects(str(recording))
+    file = flipped(recording, 3)
+    code, (row,) = objects(file)
+    (damage,) = row["damages"]
+    assert (code, row["whole"], row["error"], row["bad_checksums"]) == (1, False, None, 1)
+    assert row["packets"] == whole["packets"] - 1
+    at = recording.read_bytes().index(MARK + b"0003")
+    assert damage["offset"] < at < damage["offset"] + damage["bytes"]
+    assert check(file) == (
+        1,
+        f"{file}: damaged in 1 place, {row['packets']} packets\n"
+        f"  byte {damage['offset']}: {damage['reason']} ({damage['bytes']} bytes lost)\n",
+    )
+
+
+def test_a_recording_cut_short_within_a_packet_loses_what_was_cut_alone(recording: Path) -> None:
+    data = recording.read_bytes()
+    file = beside(recording, "cut.pcapng", data[: data.index(MARK + b"0009") + 5])
+    code, (row,) = objects(file)
+    (damage,) = row["damages"]
+    assert (code, row["whole"], row["error"], row["bad_checksums"]) == (1, False, None, 0)
+    assert data.index(MARK + b"0008") < damage["offset"] < data.index(MARK + b"0009")
+    assert damage["bytes"] == 0  # what there is of the last packet was read
+    _, text = check(file)
+    assert text.splitlines()[1:] == [f"  byte {damage['offset']}: the file ends within a block"]
+
+
+def test_a_cut_that_leaves_nothing_of_a_packet_tells_the_bytes_lost(recording: Path) -> None:
+    code, text = check(beside(recording, "stub.pcapng", recording.read_bytes() + b"\6\0\0"))
+    assert code == 1
+    assert text.splitlines()[1:] == [f"  byte {recording.stat().st_size}: the file ends within a block (3 bytes lost)"]
+
+
+def test_of_many_damages_the_text_lists_twenty_and_json_all(recording: Path) -> None:
+    with PcapngRecorder(recording) as recorder:
+        recorder.opened(CLIENT, SERVER, NOW)
+        for number in range(23):
+            recorder.record("sent", CLIENT, SERVER, NOW + number, [MARK + b"%04d" % number])
+    for count, last in ((20, None), (21, "  and 1 more"), (23, "  and 3 more")):
+        file = flipped(recording, *range(count))
+        _, (row,) = objects(file)
+        assert len(row["damages"]) == count
+        _, text = check(file)
+        head, *damages = text.splitlines()
+        assert f"damaged in {count} places" in head
+        assert damages[20:] == ([] if last is None else [last])
+
+
+@pytest.mark.parametrize("name", ["no capture", "empty", "absent"])
+def test_a_file_that_is_no_capture_is_one_line_with_its_path(recording: Path, name: str) -> None:
+    path = recording.with_name("other.pcapng")
+    if name != "absent":
+        path.write_bytes(b"" if name == "empty" else b"a shopping list\n" * 9)
+    code, (row,) = objects(str(path))
+    assert (code, row["file"], row["whole"], row["packets"], row["damages"]) == (1, str(path), False, 0, [])
+    assert {"no capture": "not a capture", "empty": "empty", "absent": "no such file"}[name] in row["error"]
+    code, text = check(str(path))
+    (line,) = text.splitlines()
+    assert code == 1
+    assert line.startswith(f"{path}: ")
+    assert line.count("other.pcapng") == 1
+
+
+def test_each_file_gets_its_verdict_and_one_damaged_file_decides_the_exit_code(recording: Path) -> None:
+    bad = flipped(recording, 0)
+    code, rows = objects(str(recording), bad, str(recording))
+    assert (code, [row["whole"] for row in rows]) == (1, [True, False, True])
+    code, rows = objects(str(recording), str(recording))
+    assert (code, [row["whole"] for row in rows]) == (0, [True, True])

@@ -1,0 +1,220 @@
+"""``kproto metadata`` against embedded brokers: what they know of each other, and where they were told otherwise."""
+
+from __future__ import annotations
+
+import json
+import time
+from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from control_messages import metadata_state, update_metadata
+
+from channel.broker.cluster import EmbeddedCluster
+from channel.controller.requests import SingleRequest
+from channel.rehearsal import ScriptedController
+from kproto.cli import main
+from kproto.cli import metadata as module
+from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ID = bytes(range(16))
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(2) as made:
+        yield made
+
+
+@pytest.fixture
+def controller(cluster: EmbeddedCluster) -> Iterator[ScriptedController]:
+    """Both brokers know each other and the topic orders."""
+    with ScriptedController(cluster) as made:
+        made.create_topic("orders", assignment=[[0, 1], [1, 0]], topic_id=ID)
+        made.wait_all()
+        yield made
+
+
+def tell(controller: ScriptedController, cluster: EmbeddedCluster, broker_id: int, state: Any) -> None:
+    """Tell one broker alone of a partition of orders."""
+    brokers = [
+        UpdateMetadataBroker(
+            id=member.id,
+            endpoints=[UpdateMetadataEndpoint(port=member.port, host=member.host, listener="PLAINTEXT")],
+        )
+        for member in cluster
+    ]
+    message = update_metadata(
+        {"orders": [state]}, brokers, ids={"orders": ID}, controller_id=100, broker_epoch=cluster[broker_id].epoch
+    )
+    answers: SimpleQueue[Any] = SimpleQueue()
+    controller.manager.send_request(broker_id, SingleRequest(message, 8), answers.put)
+    assert answers.get(timeout=10).error_code == 0
+
+
+def address(cluster: EmbeddedCluster, broker_id: int = 0) -> str:
+    return f"127.0.0.1:{cluster[broker_id].port}"
+
+
+def metadata(cluster: EmbeddedCluster, *arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), *arguments])
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+MOVED = metadata_state(0, 1, epoch=7, isr=[1], replicas=[0, 1])
+"""Partition 0 of orders as the second broker alone knows it."""
+
+
+@pytest.mark.usefixtures("controller")
+def test_the_text_shows_brokers_and_partitions(cluster: EmbeddedCluster) -> None:
+    first, second = address(cluster), address(cluster, 1)
+    assert metadata(cluster).splitlines() == [
+        f"cluster kproto, controller none, according to {first}",
+        "  broker  listens at",
+        f"  0       {first}",
+        f"  1       {second}",
+        "  partition  leader  leader epoch  isr  replicas",
+        "  orders-0   0       0             0,1  0,1",
+        "  orders-1   1       0             1,0  1,0",
+    ]
+
+
+@pytest.mark.usefixtures("controller")
+def test_json_holds_the_same_and_what_is_wrong_with_a_topic(cluster: EmbeddedCluster) -> None:
+    view = json.loads(metadata(cluster, "--topic", "orders", "--topic", "none", "--format", "json"))
+    assert view["node"] == {"broker_id": -1, "host": "127.0.0.1", "port": cluster[0].port}
+    assert [(b["broker_id"], b["port"]) for b in view["brokers"]] == [(m.id, m.port) for m in cluster]
+    assert view["topics"] == [
+        {"topic": "none", "topic_id": None, "error": "UNKNOWN_TOPIC_OR_PARTITION"},
+        {"topic": "orders", "topic_id": "AAECAwQFBgcICQoLDA0ODw", "error": None},
+    ]
+    assert view["partitions"][1] == {
+        "topic": "orders",
+        "partition": 1,
+        "leader": 1,
+        "leader_epoch": 0,
+        "isr": [1, 0],
+        "replicas": [1, 0],
+        "offline": [],
+        "error": None,
+    }
+
+
+@pytest.mark.usefixtures("controller")
+def test_an_unknown_topic_is_told_with_its_error(cluster: EmbeddedCluster) -> None:
+    lines = metadata(cluster, "--topic", "none").splitlines()
+    assert lines[-2:] == ["topic none: UNKNOWN_TOPIC_OR_PARTITION", "no topics"]
+
+
+def test_a_broker_that_nobody_told_anything_knows_no_brokers(cluster: EmbeddedCluster) -> None:
+    assert metadata(cluster).splitlines() == [
+        f"cluster kproto, controller none, according to {address(cluster)}",
+        "no brokers",
+        "no topics",
+    ]
+    text = metadata(cluster, "--all-brokers", code=1)
+    assert text == "the node knows no brokers yet; a controller tells it of them with UpdateMetadata\n"
+    found = json.loads(metadata(cluster, "--all-brokers", "--format", "json", code=1))
+    assert found == {"views": [], "differences": [], "failures": {}}
+
+
+@pytest.mark.usefixtures("controller")
+def test_brokers_that_were_told_the_same_agree(cluster: EmbeddedCluster) -> None:
+    assert metadata(cluster, "--all-brokers").splitlines()[-1] == "2 brokers agree"
+    found = json.loads(metadata(cluster, "--all-brokers", "--format", "json"))
+    assert [view["node"]["broker_id"] for view in found["views"]] == [0, 1]
+    assert (found["differences"], found["failures"]) == ([], {})
+
+
+def test_brokers_that_were_told_different_things_are_set_side_by_side(
+    cluster: EmbeddedCluster, controller: ScriptedController
+) -> None:
+    tell(controller, cluster, 1, MOVED)
+    lines = metadata(cluster, "--all-brokers", code=1).splitlines()
+    assert lines[-5:] == [
+        "3 differences between 2 brokers",
+        "  about     fact          broker 0  broker 1",
+        "  orders-0  leader        0         1",
+        "  orders-0  leader epoch  0         7",
+        "  orders-0  isr           0,1       1",
+    ]
+    found = json.loads(metadata(cluster, "--all-brokers", "--format", "json", code=1))
+    assert found["differences"][0] == {"subject": "orders-0", "fact": "leader", "values": {"0": "0", "1": "1"}}
+    assert len(found["differences"]) == 3
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_broker_without_an_answer_is_named_and_nothing_agrees_with_itself(cluster: EmbeddedCluster) -> None:
+    cluster.kill(1)
+    *_, failed, verdict = metadata(cluster, "--all-brokers", code=1).splitlines()
+    assert failed.startswith("broker 1 gave no answer: ")
+    assert address(cluster, 1) in failed
+    assert verdict == "broker 0 alone answered; there is nothing to compare it with"
+    found = json.loads(metadata(cluster, "--all-brokers", "--format", "json", code=1))
+    assert list(found["failures"]) == ["1"]
+
+
+def clock(sleep: Callable[[float], None]) -> SimpleNamespace:
+    """The module ``time`` for the command alone: threads of brokers and controller sleep as ever."""
+    return SimpleNamespace(sleep=sleep, time=time.time, strftime=time.strftime)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_watch_prints_changes_alone_until_ctrl_c(
+    cluster: EmbeddedCluster, controller: ScriptedController, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            tell(controller, cluster, 0, MOVED)
+        elif len(waits) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "time", clock(sleep))
+    lines = metadata(cluster, "--watch", "--interval", "3", "--format", form).splitlines()
+    assert waits == [3.0] * 4
+    if form == "json":
+        before, after = map(json.loads, lines)
+        assert before["partitions"][1] == after["partitions"][1]
+        assert (before["partitions"][0]["leader"], after["partitions"][0]["leader"]) == (0, 1)
+    else:
+        assert [line.split(" ", 1)[1] for line in lines[7:]] == [
+            "orders-0: leader 0 -> 1",
+            "orders-0: leader epoch 0 -> 7",
+            "orders-0: isr 0,1 -> 1",
+        ]
+
+
+def test_watch_goes_on_when_the_node_is_away_for_a_while(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            cluster.kill(0)
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "time", clock(sleep))
+    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), "--watch"])
+    assert result.exit_code == 0
+    assert len(waits) == 2
+    assert "no node answers" in result.stderr
+
+
+def test_the_next_bootstrap_node_is_asked_if_the_first_is_down(cluster: EmbeddedCluster) -> None:
+    down = address(cluster, 1)
+    cluster.kill(1)
+    result = CliRunner().invoke(main, ["metadata", "--bootstrap", down, "--bootstrap", address(cluster)])
+    assert result.exit_code == 0
+    assert f"according to {address(cluster)}" in result.stdout
