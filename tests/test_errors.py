@@ -94,3 +94,4 @@ def test_a_decode_error_says_where() -> None:
 def test_an_unsupported_version_says_which_there_are() -> None:
     assert str(UnsupportedVersion(6, 9, "UpdateMetadata", 0, 8)) == "UpdateMetadata (6) has no version 9; it has 0 to 8"
     assert str(UnsupportedVersion(6, 9)) == "api (6) has no version 9"
+    assert str(UnsupportedVersion(6, 9, highest=8)) == "api (6) has no version 9; it has 0 to 8"

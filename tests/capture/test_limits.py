@@ -325,6 +325,21 @@ def test_a_line_that_is_too_long_is_told_and_the_next_one_read() -> None:
     assert summary.bad_inputs[0].reason == "a line of more than 16 MiB"
 
 
+def test_what_follows_a_line_that_is_too_long_is_read_though_it_comes_with_its_end() -> None:
+    summary = CaptureSummary()
+    reader = RequestLogReader(summary, capture="", apis=None)
+    long, after = b"x" * (LONGEST_LINE + 1), logged("nonsense")
+    reader.feed(long)
+    reader.feed(b"x\n" + after)
+    assert [(bad.offset, bad.bytes_skipped) for bad in summary.bad_inputs] == [
+        (0, len(long) + 2),
+        (len(long) + 2, len(after)),
+    ]
+    reader.feed(long)
+    reader.end()
+    assert [bad.bytes_skipped for bad in summary.bad_inputs][2:] == [len(long)]
+
+
 @pytest.mark.parametrize(
     "change",
     [

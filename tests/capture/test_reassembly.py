@@ -341,6 +341,19 @@ def test_many_finished_connections_are_forgotten() -> None:
     assert len(bench.reassembler._streams) <= 2 * 602
 
 
+def test_the_newest_connection_is_never_the_silent_one_that_is_forgotten() -> None:
+    """Its packet may have an older time than all others: of two captures merged, or of a clock that was set back."""
+    bench = Bench(most_connections=15)
+    for port in range(15):
+        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN), (100 + port) * MS)
+    bench.put(make.tcp(("10.0.0.1", 1015), SERVER, 0, 0, make.SYN), 1 * MS)
+    followed = {stream.connection.flow for stream in bench.reassembler._streams.values()}
+    assert bench.summary.given_up["connections"] == 1
+    assert len(followed) == 15
+    ports = {int.from_bytes(flow[-4:-2]) for flow in followed}
+    assert ports == set(range(1001, 1016))
+
+
 def test_openings_that_nobody_answers_are_forgotten() -> None:
     bench = Bench()
     for port in range(2000):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from wire import array, i16, i32, string, tags
 
 from kproto import reference
 from kproto.errors import UnsupportedApi, UnsupportedVersion
@@ -23,6 +24,8 @@ from kproto.reference import (
     UpdateMetadataRequest,
 )
 from kproto.reference.create_topics import CreatableTopic, CreatableTopicConfig
+from kproto.reference.delete_topics import DeletableTopicResult
+from kproto.reference.metadata import MetadataResponseTopic
 
 # What stands on the wire of each version, in order.
 LEADER_AND_ISR_STATE = {
@@ -101,6 +104,38 @@ def test_the_text_shows_what_is_not_at_its_default_and_stays_short() -> None:
     message = reference.CreateTopicsRequest(topics=topics, unknown_tagged_fields=[(9, bytes(999))])
     assert "... 996 more" in repr(message)
     assert len(repr(message)) < 2000
+
+
+def test_the_text_shows_a_dozen_replicas_whole_and_of_more_the_first_three() -> None:
+    dozen = LeaderAndIsrPartitionState(replicas=range(12))
+    assert repr(dozen) == "LeaderAndIsrPartitionState(replicas=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))"
+    more = LeaderAndIsrPartitionState(replicas=range(13))
+    assert repr(more) == "LeaderAndIsrPartitionState(replicas=(0, 1, 2, ... 10 more))"
+
+
+def test_operations_that_were_not_requested_are_told_from_none_allowed() -> None:
+    """Metadata's bit fields: all bits off would say that nothing is allowed."""
+    response = reference.MetadataResponse(topics=[MetadataResponseTopic(name="t")])
+    (topic,) = response.topics
+    assert (response.cluster_authorized_operations, topic.topic_authorized_operations) == (-(2**31), -(2**31))
+    assert reference.encode(response, 8).count(i32(-(2**31))) == 2
+
+
+def test_a_field_that_is_null_in_every_version_is_null_in_the_first() -> None:
+    data = i16(33) + string(None, flexible=False) + i32(0)
+    response = reference.decode_response(36, 0, data)
+    assert (response.error_code, response.error_message, response.auth_bytes) == (33, None, b"")
+    assert reference.encode(response, 0) == data
+    assert type(response).from_json(response.to_json(0), 0) == response
+
+
+def test_a_deleted_topic_has_an_error_message_since_version_5() -> None:
+    result = DeletableTopicResult(name="t", error_code=73, error_message="off")
+    response = reference.DeleteTopicsResponse(responses=[result])
+    with_message = [string("t", flexible=True) + i16(73) + string("off", flexible=True) + tags()]
+    without = [string("t", flexible=True) + i16(73) + tags()]
+    assert reference.encode(response, 4) == i32(0) + array(without, flexible=True) + tags()
+    assert reference.encode(response, 5) == i32(0) + array(with_message, flexible=True) + tags()
 
 
 def test_a_message_knows_its_version() -> None:

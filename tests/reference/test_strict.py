@@ -67,6 +67,19 @@ def test_bytes_after_a_header_are_refused_only_where_it_stands_alone() -> None:
         reference.decode_request_header(header + b"body", strict=True)
 
 
+def test_headers_are_strict_only_where_that_is_asked_for() -> None:
+    data = i32(1) + overlong(0, 2)
+    assert reference.decode_response_header_from(data + b"body", 1)[1] == len(data)
+    assert reference.decode_response_header(data, 1).correlation_id == 1
+    for read in (reference.decode_response_header_from, reference.decode_response_header):
+        with pytest.raises(Malformed, match="shortest form"):
+            read(data, 1, strict=True)
+    start = i16(6) + i16(8) + i32(1) + string("c", flexible=False)
+    assert reference.decode_request_header_from(start + overlong(0, 2))[1] == len(start) + 2
+    with pytest.raises(Malformed, match="shortest form"):
+        reference.decode_request_header_from(start + overlong(0, 2), strict=True)
+
+
 FILES = ["leaderandisr", "stopreplica", "updatemetadata", "headers", "others"]
 
 
