@@ -360,3 +360,27 @@ def test_a_request_header_that_names_no_known_api_can_be_read_when_its_version_i
     data = "7fff0000000000010000"
     assert decoded("--kind", "request-header", "--version", "1", "--data", data)["requestApiKey"] == 0x7FFF
     assert request_header_version(6, 8) == 2
+
+
+def test_a_frame_that_is_cut_off_has_its_length_before_its_header() -> None:
+    table = run("decode", "--data", FRAME[:-6].hex()).stdout.splitlines()
+    assert "     4  00 06                      request_api_key      6 (UpdateMetadata)" in table
+    assert '    12  00 01 31                   client_id            "1"' in table
+
+
+def test_fields_after_an_array_of_numbers_are_in_the_table() -> None:
+    state = {
+        "partitionIndex": 0, "controllerEpoch": 1, "leader": 1, "leaderEpoch": 4, "isr": [1, 2], "partitionEpoch": 5,
+        "replicas": [1, 2, 3], "isNew": True,
+    }  # fmt: skip
+    form = {
+        "controllerId": 1, "controllerEpoch": 2, "brokerEpoch": 3, "topicStates": [{"topicName": "t", "partitionStates":
+        [state]}], "liveLeaders": [],
+    }  # fmt: skip
+    of = ["--api", "4", "--version", "2", "--kind", "request"]
+    table = output("decode", *of, "--data", output("encode", *of, "--data", json.dumps(form)))
+    lines = [line.split() for line in table.splitlines()]
+    assert [line[-1] for line in lines if "partition_epoch" in line] == ["5"]
+    assert [line[-3:] for line in lines if "replicas" in line] == [["1,", "2,", "3"]]
+    assert [line[-1] for line in lines if "is_new" in line] == ["true"]
+    assert any("live_leaders" in line for line in lines)

@@ -6,7 +6,7 @@ from typing import Any
 
 import packets as make
 from click.testing import CliRunner
-from control_messages import leader_and_isr, leader_state, metadata_state, update_metadata
+from control_messages import leader_and_isr, leader_state, metadata_state, stop_replica, update_metadata
 
 import kproto
 from kproto import messages as c
@@ -134,3 +134,15 @@ def test_kafka_without_control_requests_is_named_as_the_reason() -> None:
     assert "no control request" in result.stderr
     assert result.stderr.count("\n") == 1
     assert inspect("--all-apis", packets=talk.packets).stdout.count("ApiVersions v0") == 4
+
+
+def test_a_kraft_controllers_request_without_a_type_has_none() -> None:
+    requests = [
+        stop_replica({"orders": [(0, 4, True)]}, is_kraft_controller=True),
+        update_metadata({}, [live(7, "10.0.0.2")], is_kraft_controller=True, type=2),
+    ]
+    stop, update = inspect(packets=talk(1, TWO, *requests)).stdout.splitlines()[:2]
+    assert "KRaft full" in update
+    assert "KRaft" in stop
+    assert "incremental" not in stop
+    assert "full" not in stop

@@ -11,13 +11,16 @@ import sys
 import threading
 
 import pytest
+from click.testing import CliRunner
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.errors import BrokerNotAvailable
 from channel.network.recorder import PcapngRecorder
+from channel.rehearsal import ScriptedController
 from channel.scenario import Scenario
 from kproto.capture import exchanges
 from kproto.cli import main
+from kproto.cli.brokers import _told
 
 UPDATE = {
     "controllerId": 1,
@@ -188,3 +191,26 @@ def test_the_demo_has_help():
     out, _ = kproto("demo", "--help")
     assert "journal" in out
     assert main.get_command(None, "demo") is not None
+
+
+def test_each_request_that_a_broker_answers_is_one_line_of_json(capsys):
+    gone = threading.Event()
+    with (
+        EmbeddedCluster(1, hooks=lambda broker_id: _told(broker_id, gone.set)) as cluster,
+        ScriptedController(cluster, controller_id=5) as controller,
+    ):
+        controller.wait_all()
+        (sent,) = controller.journal.entries
+    (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (line["broker"], line["client_id"], line["api_key"], line["api_version"]) == (0, "5", 6, 8)
+    assert line["request"] == sent.message.to_json(8)
+    assert line["response"] == {"errorCode": 0}
+    assert not gone.is_set()
+
+
+def test_send_prints_the_answer_alone():
+    with EmbeddedCluster(1) as cluster:
+        result = CliRunner().invoke(
+            main, ["send", f"127.0.0.1:{cluster[0].port}", "--api", "6"], input=json.dumps(UPDATE)
+        )
+    assert (result.exit_code, result.stdout) == (0, '{"errorCode": 0}\n')

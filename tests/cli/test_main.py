@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from conftest import DATA
 
 import kproto
+from kproto.__main__ import main as script
 from kproto.cli import COMMANDS, main, reason_of
 from kproto.errors import CaptureError, ConfigurationError, Malformed, UnsupportedVersion
 
@@ -189,3 +191,50 @@ def test_a_narrow_locale_costs_characters_not_the_command() -> None:
     result = run("inspect", CAPTURE, env=environment)
     assert result.returncode == 0
     assert "UpdateMetadata" in result.stdout
+
+
+class _Missing:
+    """An import hook by which the command line finds this package missing."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        if name == "kproto.cli":
+            raise ModuleNotFoundError(f"No module named {self.package!r}", name=self.package)
+
+
+def test_without_click_the_script_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "kproto.cli")
+    monkeypatch.setattr(sys, "meta_path", [_Missing("click"), *sys.meta_path])
+    with pytest.raises(SystemExit) as end:
+        script()
+    assert end.value.code == 2
+    assert capsys.readouterr() == (
+        "",
+        "kproto: this needs click, which is not installed; try: pip install 'kproto[cli]'\n",
+    )
+
+
+def test_another_missing_package_is_not_taken_for_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "kproto.cli")
+    monkeypatch.setattr(sys, "meta_path", [_Missing("other"), *sys.meta_path])
+    with pytest.raises(ModuleNotFoundError, match="other"):
+        script()
+
+
+@pytest.mark.parametrize("error", [OSError, ValueError])
+def test_a_reader_that_goes_away_ends_quietly_where_output_is_no_file(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    class Output(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError
+
+        def fileno(self) -> int:
+            raise error("no descriptor")
+
+    monkeypatch.setattr(sys, "stdout", Output())
+    assert main(["tables"], standalone_mode=False) == 141

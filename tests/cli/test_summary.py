@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import subprocess
 import sys
+import types
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import packets as make
+import pyarrow
 import pytest
 from click.testing import CliRunner, Result
 from conftest import DATA, read_jsonl
 
 from kproto.cli import main
+from kproto.cli.sections import Section, lines_of
+from kproto.cli.summary import keep_pandas_out
+from kproto.cli.summary_text import _losses
+from kproto.tables.summary import _moment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +116,9 @@ def test_a_migration_has_its_phases() -> None:
     migration = figures(path("ibp-3.9-migration-a"))["migration"]
     assert migration["zookeeper_controllers"] == [{"controller_id": 1, "controller_epoch": 1}]
     assert migration["kraft_controllers"] == [{"controller_id": 3000, "controller_epoch": 2}]
+    times = [moment for row in migration["phases"] for moment in (row["first"], row["last"])]
+    assert times == sorted(times)
+    assert all(moment.startswith("2026-11-2") for moment in times)
     phases = [(row["phase"], row["requests"], row["brokers"]) for row in migration["phases"]]
     assert phases == [("ZooKeeper controller", 39, 3), ("KRaft controller takes over", 9, 3), ("dual write", 121, 3)]
     assert figures(path("ibp-3.9-a"))["migration"] is None
@@ -186,3 +196,70 @@ def test_a_capture_of_other_traffic_says_so() -> None:
     result = summary("-", input=make.pcap(talk.close().packets))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "no control request" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000000Z"),
+        (1_795_203_290_000_007, "2026-11-20T19:34:50.000007Z"),
+        (10**18 + 5, "1000000000000.000005"),  # after the year 9999
+        (10**24, "1000000000000000000.000000"),  # after the years that the C library counts
+        (10**26, "100000000000000000000.000000"),  # more seconds than it can hold
+    ],
+)
+def test_a_moment_beyond_the_calendar_is_told_in_seconds(us: int, text: str) -> None:
+    assert _moment(us) == text
+
+
+def test_what_was_lost_is_told_in_rows() -> None:
+    nothing: dict[str, list[Any]] = {"unanswered": [], "unreadable": [], "gaps": [], "bad_inputs": []}
+    assert _losses(nothing).rows == []
+    losses = {
+        "unanswered": [{"count": 2, "reason": "the capture ends"}],
+        "unreadable": [{"count": 1, "api": "LeaderAndIsr", "api_version": 7, "reason": "cut off"}],
+        "gaps": [
+            {"file": "a.pcap", "gaps": 1, "gap_bytes": 9, "cut_packets": 0, "ip_fragments": 0, "bad_checksums": 3}
+            | {"unmatched_responses": 0}
+        ],
+        "bad_inputs": [
+            {"file": f"{number}.pcap", "offset": 7, "bytes_skipped": 5, "reason": "torn"} for number in range(21)
+        ],
+    }
+    rows = _losses(losses).rows
+    assert rows[:5] == [
+        ["2 requests", "unanswered", "the capture ends"],
+        ["1 request", "LeaderAndIsr v7 cannot be read", "cut off"],
+        ["9 bytes in 1 gap", "missing", "a.pcap"],
+        ["3 packets that differ from their recorded checksum", "missing", "a.pcap"],
+        ["5 bytes skipped", "0.pcap", "torn"],
+    ]
+    assert rows[23:] == [["5 bytes skipped", "19.pcap", "torn"], ["1 more", "", "--format json lists them"]]
+
+
+def test_a_row_goes_on_below_only_where_it_is_too_wide() -> None:
+    section = Section("Losses", ["what", "_why"], [["gap", "the capture was cut"]])
+    whole = "  gap   the capture was cut"
+    assert list(lines_of(section, None)) == ["  what  why", whole]
+    assert list(lines_of(section, len(whole))) == ["  what  why", whole]
+    assert len(list(lines_of(section, len(whole) - 1))) > 2
+
+
+def test_pyarrow_finds_no_pandas_while_it_looks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def array(_values: object) -> None:
+        try:
+            importlib.import_module("pandas")
+        except ModuleNotFoundError as e:
+            found.append(e.name)
+
+    monkeypatch.setattr(pyarrow, "array", array)
+    monkeypatch.delitem(sys.modules, "pandas", raising=False)
+    before = list(sys.meta_path)
+    keep_pandas_out()
+    assert found == ["pandas"]
+    assert sys.meta_path == before
+    monkeypatch.setitem(sys.modules, "pandas", types.ModuleType("pandas"))
+    keep_pandas_out()
+    assert found == ["pandas"]

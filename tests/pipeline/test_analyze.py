@@ -7,12 +7,16 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import click
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from table_truth import CAPTURES, expected_states, truth_rows
 
 from kproto.cli import main
+from kproto.cli.analyze import _explained
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,3 +124,20 @@ def test_help_needs_neither_spark_nor_java() -> None:
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0
     assert "Examples:" in result.stdout
+
+
+@pytest.mark.parametrize("error", [Py4JError("a JavaError of two\n\tat lines"), PySparkException("a SparkException")])
+def test_a_failure_inside_spark_is_one_line(error: Exception) -> None:
+    with (
+        pytest.raises(click.ClickException, match=r"^Spark failed: a \w+( of two)?; --log FILE keeps") as told,
+        _explained(),
+    ):
+        raise error
+    assert told.value.__cause__ is error
+
+
+def test_a_failure_that_came_of_ctrl_c_is_ctrl_c() -> None:
+    failure = Py4JError("the connection is gone")
+    failure.__context__ = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt), _explained():
+        raise failure

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from channel.controller.requests import SingleRequest
 from channel.journal import Journal
 from channel.network.recorder import PcapngRecorder
 from channel.scenario import Scenario
+from kproto.cli import main
 from kproto.cli.comparison import differences
 from kproto.codec import get_codec
 from kproto.pipeline import OutputDirectory, analyze
@@ -52,7 +54,7 @@ def test_tables_of_a_rehearsal_agree_with_its_journal(spark: SparkSession, tmp_p
 
 
 def journal() -> Journal:
-    """A LeaderAndIsr request of two partitions, one of them refused, and a StopReplica request."""
+    """A LeaderAndIsr request of two partitions, one of them refused, and a StopReplica request of two."""
     leader_and_isr = codec.message_class(4, "request").from_json(
         {
             "controllerId": 3, "isKRaftController": True, "controllerEpoch": 7, "brokerEpoch": 9, "type": 2,
@@ -83,7 +85,8 @@ def journal() -> Journal:
         {
             "controllerId": 3, "isKRaftController": False, "controllerEpoch": 7, "brokerEpoch": 9,
             "topicStates": [{"topicName": "c", "partitionStates": [
-                {"partitionIndex": 0, "leaderEpoch": 4, "deletePartition": True}]}],
+                {"partitionIndex": 0, "leaderEpoch": 4, "deletePartition": True},
+                {"partitionIndex": 1, "leaderEpoch": 5, "deletePartition": False}]}],
         },
         4,
     )  # fmt: skip
@@ -106,7 +109,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
     requests = [
         {"api_key": 4, "api_version": 7, "is_kraft": True, "type": 2, "n_partitions": 2, "body_id": b"L"},
         {"api_key": 6, "api_version": 8, "is_kraft": False, "type": 1, "n_partitions": 1, "body_id": b"U"},
-        {"api_key": 5, "api_version": 4, "is_kraft": False, "type": 0, "n_partitions": 1, "body_id": b"S"},
+        {"api_key": 5, "api_version": 4, "is_kraft": False, "type": 0, "n_partitions": 2, "body_id": b"S"},
     ]
     common = {
         "topic_id": TOPIC_ID, "controller_epoch": 6, "leader": 1, "leader_epoch": 4, "partition_epoch": 5, "isr": [1],
@@ -118,6 +121,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         {"body_id": b"L", "topic": "a", "partition": 1, **common, **led},
         {"body_id": b"U", "topic": "b", "partition": 4, **common, "offline": [2]},
         {"body_id": b"S", "topic": "c", "partition": 0, "leader_epoch": 4, "delete_partition": True},
+        {"body_id": b"S", "topic": "c", "partition": 1, "leader_epoch": 5, "delete_partition": False},
     ]
     errors = [{"frame_id": b"L", "topic": "a", "topic_id": TOPIC_ID, "partition": 1, "error_code": 11}]
     return {
@@ -167,3 +171,11 @@ def test_a_missing_row_is_a_difference(table: str, tmp_path: Path) -> None:
     tables = rows()
     tables[table].pop()
     assert differences(write(tables, tmp_path), journal())
+
+
+def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "tables"
+    path.touch()
+    result = CliRunner().invoke(main, ["demo", "--out", str(path)])
+    assert result.exit_code == 2
+    assert result.stderr == f"kproto: {path} is a file; --out takes a directory\n"

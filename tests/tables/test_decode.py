@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from conftest import DATA, read_jsonl
+from control_messages import broker, metadata_state, update_metadata
 from hypothesis import given
 from hypothesis import strategies as st
 from table_truth import expected_errors, expected_states
 
+from kproto.codec import encode
 from kproto.tables import BODIES, DECODED, PARTITION_STATES, decode, part
 from kproto.tables.ids import body_id
+from kproto.tables.schemas import _table, description
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -198,3 +201,27 @@ def test_partition_states_have_exactly_the_columns_of_their_table() -> None:
 def test_any_bytes_give_one_head_and_no_error(api_key: int, version: int, direction: str, data: bytes) -> None:
     batches = decoded([(api_key, version, direction, data)])
     assert len(rows_of(batches, "head")) == 1
+
+
+@pytest.mark.parametrize("kind", ["states", "errors", "brokers"])
+def test_rows_are_given_before_all_bodies_are_read(kind: str) -> None:
+    """Memory holds a batch of rows, not those of all bodies."""
+    if kind == "brokers":
+        rows = [(6, 8, "req", encode(update_metadata({}, [broker(n)], broker_epoch=-1), 8)) for n in range(400)]
+    elif kind == "states":
+        states = [metadata_state(partition, 1) for partition in range(20)]
+        rows = [(6, 8, "req", encode(update_metadata({f"t{n}": states}), 8)) for n in range(400)]
+    else:
+        rows = [(6, 8, "req", n.to_bytes(3, "big")) for n in range(400)]
+    told: list[int] = []
+    batches = decode((bodies([row]) for row in rows), on_body=told.append, batch_bytes=4096)
+    next(batches)
+    assert len(told) < 200
+    assert sum(batch.num_rows for batch in batches) > 0
+    assert len(told) == 400
+
+
+def test_a_table_says_its_description() -> None:
+    schema = _table("Rows of nothing.", pa.field("id", pa.int64()))
+    assert schema.names == ["id"]
+    assert description(schema) == "Rows of nothing."

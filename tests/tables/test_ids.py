@@ -75,3 +75,14 @@ def test_a_frame_is_named_by_where_it_stands() -> None:
         ids.add(frame_id(*changed))
     assert len(ids) == 5
     assert frame_id(*base) == frame_id(*base)
+
+
+@pytest.mark.parametrize(("api", "version", "text"), [row for row in REQUESTS if row[:2] in EPOCH])
+def test_a_body_that_ends_with_its_broker_epoch_is_named_without_it(api: int, version: int, text: str) -> None:
+    prefix = prefix_of(api, version)
+    assert prefix is not None
+    assert prefix.broker_epoch_at is not None
+    head = bytes.fromhex(text)[: prefix.broker_epoch_at]
+    one, other = (head + epoch.to_bytes(8, "big") for epoch in (7, 8))
+    assert body_id(api, version, "req", one) == body_id(api, version, "req", other)
+    assert body_id(api, version, "req", one[:-1]) != body_id(api, version, "req", one[:-2])

@@ -140,3 +140,10 @@ def test_what_brokers_know_is_right_after_any_order_of_changes() -> None:
             before = plain[broker].get(change.state.partition)
             assert (None if change.before is None else change.before.leader) == before
         plain[broker] |= partitions
+
+
+def test_metadata_that_tells_of_a_deletion_makes_a_partition_forgotten() -> None:
+    knowledge = Knowledge()
+    knowledge.apply(1, published((0, 0, 0, [0, 1])), 7, accepted=True)
+    assert kinds(knowledge.apply(1, published((0, -2, 1, [])), 7, accepted=True)) == ["deleted"]
+    assert kinds(knowledge.apply(1, published((0, 0, 2, [0, 1])), 7, accepted=True)) == ["first seen"]

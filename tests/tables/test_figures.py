@@ -1,0 +1,62 @@
+"""The figures of a summary: latencies counted in bounded memory, and changes between states of a partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kproto.tables import latencies as module
+from kproto.tables.changes import PartitionHistory
+from kproto.tables.latencies import Latencies
+from kproto.tables.schemas import PARTITION_STATES
+
+
+def test_quantiles_are_those_of_the_nearest_rank() -> None:
+    latencies = Latencies()
+    latencies.add(range(1, 101))
+    assert latencies.quantiles_us(0.5, 0.99, 1.0) == [50, 99, 100]
+    assert (latencies.count, latencies.max_us) == (100, 100)
+    assert Latencies().quantiles_us(0.5) == [None]
+
+
+def test_with_too_many_values_latencies_are_counted_to_the_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_VALUES", 3)
+    latencies = Latencies()
+    latencies.add([1001, 1002, 1003])
+    assert latencies.quantiles_us(0.1, 1.0) == [1001, 1003]
+    latencies.add([2999])  # one value too many
+    assert latencies.quantiles_us(0.75, 1.0) == [1000, 2000]
+    latencies.add([1999, 4500, 4999])
+    assert latencies.quantiles_us(4 / 7, 5 / 7, 1.0) == [1000, 2000, 4000]
+    assert (latencies.count, latencies.max_us) == (7, 4999)
+
+
+def state(leader_epoch: int, leader: int, isr: list[int]) -> dict[str, Any]:
+    return {
+        "body_id": b"b" * 16, "api_key": 4, "topic": "t", "topic_id": b"i" * 16, "partition": 0, "controller_epoch": 1,
+        "leader_epoch": leader_epoch, "partition_epoch": leader_epoch, "leader": leader, "isr": isr,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        ((1, [1, 2]), (1, [1]), {"isr_shrinks"}),
+        ((1, [1]), (1, [2, 1]), {"isr_expands"}),
+        ((1, [1, 2]), (1, [1, 3]), {"isr_swaps"}),
+        ((1, [1, 2]), (1, [2, 1]), set()),
+        ((1, [1, 2]), (2, [2]), {"leader_changes", "isr_shrinks"}),
+        ((1, [1]), (-1, [1]), {"leader_changes", "leader_lost"}),
+        ((1, [1]), (1, []), {"isr_shrinks"}),
+    ],
+)
+def test_a_change_is_counted_by_its_kinds(
+    before: tuple[int, list[int]], after: tuple[int, list[int]], kinds: set[str]
+) -> None:
+    history = PartitionHistory()
+    history.add(pa.Table.from_pylist([state(2, *after), state(1, *before)], schema=PARTITION_STATES))
+    totals, _ = history.changes(10)
+    assert {name for name, count in totals.items() if count} - {"partitions", "partitions_moved"} == kinds
+    assert totals["partitions_moved"] == ("leader_changes" in kinds)
