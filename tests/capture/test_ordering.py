@@ -13,12 +13,12 @@ SECOND = 1_000_000_000
 CONNECTION = Connection(Endpoint("10.0.0.1", 50000), Endpoint("10.0.0.2", 9092), 0)
 
 
-def frame(time_ns: int, payload: bytes = b"") -> Frame:
+def frame(time_ns: int, payload: bytes = b"body") -> Frame:
     length = len(payload)
     return Frame(CONNECTION, "req", 0, time_ns, time_ns, WHOLE, length, payload, 6, 8, 1, "c", length, "")
 
 
-def settled(time_ns: int, payload: bytes = b"") -> Exchange:
+def settled(time_ns: int, payload: bytes = b"body") -> Exchange:
     return Exchange(frame(time_ns, payload), None)
 
 
