@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import select
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -106,6 +107,10 @@ class EchoServer:
                 sock = self.sockets[raw] = self._context.wrap_socket(sock, server_side=True)
             while data := sock.recv(65536):
                 sock.sendall(data)
+
+    def is_serving(self) -> bool:
+        """Whether its first connection stands, over TLS with the handshake behind it."""
+        return bool(self.sockets) and (self._context is None or isinstance(self.sockets[0], ssl.SSLSocket))
 
     def close_connections(self) -> None:
         """End every connection; what was echoed before still arrives."""

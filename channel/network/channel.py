@@ -158,13 +158,17 @@ class Channel:
         """Go on with the handshake, then the authentication; tells whether both are over.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other.
+            AuthenticationFailed: One side does not accept the other; the state tells it too.
             OSError: The connection broke.
         """
-        wanted = 0 if self.transport.ready else self.transport.handshake()
-        if not wanted and self.authenticator is not None and not self.authenticator.complete:
-            self.connection.enter(Phase.AUTHENTICATING)
-            wanted = self.authenticator.authenticate()
+        try:
+            wanted = 0 if self.transport.ready else self.transport.handshake()
+            if not wanted and self.authenticator is not None and not self.authenticator.complete:
+                self.connection.enter(Phase.AUTHENTICATING)
+                wanted = self.authenticator.authenticate()
+        except AuthenticationFailed as e:
+            self.refused(e)
+            raise
         self._wanted = wanted
         if wanted or not self.transport.ready or not (self.authenticator is None or self.authenticator.complete):
             return False
