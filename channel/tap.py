@@ -23,7 +23,7 @@ from channel.errors import AuthenticationFailed
 from channel.logs import get_logger
 from channel.network.sockets import Waker
 from channel.network.tls import TlsTransport
-from channel.network.transport import RESET, Address, PlaintextTransport, socket_address
+from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
 from channel.sasl_mask import SaslMask
 from kproto.errors import ConfigurationError
 
@@ -307,7 +307,7 @@ class Tap:
 
     def _refuse(self, client: socket.socket, node: socket.socket, mapping: Mapping, error: OSError) -> None:
         _log.warning("cannot connect to %s for %s: %s", show_address(mapping.upstream), mapping, error)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        reset_on_close(client)
         client.close()
         node.close()
 

@@ -50,15 +50,19 @@ class Worker:
     def close(self) -> None:
         """End the thread after the piece of work in hand; queued work is dropped. Harmless if closed.
 
+        Work that closes its own worker returns at once, and the thread ends behind it.
+
         Raises:
             IllegalState: The work in hand took too long; the thread ends behind it.
         """
         with self._lock:
             self._is_closed = True
             thread = self._thread
-        if thread is None or thread is threading.current_thread():
+        if thread is None:
             return
         self._queue.put(None)
+        if thread is threading.current_thread():
+            return
         thread.join(_CLOSE_S)
         if thread.is_alive():
             raise IllegalState(f"{self._name} has not ended: the work in hand takes more than {_CLOSE_S:.0f} s")

@@ -364,9 +364,15 @@ class Selector:
     def unmute(self, channel_id: str) -> bool:
         """Read this connection again if its mute state allows; tells whether it is read now."""
         channel = self._open_or_closing(channel_id)
-        if not channel.connection.maybe_unmute():
+        if not self._read_again(channel):
             return False
         channel.connection.explicitly_muted = False
+        return True
+
+    def _read_again(self, channel: Channel) -> bool:
+        """Unmute a channel if its mute state allows; no event announces the bytes that it holds already."""
+        if not channel.connection.maybe_unmute():
+            return False
         if channel.has_buffered:
             self._buffered[channel] = None
             self._progressed = True
@@ -423,8 +429,7 @@ class Selector:
             self._out_of_memory = False
             for refused in self.channels.values():
                 if not refused.connection.explicitly_muted and refused.connection.muted:
-                    refused.connection.maybe_unmute()
-                    self._poller.changed(refused)
+                    self._read_again(refused)
         if self._writes:
             self.write_now()
         if (

@@ -7,8 +7,6 @@ alert is the transport's own to see. That costs the same CPU as letting OpenSSL 
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
 import ssl
 import threading
 from enum import Enum
@@ -16,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from channel.errors import AuthenticationFailed
 
-from .transport import EVENT_READ, EVENT_WRITE, RESET, Address, socket_address
+from .transport import EVENT_READ, EVENT_WRITE, SocketTransport
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
 
     from .transport import Bytes
@@ -46,7 +45,7 @@ class TlsState(Enum):
     CLOSING = "closing"
 
 
-class TlsTransport:
+class TlsTransport(SocketTransport):
     """One TLS connection over a non-blocking socket. Safe for a reading and a writing thread at once.
 
     ``HANDSHAKE_FAILED`` lasts until the peer has been sent the alert that says why. ``POST_HANDSHAKE`` is TLS 1.3 until
@@ -66,8 +65,8 @@ class TlsTransport:
     """
 
     __slots__ = (
-        "_alert_error", "_buffer", "_ciphertext", "_connected", "_ended", "_incoming", "_lock", "_may_have_more",
-        "_outgoing", "_sock", "_tls", "local", "remote", "state",
+        "_alert_error", "_buffer", "_ciphertext", "_ended", "_incoming", "_lock", "_may_have_more", "_outgoing", "_tls",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -79,31 +78,20 @@ class TlsTransport:
         server_hostname: str | None = None,
         connected: bool = False,
     ) -> None:
-        self._sock = sock
+        super().__init__(sock, connected=connected)
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side, server_hostname)
         self._lock = threading.Lock()  # OpenSSL's connection is for one thread at a time
         self._buffer = memoryview(bytearray(_CIPHERTEXT))
         self._ciphertext = memoryview(b"")
-        self._connected = False
         self._ended = False
         self._may_have_more = False
         self._alert_error: AuthenticationFailed | None = None
         self.state = TlsState.NOT_INITIALIZED
-        self.local: Address = ("", 0)
-        self.remote: Address = ("", 0)
-        if connected:
-            self._note_ends()
 
     def __repr__(self) -> str:
         return f"TlsTransport({self.remote[0]}:{self.remote[1]}, {self.state.value})"
-
-    # ---- connecting --------------------------------------------------------------------------------------------------
-
-    def fileno(self) -> int:
-        """The socket's file descriptor."""
-        return self._sock.fileno()
 
     @property
     def ready(self) -> bool:
@@ -119,25 +107,6 @@ class TlsTransport:
     def version(self) -> str | None:
         """The protocol that was agreed on, for example ``TLSv1.3``; None before the handshake."""
         return self._tls.version()
-
-    def _note_ends(self) -> None:
-        self.local = socket_address(self._sock.getsockname())
-        self.remote = socket_address(self._sock.getpeername())
-        self._connected = True
-
-    def finish_connect(self) -> bool:
-        """Look whether the TCP connection is established now.
-
-        Raises:
-            OSError: It could not be made.
-        """
-        if not self._connected:
-            error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if error:
-                raise OSError(error, os.strerror(error))
-            with contextlib.suppress(OSError):  # no peer yet: a wake-up without cause
-                self._note_ends()
-        return self._connected
 
     # ---- handshake ---------------------------------------------------------------------------------------------------
 
@@ -324,10 +293,6 @@ class TlsTransport:
             with contextlib.suppress(ssl.SSLError):  # it waits for the peer's goodbye, which comes or not
                 self._tls.unwrap()
             self._send_ciphertext()
-
-    def reset_on_close(self) -> None:
-        """Make ``close`` end the connection by a reset, as when a process was killed."""
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
     def abandon(self) -> None:
         """Give the descriptor of a forked child's copy back, without a word to the peer."""

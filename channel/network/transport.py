@@ -1,7 +1,8 @@
-"""What moves bytes below a channel: one interface, and the plain one. TLS is another ``Transport`` below a channel."""
+"""What moves bytes below a channel: one interface, and plaintext; ``channel.network.tls`` has the other transport."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -19,7 +20,10 @@ __all__ = [
     "Authenticator",
     "Bytes",
     "PlaintextTransport",
+    "SocketTransport",
     "Transport",
+    "reset_on_close",
+    "socket_address",
 ]
 
 EVENT_READ: Final = select.EPOLLIN
@@ -31,7 +35,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Address: TypeAlias = tuple[str, int]
 """An IP address as text, and a port."""
 
-RESET = struct.pack("ii", 1, 0)  # linger for no time: unsent bytes are dropped
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 """How many buffers the system takes in one call."""
@@ -121,19 +125,22 @@ class Authenticator(Protocol):
         """Forget secrets."""
 
 
-class PlaintextTransport:
-    """Bytes as they are."""
+class SocketTransport:
+    """The part of a transport that is the same whatever passes: a non-blocking socket, its connecting, its two ends.
 
-    __slots__ = ("_connected", "_sock", "local", "read_into_raw", "remote", "sendmsg")
+    Args:
+        sock: A non-blocking socket, connecting or connected.
+        connected: Whether it is connected already.
 
-    has_pending_writes = False
-    has_bytes_buffered = False
+    Attributes:
+        local, remote: The two ends, once connected.
+    """
+
+    __slots__ = ("_connected", "_sock", "local", "remote")
 
     def __init__(self, sock: socket.socket, *, connected: bool) -> None:
         self._sock = sock
         self._connected = False
-        self.sendmsg = sock.sendmsg
-        self.read_into_raw = sock.recv_into
         self.local: Address = ("", 0)
         self.remote: Address = ("", 0)
         if connected:
@@ -143,18 +150,13 @@ class PlaintextTransport:
         """The socket's file descriptor."""
         return self._sock.fileno()
 
-    @property
-    def ready(self) -> bool:
-        """Whether payload may pass: as soon as the connection stands."""
-        return self._connected
-
     def _note_ends(self) -> None:
-        self._connected = True
         self.local = socket_address(self._sock.getsockname())
         self.remote = socket_address(self._sock.getpeername())
+        self._connected = True
 
     def finish_connect(self) -> bool:
-        """Look whether the connection stands now.
+        """Look whether the TCP connection is established now.
 
         Raises:
             OSError: It could not be made.
@@ -163,10 +165,31 @@ class PlaintextTransport:
             error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
                 raise OSError(error, os.strerror(error))
-            try:
+            with contextlib.suppress(OSError):  # no peer yet: a wake-up without cause
                 self._note_ends()
-            except OSError:  # no peer yet: a wake-up without cause
-                self._connected = False
+        return self._connected
+
+    def reset_on_close(self) -> None:
+        """Make ``close`` end the connection by a reset, as when a process was killed."""
+        reset_on_close(self._sock)
+
+
+class PlaintextTransport(SocketTransport):
+    """Bytes as they are."""
+
+    __slots__ = ("read_into_raw", "sendmsg")
+
+    has_pending_writes = False
+    has_bytes_buffered = False
+
+    def __init__(self, sock: socket.socket, *, connected: bool) -> None:
+        super().__init__(sock, connected=connected)
+        self.sendmsg = sock.sendmsg
+        self.read_into_raw = sock.recv_into
+
+    @property
+    def ready(self) -> bool:
+        """Whether payload may pass: as soon as the connection stands."""
         return self._connected
 
     def handshake(self) -> int:
@@ -203,15 +226,16 @@ class PlaintextTransport:
         """Tell the peer that no more will be sent; reading goes on."""
         self._sock.shutdown(socket.SHUT_WR)
 
-    def reset_on_close(self) -> None:
-        """Make ``close`` end the connection by a reset, as when a process was killed."""
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
 
     abandon = close
+
+
+def reset_on_close(sock: socket.socket) -> None:
+    """Make closing this socket reset its connection; bytes that have not been sent are dropped."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
 
 
 def socket_address(name: object) -> Address:

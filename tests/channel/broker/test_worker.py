@@ -44,3 +44,13 @@ def test_queued_work_is_dropped_at_the_end() -> None:
     closer.join(10)
     assert not closer.is_alive()
     assert done == [1]
+
+
+def test_work_that_closes_its_own_worker_is_the_last() -> None:
+    worker, done = Worker("worker-under-test"), []
+    worker.submit(lambda: (worker.close(), done.append(1)))  # type: ignore[func-returns-value]
+    assert worker._thread is not None
+    worker._thread.join(10)
+    assert not worker._thread.is_alive()
+    assert done == [1]
+    worker.close()
