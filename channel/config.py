@@ -12,7 +12,7 @@ from kproto.api import control_versions
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["ChannelConfig"]
 
@@ -63,6 +63,11 @@ class ChannelConfig:
     receive_max: int = _number(104_857_600, -1)
     receive_stall_max_ms: int = _number(30_000, -1)
     send_threads: str = "1"
+    unclean_leader_election_enable: bool = False
+    delete_topic_enable: bool = True
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_per_broker_percentage: int = _number(10)
+    leader_imbalance_check_interval_seconds: int = _number(300, 1)
     max_connections: int = _number(_INT32)
     max_connections_per_ip: int = _number(_INT32)
     reconnect_backoff_ms: int = _number(50)
@@ -122,7 +127,7 @@ class ChannelConfig:
                 hint = f"did you mean {near[0]!r}?" if near else "see the documentation of channel.config"
                 raise ConfigurationError(f"no setting {key!r}; {hint}")
             name = known[key].name
-            values[name] = _integer(key, value) if known[key].metadata else _text(key, value)
+            values[name] = _reader(known[key])(key, value)
         return cls(**values)
 
     def settings(self) -> dict[str, object]:
@@ -133,6 +138,20 @@ class ChannelConfig:
 
 def _key(name: str) -> str:
     return name.replace("_", ".")
+
+
+def _reader(setting: dataclasses.Field[Any]) -> Callable[[str, object], object]:
+    if isinstance(setting.default, bool):
+        return _flag
+    return _integer if setting.metadata else _text
+
+
+def _flag(key: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ConfigurationError(f"{key} is {value!r}; it must be true or false")
 
 
 def _integer(key: str, value: object) -> int:

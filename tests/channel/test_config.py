@@ -23,6 +23,11 @@ DEFAULTS = {
     "connection.failed.authentication.delay.ms": 100,
     "socket.request.max.bytes": 104857600,
     "queued.max.request.bytes": -1,
+    "unclean.leader.election.enable": False,
+    "delete.topic.enable": True,
+    "auto.leader.rebalance.enable": True,
+    "leader.imbalance.per.broker.percentage": 10,
+    "leader.imbalance.check.interval.seconds": 300,
     "max.connections": 2**31 - 1,
     "max.connections.per.ip": 2**31 - 1,
     "reconnect.backoff.ms": 50,
@@ -48,8 +53,16 @@ def test_defaults_are_kafkas():
 
 def test_settings_come_as_a_properties_file_has_them():
     config = ChannelConfig.of(
-        {"request.timeout.ms": " 5000 ", "inter.broker.protocol.version": "2.8", "control.plane.listener.name": "CTRL"}
+        {
+            "request.timeout.ms": " 5000 ",
+            "inter.broker.protocol.version": "2.8",
+            "control.plane.listener.name": "CTRL",
+            "unclean.leader.election.enable": "TRUE ",
+            "delete.topic.enable": False,
+        }
     )
+    assert config.unclean_leader_election_enable
+    assert not config.delete_topic_enable
     assert config.request_timeout_ms == 5000
     assert config.inter_broker_protocol_version == "2.8"
     assert config.control_plane_listener_name == "CTRL"
@@ -76,6 +89,8 @@ def test_settings_come_as_a_properties_file_has_them():
         ({"send.threads": "0"}, "takes a number from 1, or per_broker"),
         ({"send.threads": "per-broker"}, "takes a number from 1, or per_broker"),
         ({"receive.max": -2}, "must be -1 to"),
+        ({"delete.topic.enable": "yes"}, "must be true or false"),
+        ({"delete.topic.enable": 1}, "must be true or false"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, text):

@@ -1,0 +1,254 @@
+"""A controller's store in memory, with the versions and the fence that ZooKeeper has.
+
+The methods of ``ControllerStore`` are the controller's. The others are the hands of brokers and administrators; their
+caller gives the controller the event that ZooKeeper's watches would give.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from channel.errors import ControllerMoved
+from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+
+from .store import Notifications, StateWrite, TopicAssignment, WriteOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+
+    from channel.types import Broker
+    from kproto.types import TopicPartition, Uuid
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """The znodes of a cluster, as values.
+
+    Attributes:
+        controller_epoch: The number in ``/controller_epoch``; 0 before the first election.
+        fence: The version of that znode; each election raises it.
+    """
+
+    def __init__(self) -> None:
+        self.controller_epoch = 0
+        self.fence = 0
+        self._zxid = 0
+        self._brokers: dict[int, tuple[Broker, int]] = {}
+        self._topics: dict[str, TopicAssignment] = {}
+        self._configs: dict[str, dict[str, str]] = {}
+        self._states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        self._deletions: set[str] = set()
+        self._reassignments: dict[TopicPartition, tuple[int, ...]] = {}
+        self._elections: set[TopicPartition] = set()
+        self._isr_changes: dict[str, tuple[TopicPartition, ...]] = {}
+        self._log_dir_failures: dict[str, int] = {}
+
+    # ---- the hands of brokers and administrators
+
+    def elect(self) -> tuple[int, int]:
+        """Elect a controller: its epoch, and the fence that its writes name."""
+        self.controller_epoch += 1
+        self.fence += 1
+        return self.controller_epoch, self.fence
+
+    def register_broker(self, broker: Broker) -> int:
+        """Register a broker, anew if it is registered; its new epoch."""
+        epoch = self._next_zxid()
+        self._brokers[broker.id] = broker, epoch
+        return epoch
+
+    def modify_broker(self, broker: Broker) -> None:
+        """Replace the data of a registration, keeping its epoch."""
+        self._brokers[broker.id] = broker, self._brokers[broker.id][1]
+
+    def unregister_broker(self, broker_id: int) -> None:
+        """Remove a broker's registration, as the end of its session does."""
+        del self._brokers[broker_id]
+
+    def create_topic(
+        self,
+        topic: str,
+        assignment: Mapping[int, Sequence[int]],
+        topic_id: Uuid | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic's znode, or replace it to add partitions.
+
+        Args:
+            topic: The topic's name.
+            assignment: The replicas of each partition.
+            topic_id: Its id, if it has one.
+            config: Its settings.
+        """
+        partitions = {p: ReplicaAssignment(tuple(replicas)) for p, replicas in assignment.items()}
+        self._topics[topic] = TopicAssignment(partitions, topic_id)
+        self._configs[topic] = dict(config or {})
+
+    def change_isr(self, tp: TopicPartition, isr: Sequence[int]) -> None:
+        """Write a partition's ISR as its leader does below inter.broker.protocol.version 2.7-IV2, and notify."""
+        (state, epoch) = self._states[tp]
+        changed = state._replace(isr=tuple(isr), partition_epoch=state.partition_epoch + 1)
+        self._states[tp] = LeaderIsrAndControllerEpoch(changed, epoch)
+        self._isr_changes[f"isr_change_{self._next_zxid():010}"] = (tp,)
+
+    def fail_log_dir(self, broker_id: int) -> None:
+        """Notify of a failed log directory of a broker."""
+        self._log_dir_failures[f"log_dir_event_{self._next_zxid():010}"] = broker_id
+
+    def mark_for_deletion(self, topic: str) -> None:
+        """Ask for the deletion of a topic."""
+        self._deletions.add(topic)
+
+    def elect_preferred(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask for the election of preferred replicas."""
+        self._elections.update(partitions)
+
+    def reassign(self, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Ask for reassignments."""
+        self._reassignments.update({tp: tuple(replicas) for tp, replicas in targets.items()})
+
+    def _next_zxid(self) -> int:
+        self._zxid += 1
+        return self._zxid
+
+    def _fenced(self, fence: int) -> None:
+        if fence != self.fence:
+            raise ControllerMoved(
+                f"/controller_epoch has version {self.fence}, this controller was elected with {fence}: another "
+                "controller has been elected"
+            )
+
+    # ---- brokers
+
+    def read_brokers(self) -> Mapping[Broker, int]:
+        """All registered brokers with their epochs."""
+        return dict(self._brokers.values())
+
+    def read_broker(self, broker_id: int) -> Broker | None:
+        """The registration of one broker, None if there is none."""
+        broker, _ = self._brokers.get(broker_id, (None, 0))
+        return broker
+
+    # ---- topics
+
+    def read_topics(self) -> Set[str]:
+        """The names of all topics."""
+        return set(self._topics)
+
+    def read_assignments(self, topics: Collection[str]) -> Mapping[str, TopicAssignment]:
+        """The assignments of those topics that exist."""
+        return {topic: self._topics[topic] for topic in topics if topic in self._topics}
+
+    def write_assignment(self, topic: str, assignment: TopicAssignment, fence: int) -> bool:
+        """Replace the assignment of a topic; False if the topic does not exist."""
+        self._fenced(fence)
+        if topic not in self._topics:
+            return False
+        self._topics[topic] = TopicAssignment(dict(assignment.partitions), assignment.topic_id)
+        return True
+
+    def read_topic_configs(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """The settings of topics that differ from the brokers' defaults; a topic without any may be left out."""
+        return {topic: dict(self._configs[topic]) for topic in topics if self._configs.get(topic)}
+
+    def delete_topic(self, topic: str, fence: int) -> None:
+        """Delete a topic with the states of its partitions, its configuration, and its deletion marker."""
+        self._fenced(fence)
+        self._topics.pop(topic, None)
+        self._configs.pop(topic, None)
+        self._states = {tp: state for tp, state in self._states.items() if tp.topic != topic}
+        self._deletions.discard(topic)
+
+    # ---- partition states
+
+    def read_partition_states(
+        self, partitions: Collection[TopicPartition], *, watch: bool = False
+    ) -> Mapping[TopicPartition, LeaderIsrAndControllerEpoch]:
+        """The states of those partitions that have one; ``watch`` changes nothing here."""
+        return {tp: self._states[tp] for tp in partitions if tp in self._states}
+
+    def create_partition_states(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], fence: int
+    ) -> Mapping[TopicPartition, StateWrite]:
+        """Create the states of new partitions, with version 0."""
+        self._fenced(fence)
+        results = {}
+        for tp, state in states.items():
+            if tp in self._states:
+                results[tp] = StateWrite(WriteOutcome.CONFLICT)
+                continue
+            self._states[tp] = _at_version(state.leader_and_isr, 0, state.controller_epoch)
+            results[tp] = StateWrite(WriteOutcome.WRITTEN, 0)
+        return results
+
+    def update_partition_states(
+        self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int, fence: int
+    ) -> Mapping[TopicPartition, StateWrite]:
+        """Replace states whose version is the expected one."""
+        self._fenced(fence)
+        results = {}
+        for tp, state in states.items():
+            known = self._states.get(tp)
+            if known is None or known.leader_and_isr.partition_epoch != state.partition_epoch:
+                results[tp] = StateWrite(WriteOutcome.CONFLICT)
+                continue
+            self._states[tp] = _at_version(state, state.partition_epoch + 1, controller_epoch)
+            results[tp] = StateWrite(WriteOutcome.WRITTEN, state.partition_epoch + 1)
+        return results
+
+    # ---- requests of administrators
+
+    def read_topic_deletions(self) -> Set[str]:
+        """The topics that are marked for deletion."""
+        return set(self._deletions)
+
+    def delete_topic_deletions(self, topics: Iterable[str], fence: int) -> None:
+        """Remove deletion markers; those that do not exist are passed over."""
+        self._fenced(fence)
+        self._deletions.difference_update(topics)
+
+    def read_reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """The target replicas that administrators asked for."""
+        return dict(self._reassignments)
+
+    def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]], fence: int) -> None:
+        """Replace the reassignments that administrators asked for."""
+        self._fenced(fence)
+        self._reassignments = dict(reassignments)
+
+    def read_preferred_elections(self) -> Set[TopicPartition]:
+        """The partitions whose preferred replica administrators want to lead."""
+        return set(self._elections)
+
+    def delete_preferred_elections(self, fence: int) -> None:
+        """Forget the elections that administrators asked for."""
+        self._fenced(fence)
+        self._elections.clear()
+
+    # ---- notifications of brokers
+
+    def read_isr_changes(self) -> Notifications:
+        """The ISR changes that brokers have written themselves."""
+        partitions = tuple(tp for tps in self._isr_changes.values() for tp in tps)
+        return Notifications(tuple(self._isr_changes), partitions)
+
+    def delete_isr_changes(self, names: Iterable[str], fence: int) -> None:
+        """Remove ISR change notifications by their names."""
+        self._fenced(fence)
+        for name in names:
+            self._isr_changes.pop(name, None)
+
+    def read_log_dir_failures(self) -> Notifications:
+        """The brokers with a failed log directory."""
+        return Notifications(tuple(self._log_dir_failures), broker_ids=tuple(self._log_dir_failures.values()))
+
+    def delete_log_dir_failures(self, names: Iterable[str], fence: int) -> None:
+        """Remove log directory notifications by their names."""
+        self._fenced(fence)
+        for name in names:
+            self._log_dir_failures.pop(name, None)
+
+
+def _at_version(state: LeaderAndIsr, version: int, controller_epoch: int) -> LeaderIsrAndControllerEpoch:
+    return LeaderIsrAndControllerEpoch(state._replace(partition_epoch=version), controller_epoch)
