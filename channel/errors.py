@@ -14,6 +14,12 @@
     +-- InvalidTopic                a topic's name that Kafka does not allow (error code 17)
     +-- TopicAuthorizationFailed    a topic that this client may not see (error code 29)
     +-- NoUsableVersion             no version of a request suits both sides; a ``kproto.UnsupportedVersion``
+    +-- ZooKeeperError              ZooKeeper refused a request
+        +-- NoNode                  because there is no such node
+        +-- NodeExists              because there is one already
+        +-- BadVersion              because the node has another version than the request demands
+        +-- NotEmpty                because the node has children
+        +-- SessionExpired          because the session has expired
 
 Wrong arguments are ``ValueError``, wrong settings ``kproto.ConfigurationError``, bad bytes ``kproto.DecodeError``.
 """
@@ -25,6 +31,7 @@ from kproto.errors import KprotoError, UnsupportedVersion
 
 __all__ = [
     "AuthenticationFailed",
+    "BadVersion",
     "BrokerNotAvailable",
     "ChannelError",
     "ClientClosed",
@@ -34,10 +41,15 @@ __all__ = [
     "IllegalState",
     "InvalidReceive",
     "InvalidTopic",
+    "NoNode",
     "NoUsableVersion",
+    "NodeExists",
+    "NotEmpty",
     "RequestTimeout",
+    "SessionExpired",
     "StaleBrokerEpoch",
     "TopicAuthorizationFailed",
+    "ZooKeeperError",
 ]
 
 
@@ -112,3 +124,27 @@ class NoUsableVersion(ChannelError, UnsupportedVersion):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.api_key}): {self.why}"
+
+
+class ZooKeeperError(ChannelError):
+    """ZooKeeper refused a request."""
+
+
+class NoNode(ZooKeeperError):
+    """There is no such znode."""
+
+
+class NodeExists(ZooKeeperError):
+    """There is such a znode already."""
+
+
+class BadVersion(ZooKeeperError):
+    """The znode has another version than the request demands."""
+
+
+class NotEmpty(ZooKeeperError):
+    """The znode has children."""
+
+
+class SessionExpired(ZooKeeperError):
+    """The ZooKeeper session has expired; the next one does not know what this one had."""

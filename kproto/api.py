@@ -21,6 +21,7 @@ __all__ = [
     "check_version",
     "control_versions",
     "ibp_versions",
+    "is_ibp_since",
     "request_header_version",
     "response_header_version",
 ]
@@ -355,6 +356,18 @@ class ControlVersions:
 def ibp_versions() -> tuple[str, ...]:
     """Return every inter.broker.protocol.version that Kafka 3.9.1 knows, oldest first, in full (``2.4-IV1``)."""
     return _IBP_ORDER
+
+
+def is_ibp_since(ibp: str, since: str) -> bool:
+    """Tell whether an inter.broker.protocol.version is ``since`` or later.
+
+    >>> is_ibp_since("2.8", "2.7-IV0")
+    True
+
+    Raises:
+        ConfigurationError: No release up to 3.9.1 knows one of them.
+    """
+    return _IBP_ORDER.index(_full_ibp(ibp)) >= _IBP_ORDER.index(_full_ibp(since))
 
 
 def _full_ibp(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from channel.broker.cluster import EmbeddedCluster
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.types import Broker, EndPoint
+from channel.zookeeper.session import ZooKeeperSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_chroots = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +31,28 @@ def kafka_jars() -> Path:
     if not list((cache / "lib").glob("kafka_2.13-*.jar")):
         real_kafka("install", str(cache))
     return cache / "lib"
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real ZooKeeper, without brokers."""
+    folder, port = str(tmp_path_factory.mktemp("zookeeper")), free_ports(1)
+    real_kafka("install", folder, "--jars", str(kafka_jars))
+    try:
+        real_kafka("start", folder, "--no-brokers", "--zk-port", str(port))
+        yield f"127.0.0.1:{port}"
+    finally:
+        real_kafka("stop", folder, "--kill")
+
+
+@pytest.fixture
+def zookeeper(zookeeper_server: str) -> Iterator[str]:
+    """The address of a real ZooKeeper under a chroot that this test alone uses."""
+    chroot = f"/test-{next(_chroots)}"
+    with ZooKeeperSession(zookeeper_server) as session:
+        session.ensure(chroot)
+        yield zookeeper_server + chroot
+        session.delete_tree(chroot)
 
 
 @dataclass

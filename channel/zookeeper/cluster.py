@@ -1,0 +1,211 @@
+"""Kafka's use of ZooKeeper: registrations of brokers and controllers, and writes fenced by the controller epoch."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import time
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode
+from channel.logs import get_logger
+from kproto.errors import DecodeError
+
+from .operations import Check, Create, Delete, SetData, Stat, Transaction
+from .znodes import (
+    CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    PERSISTENT,
+    ControllerRegistration,
+    broker_path,
+    decode_controller,
+    encode_controller,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .operations import Operation
+    from .session import ZooKeeperSession
+
+__all__ = [
+    "Election",
+    "cluster_id",
+    "create_persistent_nodes",
+    "delete_controller",
+    "fenced",
+    "fenced_all",
+    "read_controller",
+    "read_controller_epoch",
+    "register_broker",
+    "register_controller",
+]
+
+_log = get_logger(__name__)
+
+
+class Election(NamedTuple):
+    """A won election: the controller epoch, and the version of its znode, which fences every write."""
+
+    epoch: int
+    epoch_zk_version: int
+
+
+# ---- a cluster's first steps -----------------------------------------------------------------------------------------
+
+
+def create_persistent_nodes(session: ZooKeeperSession) -> None:
+    """Create the znodes that a cluster keeps for ever, where they are missing."""
+    for path in PERSISTENT:
+        session.ensure(path)
+
+
+def cluster_id(session: ZooKeeperSession) -> str:
+    """The cluster's id; a cluster without one gets a new one."""
+    while True:
+        try:
+            return str(json.loads(session.get(CLUSTER_ID)[0])["id"])
+        except NoNode:
+            new = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            with contextlib.suppress(NodeExists):  # another process was quicker: its id is the cluster's
+                session.create(CLUSTER_ID, json.dumps({"version": "1", "id": new}, separators=(",", ":")).encode())
+        except (ValueError, KeyError, TypeError) as e:
+            raise DecodeError(f"znode {CLUSTER_ID} holds no contents that Kafka would write there: {e}") from e
+
+
+# ---- brokers ---------------------------------------------------------------------------------------------------------
+
+
+def register_broker(session: ZooKeeperSession, broker_id: int, data: bytes) -> int:
+    """Register a broker for as long as the session lives; ``data`` is ``znodes.encode_broker``'s.
+
+    Returns:
+        The broker epoch of this registration.
+
+    Raises:
+        NodeExists: Another process has registered this id.
+    """
+    path = broker_path(broker_id)
+    while True:
+        outcome = session.transaction([Create(path, b"", ephemeral=True), SetData(path, data, 0)])
+        match outcome.error:
+            case None:
+                stat: Stat = outcome.results[1]
+                _log.info("registered broker %d at %s with broker epoch %d", broker_id, path, stat.czxid)
+                return stat.czxid
+            case NoNode():
+                session.ensure(path.rpartition("/")[0])
+                continue
+            case NodeExists():
+                pass
+            case error:
+                raise error
+        found = session.exists(path)
+        if found is None:
+            continue  # gone meanwhile
+        if found.owner == session.id:
+            return found.czxid
+        if found.owner not in session.previous_ids:
+            raise NodeExists(
+                f"broker id {broker_id} is registered in ZooKeeper by another process; stop it, wait for its session "
+                "to expire, or choose another id"
+            )
+        _log.info("broker %d: deleting the registration of the expired session 0x%x", broker_id, found.owner)
+        with contextlib.suppress(NoNode):
+            session.delete(path)
+
+
+# ---- the controller --------------------------------------------------------------------------------------------------
+
+
+def read_controller(session: ZooKeeperSession) -> tuple[ControllerRegistration, Stat] | None:
+    """The registration of the active controller, None if there is none."""
+    found = session.get_many([CONTROLLER])[0]
+    return None if found is None else (decode_controller(found[0]), found[1])
+
+
+def read_controller_epoch(session: ZooKeeperSession) -> tuple[int, int] | None:
+    """The controller epoch and the version of its znode, None before the first election."""
+    found = session.get_many([CONTROLLER_EPOCH])[0]
+    if found is None:
+        return None
+    try:
+        return int(found[0]), found[1].version
+    except ValueError as e:
+        raise DecodeError(f"znode {CONTROLLER_EPOCH} holds no contents that Kafka would write there: {e}") from e
+
+
+def register_controller(session: ZooKeeperSession, controller_id: int, timestamp_ms: int | None = None) -> Election:
+    """Become the controller, with the next controller epoch, in one transaction.
+
+    Args:
+        session: Whose ephemeral node ``/controller`` will be.
+        controller_id: The broker id to register.
+        timestamp_ms: The time of registration in ms since 1970; now if None.
+
+    Raises:
+        ControllerMoved: There is a controller, or another was quicker.
+    """
+    now = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+    known = read_controller_epoch(session)
+    if known is None:
+        with contextlib.suppress(NodeExists):
+            session.create(CONTROLLER_EPOCH, b"0")
+        known = read_controller_epoch(session)
+        assert known is not None
+    epoch, version = known[0] + 1, known[1]
+    registration = Create(CONTROLLER, encode_controller(controller_id, now), ephemeral=True)
+    outcome = session.transaction([registration, SetData(CONTROLLER_EPOCH, str(epoch).encode(), version)])
+    if outcome.error is None:
+        return Election(epoch, outcome.results[1].version)
+    if not isinstance(outcome.error, (NodeExists, BadVersion)):
+        raise outcome.error
+    active, after = read_controller(session), read_controller_epoch(session)
+    if active is None:
+        raise ControllerMoved("/controller was created and has gone again while this controller stood for election")
+    is_ours = active[0].broker_id == controller_id and active[1].owner == session.id
+    if is_ours and after is not None and after[0] == epoch:
+        return Election(*after)  # the transaction was applied, its answer lost with the connection
+    raise ControllerMoved(f"broker {active[0].broker_id} is the controller")
+
+
+def fenced(session: ZooKeeperSession, fence: int, operations: Sequence[Operation]) -> Transaction:
+    """Apply operations if no other controller was elected since; ``fence`` is the version of ``/controller_epoch``.
+
+    Raises:
+        ControllerMoved: Another controller was elected; nothing is changed.
+    """
+    return fenced_all(session, fence, [operations])[0]
+
+
+def fenced_all(session: ZooKeeperSession, fence: int, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
+    """Apply many groups of operations, asked for all at once, each group by itself; results without the fence's.
+
+    Raises:
+        ControllerMoved: Another controller was elected; from then on nothing is changed.
+    """
+    check = Check(CONTROLLER_EPOCH, fence)
+    outcomes = []
+    for results, failed, error in session.transactions([(check, *operations) for operations in many]):
+        if failed == 0:
+            raise ControllerMoved(
+                f"the version of {CONTROLLER_EPOCH} is not {fence} any more: another controller was elected"
+            )
+        outcomes.append(Transaction(results[1:], None if failed is None else failed - 1, error))
+    return outcomes
+
+
+def delete_controller(session: ZooKeeperSession, fence: int) -> None:
+    """Give the leadership up: delete ``/controller``, for any broker to stand for election.
+
+    Raises:
+        ControllerMoved: It was given up already, or lost.
+    """
+    outcome = fenced(session, fence, [Delete(CONTROLLER)])
+    if isinstance(outcome.error, NoNode):
+        raise ControllerMoved("there is no /controller any more")
+    if outcome.error is not None:
+        raise outcome.error

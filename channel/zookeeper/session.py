@@ -1,0 +1,463 @@
+"""A ZooKeeper session that is replaced after it expired; the one module that speaks kazoo.
+
+Requests wait while the connection is down and are sent again after it; they fail once the session has expired. Watches
+survive a lost connection: after it every watched node counts as changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol.states import EventType, KazooState
+from kazoo.retry import KazooRetry
+
+from channel.errors import (
+    BadVersion,
+    Disconnected,
+    IllegalState,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    ZooKeeperError,
+)
+from channel.logs import get_logger
+from channel.threads import ends_with_process
+from kproto.errors import ConfigurationError
+
+from .operations import Check, Create, Delete, Operation, SetData, Stat, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["ZooKeeperSession"]
+
+_log = get_logger(__name__)
+_T = TypeVar("_T")
+
+_SLICE_S: Final = 1.0
+"""How often a wait looks whether its session still lives; results and changes of state end the wait at once."""
+
+_ERRORS: Final[dict[type[Exception], type[ZooKeeperError]]] = {
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.SessionExpiredError: SessionExpired,
+}
+_LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError)
+_NOT_TRIED: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+
+
+class ZooKeeperSession:
+    """A session with ZooKeeper, and after its expiry the next; any thread may call it.
+
+    Args:
+        hosts: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
+        timeout_ms: The session timeout: so long after its last sign of life ZooKeeper removes its ephemeral nodes.
+        on_expired: Called after a session expired and before the next begins; requests fail meanwhile.
+        on_new_session: Called once the next session has begun.
+
+    Attributes:
+        previous_ids: The sessions that expired, the latest last: their ephemeral nodes are ours, and end by themselves.
+
+    Raises:
+        ConfigurationError: ``hosts`` names no server.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        timeout_ms: int = 18_000,
+        on_expired: Callable[[], None] | None = None,
+        on_new_session: Callable[[], None] | None = None,
+    ) -> None:
+        self.hosts = hosts
+        self.previous_ids: list[int] = []
+        self._timeout_ms = timeout_ms
+        self._on_expired = on_expired
+        self._on_new_session = on_new_session
+        self._lock = threading.Lock()
+        self._connected = threading.Event()
+        self._is_closed = False
+        self._watches: dict[tuple[str, str], Callable[[], None]] = {}
+        self._armed: set[tuple[str, str]] = set()
+        self._interrupted: list[Callable[[], None]] = []
+        self._renewing: threading.Thread | None = None
+        self._client: Any = None
+        self._last_id = 0
+        try:
+            self._make_client()
+        except (kazoo_errors.KazooException, ValueError) as e:
+            raise ConfigurationError(f"cannot use {hosts!r} as ZooKeeper's address ({e}); try HOST:PORT") from e
+        ends_with_process(self)
+
+    # ---- the session's life
+
+    def start(self, timeout_s: float = 18.0) -> None:
+        """Connect, and return once the session has begun.
+
+        Raises:
+            Disconnected: No server answered in time; the session is closed.
+        """
+        try:
+            self._client.start(timeout_s)
+        except self._client.handler.timeout_exception:
+            self.close()
+            raise Disconnected(
+                f"no ZooKeeper answers at {self.hosts} within {timeout_s:g} s; is it running, and is the port right?"
+            ) from None
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes go at once. Harmless if closed."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            client, renewing = self._client, self._renewing
+        self._connected.set()  # whoever waits for the connection sees that there will be none
+        client.stop()
+        client.close()
+        if renewing is not None and renewing is not threading.current_thread():
+            renewing.join()
+
+    def end_at_exit(self, timeout_s: float) -> None:
+        """End with the interpreter."""
+        self.close()
+
+    def forget_in_child(self) -> None:
+        """Be closed in a forked child: the connection and its threads are the parent's."""
+        self._is_closed = True
+
+    def __enter__(self) -> ZooKeeperSession:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def id(self) -> int:
+        """The present session's id, 0 before the first."""
+        client_id = self._client.client_id
+        return int(client_id[0]) if client_id else self._last_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._is_closed
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server answers at present."""
+        return bool(self._client.connected)
+
+    def _make_client(self) -> None:
+        client = KazooClient(
+            hosts=self.hosts,
+            timeout=self._timeout_ms / 1000,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
+            randomize_hosts=True,
+        )
+        client.add_listener(lambda state: self._state_changed(client, state))
+        self._client = client
+
+    def _state_changed(self, client: Any, state: str) -> None:
+        """Hear of the connection; on kazoo's thread, which must not be held up."""
+        if client is not self._client:
+            return
+        if state == KazooState.CONNECTED:
+            self._last_id = int(client.client_id[0])
+            self._connected.set()
+            interrupted, self._interrupted = self._interrupted, []
+            for handler in interrupted:
+                handler()
+        elif state == KazooState.SUSPENDED:
+            self._connected.clear()
+            _log.warning("the connection to ZooKeeper at %s is lost; trying to reach it again", self.hosts)
+        else:
+            with self._lock:
+                if self._is_closed:
+                    return
+                self._connected.clear()
+                self._renewing = threading.Thread(
+                    target=self._renew, args=(client,), name="zookeeper-session-renewal", daemon=True
+                )
+                self._renewing.start()
+
+    def _renew(self, expired: Any) -> None:
+        """Replace an expired session: first the owner drops what it did in the old one, then the new one begins."""
+        _log.warning("ZooKeeper session 0x%x has expired", self._last_id)
+        self.previous_ids.append(self._last_id)
+        expired.stop()  # all its requests fail
+        if self._on_expired is not None:
+            self._on_expired()
+        expired.close()
+        with self._lock:
+            if self._is_closed:
+                return
+            self._armed.clear()
+            self._interrupted = []
+            self._make_client()
+            client = self._client
+        began = client.start_async()
+        while not began.wait(_SLICE_S):
+            if self.is_closed:
+                return
+        if self._on_new_session is not None:
+            self._on_new_session()
+
+    # ---- watches
+
+    def watch_node(self, path: str, handler: Callable[[], None]) -> bool:
+        """Have ``handler`` called when the node is created, changed or deleted; it must only queue work.
+
+        A handler is called once; the next read of the path watches it again.
+
+        Returns:
+            Whether the node exists now.
+        """
+        self._watches["node", path] = handler
+        return self.exists(path) is not None
+
+    def watch_children(self, path: str, handler: Callable[[], None]) -> None:
+        """Have ``handler`` called when the node gets or loses a child; it must only queue work.
+
+        The watch begins with the next read of the children, and again with each read after a call.
+        """
+        self._watches["children", path] = handler
+
+    def unwatch(self, path: str) -> None:
+        """Call no handler of this path any more."""
+        self._watches.pop(("node", path), None)
+        self._watches.pop(("children", path), None)
+
+    def _watcher(self, kind: str, path: str) -> Callable[[Any], None] | None:
+        """The function for kazoo to call, if the path is watched and no function of ours waits there already."""
+        key = (kind, path)
+        with self._lock:
+            if key not in self._watches or key in self._armed:
+                return None
+            self._armed.add(key)
+            client = self._client
+
+        def fired(event: Any) -> None:
+            with self._lock:
+                if client is not self._client or self._is_closed:
+                    return
+                self._armed.discard(key)
+                handler = self._watches.get(key)
+                if handler is None:
+                    return
+                if event.type == EventType.NONE and not self._connected.is_set():
+                    self._interrupted.append(handler)  # the connection is lost, and the watch with it
+                    return
+            handler()
+
+        return fired
+
+    # ---- reading
+
+    def get(self, path: str) -> tuple[bytes, Stat]:
+        """A node's data and stat.
+
+        Raises:
+            NoNode: There is none.
+        """
+        found = self.get_many([path])[0]
+        if found is None:
+            raise NoNode(f"ZooKeeper has no {path}")
+        return found
+
+    def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Data and stat of many nodes, asked for all at once; None for those that there are not."""
+
+        def read(client: Any, path: str) -> Any:
+            watcher = self._watcher("node", path)
+            if watcher is not None:
+                client.exists_async(path, watch=watcher)  # a get would not watch a node that is not there
+            return client.get_async(path)
+
+        return [
+            (data or b"", _stat(stat)) if (data, stat) != (None, None) else None
+            for data, stat in self._ask_all(read, paths, missing=(None, None))
+        ]
+
+    def exists(self, path: str) -> Stat | None:
+        """A node's stat, None if there is no such node."""
+        stat = self._ask(lambda client: client.exists_async(path, watch=self._watcher("node", path)))
+        return None if stat is None else _stat(stat)
+
+    def children(self, path: str) -> list[str]:
+        """The names of a node's children, sorted.
+
+        Raises:
+            NoNode: There is no such node.
+        """
+        found = self.children_of_many([path])[0]
+        if found is None:
+            raise NoNode(f"ZooKeeper has no {path}")
+        return found
+
+    def children_of_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """The names of the children of many nodes, asked for all at once; None for nodes that there are not."""
+
+        def read(client: Any, path: str) -> Any:
+            return client.get_children_async(path, watch=self._watcher("children", path))
+
+        return [None if names is None else sorted(names) for names in self._ask_all(read, paths, missing=None)]
+
+    # ---- writing
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> str:
+        """Create a node, and those above it.
+
+        Returns:
+            Its path, which ``sequence`` gives a number at the end.
+
+        Raises:
+            NodeExists: There is one.
+        """
+        create = Create(path, data, ephemeral, sequence)
+        outcome = self.transaction([create])
+        if isinstance(outcome.error, NoNode):
+            self.ensure(path.rpartition("/")[0])
+            outcome = self.transaction([create])
+        if outcome.error is not None:
+            raise outcome.error
+        return str(outcome.results[0])
+
+    def ensure(self, path: str) -> None:
+        """Create a persistent node, and those above it, where they are missing."""
+        if path:
+            self._ask(lambda client: client.ensure_path_async(path))
+
+    def set(self, path: str, data: bytes, version: int = -1) -> Stat:
+        """Replace a node's data.
+
+        Raises:
+            NoNode, BadVersion: There is no such node, or it has another version.
+        """
+        return _stat(self._ask(lambda client: client.set_async(path, data, version)))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Delete a node.
+
+        Raises:
+            NoNode, BadVersion, NotEmpty: There is no such node, it has another version, or children.
+        """
+        self._ask(lambda client: client.delete_async(path, version))
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a node and all below it; harmless if it is not there."""
+        for name in self.children_of_many([path])[0] or []:
+            self.delete_tree(f"{path}/{name}")
+        self._ask(lambda client: client.delete_async(path), passed=(NoNode,))
+
+    def transaction(self, operations: Sequence[Operation]) -> Transaction:
+        """Apply all of the operations or none.
+
+        If the connection is lost before the answer the transaction is tried again, and may then be refused because it
+        had been applied: callers whose operations are refused look whether they find their own work.
+        """
+        return self.transactions([operations])[0]
+
+    def transactions(self, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
+        """Apply many transactions, asked for all at once, each by itself."""
+
+        def commit(client: Any, operations: Sequence[Operation]) -> Any:
+            transaction = client.transaction()
+            for each in operations:
+                match each:
+                    case Create(path, data, ephemeral, sequence):
+                        transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+                    case SetData(path, data, version):
+                        transaction.set_data(path, data, version)
+                    case Delete(path, version):
+                        transaction.delete(path, version)
+                    case Check(path, version):
+                        transaction.check(path, version)
+            return transaction.commit_async()
+
+        return [
+            _outcome(operations, results)
+            for operations, results in zip(many, self._ask_all(commit, many, missing=None), strict=True)
+        ]
+
+    # ---- asking kazoo
+
+    def _ask(self, ask: Callable[[Any], Any], passed: tuple[type[ZooKeeperError], ...] = ()) -> Any:
+        try:
+            return self._ask_all(lambda client, _: ask(client), [None])[0]
+        except passed:
+            return None
+
+    def _ask_all(self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ...) -> list[Any]:
+        """Ask for all things at once; those that a lost connection left unanswered once more.
+
+        Args:
+            ask: Starts one request with kazoo's client.
+            things: What to ask for.
+            missing: Stands for the answer about a node that is not there, which is an error without it.
+        """
+        answers: list[Any] = [None] * len(things)
+        left: Iterable[int] = range(len(things))
+        client = self._client
+        while True:
+            asked = [(i, ask(client, things[i])) for i in left]
+            lost = []
+            for i, pending in asked:
+                try:
+                    answers[i] = self._await(client, pending)
+                except _LOST:
+                    lost.append(i)
+                except kazoo_errors.NoNodeError as e:
+                    if missing is ...:
+                        raise NoNode(f"ZooKeeper has no such node: {things[i] or e}") from e
+                    answers[i] = missing
+                except tuple(_ERRORS) as e:
+                    raise _ERRORS[type(e)](f"ZooKeeper refused a request: {type(e).__name__}") from e
+                except kazoo_errors.KazooException as e:
+                    raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
+            if not lost:
+                return answers
+            left = lost
+            self._await_connection(client)
+
+    def _await(self, client: Any, pending: Any) -> Any:
+        while not pending.wait(_SLICE_S):
+            self._check_alive(client)  # a request that came in while kazoo failed all others would wait for ever
+        return pending.get()
+
+    def _await_connection(self, client: Any) -> None:
+        while True:
+            self._check_alive(client)
+            if self._connected.wait(_SLICE_S):
+                self._check_alive(client)
+                return
+
+    def _check_alive(self, client: Any) -> None:
+        if self._is_closed:
+            raise IllegalState("the ZooKeeper session is closed")
+        if client is not self._client or client.state == KazooState.LOST:
+            raise SessionExpired("the ZooKeeper session has expired")
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(stat.czxid, stat.version, stat.ephemeralOwner)
+
+
+def _outcome(operations: Sequence[Operation], results: list[Any]) -> Transaction:
+    for index, result in enumerate(results):
+        if isinstance(result, Exception) and not isinstance(result, _NOT_TRIED):
+            kind = _ERRORS.get(type(result), ZooKeeperError)
+            operation = operations[index]
+            error = kind(f"{type(operation).__name__} {operation.path}: {type(result).__name__}")
+            return Transaction([], index, error)
+    if any(isinstance(result, Exception) for result in results):
+        return Transaction([], 0, ZooKeeperError(f"a transaction failed for no reason that ZooKeeper gave: {results}"))
+    return Transaction([_stat(r) if hasattr(r, "czxid") else r for r in results])

@@ -1,0 +1,394 @@
+"""The znodes of a Kafka cluster: their paths, and their contents as JSON that Kafka 3.9 and its predecessors read.
+
+A decoder raises ``DecodeError`` about contents that are not the znode's own; the text names the znode.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from channel.types import (
+    Broker,
+    EndPoint,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    LeaderRecoveryState,
+    ReplicaAssignment,
+    SecurityProtocol,
+)
+from kproto.api import is_ibp_since
+from kproto.errors import DecodeError
+from kproto.types import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+__all__ = [
+    "ADMIN_DELETE_TOPICS",
+    "BROKER_IDS",
+    "BROKER_SEQID",
+    "CLUSTER_ID",
+    "CONFIG_CHANGES",
+    "CONTROLLER",
+    "CONTROLLER_EPOCH",
+    "FEATURE",
+    "ISR_CHANGES",
+    "LOG_DIR_EVENTS",
+    "PERSISTENT",
+    "PREFERRED_ELECTION",
+    "PRODUCER_ID_BLOCK",
+    "REASSIGN_PARTITIONS",
+    "TOPICS",
+    "TOPIC_CONFIGS",
+    "ControllerRegistration",
+    "ProducerIdBlock",
+    "TopicZnode",
+    "broker_path",
+    "decode_broker",
+    "decode_config",
+    "decode_controller",
+    "decode_log_dir_event",
+    "decode_partition_state",
+    "decode_partitions",
+    "decode_producer_id_block",
+    "decode_reassignments",
+    "decode_topic",
+    "encode_broker",
+    "encode_config",
+    "encode_controller",
+    "encode_partition_state",
+    "encode_partitions",
+    "encode_producer_id_block",
+    "encode_reassignments",
+    "encode_topic",
+    "partition_path",
+    "partition_state_path",
+    "topic_id_text",
+    "topic_path",
+]
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+CLUSTER_ID: Final = "/cluster/id"
+FEATURE: Final = "/feature"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQID: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+TOPIC_CONFIGS: Final = "/config/topics"
+CONFIG_CHANGES: Final = "/config/changes"
+ADMIN_DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGES: Final = "/isr_change_notification"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+
+PERSISTENT: Final = (
+    BROKER_IDS,
+    BROKER_SEQID,
+    TOPICS,
+    TOPIC_CONFIGS,
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+    CONFIG_CHANGES,
+    ADMIN_DELETE_TOPICS,
+    ISR_CHANGES,
+    LOG_DIR_EVENTS,
+    PRODUCER_ID_BLOCK,
+)
+"""The znodes that whoever comes first creates, without contents."""
+
+
+def broker_path(broker_id: int) -> str:
+    """The path of a broker's registration."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """The path of a topic's assignment."""
+    return f"{TOPICS}/{topic}"
+
+
+def partition_path(tp: TopicPartition) -> str:
+    """The path above a partition's state."""
+    return f"{TOPICS}/{tp.topic}/partitions/{tp.partition}"
+
+
+def partition_state_path(tp: TopicPartition) -> str:
+    """The path of a partition's leader and ISR."""
+    return f"{partition_path(tp)}/state"
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+class _Reading:
+    """Turns whatever goes wrong while contents are read into a ``DecodeError`` that names the znode."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)):
+            why = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise DecodeError(f"znode {self._path} holds no contents that Kafka would write there: {why}") from error
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    value = json.loads(data)
+    if not isinstance(value, dict):
+        raise TypeError(f"not a JSON object but {type(value).__name__}")
+    return value
+
+
+def _int(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _ids(values: Iterable[object]) -> tuple[int, ...]:
+    return tuple([_int(v) for v in values])
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def topic_id_text(topic_id: Uuid) -> str:
+    """A topic id as Kafka writes it: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def _topic_id(text: object) -> Uuid:
+    value = base64.urlsafe_b64decode(_text(text) + "==")
+    if len(value) != 16:
+        raise ValueError(f"a topic id of {len(value)} bytes")
+    return value
+
+
+# ---- the controller --------------------------------------------------------------------------------------------------
+
+
+class ControllerRegistration(NamedTuple):
+    """The contents of ``/controller``: the active controller, and its KRaft epoch if it is a KRaft controller."""
+
+    broker_id: int
+    kraft_epoch: int = -1
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    """The contents of ``/controller`` for a ZooKeeper controller."""
+    return _json({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
+
+
+def decode_controller(data: bytes) -> ControllerRegistration:
+    """The active controller."""
+    with _Reading(CONTROLLER):
+        value = _object(data)
+        return ControllerRegistration(_int(value["brokerid"]), _int(value.get("kraftControllerEpoch", -1)))
+
+
+# ---- brokers ---------------------------------------------------------------------------------------------------------
+
+
+def encode_broker(
+    broker: Broker, ibp: str, timestamp_ms: int, features: Mapping[str, tuple[int, int]] | None = None
+) -> bytes:
+    """A broker's registration under an inter.broker.protocol.version: JSON version 5, 4 or 2.
+
+    Args:
+        broker: Its endpoints and rack.
+        ibp: The broker's inter.broker.protocol.version.
+        timestamp_ms: The time of registration, ms since 1970.
+        features: Lowest and highest level of each feature; only from 2.7 on.
+    """
+    version = 5 if is_ibp_since(ibp, "2.7-IV0") else 4 if is_ibp_since(ibp, "0.10.0-IV1") else 2
+    plain = next((e for e in broker.endpoints if e.security_protocol == SecurityProtocol.PLAINTEXT), None)
+    value: dict[str, Any] = {
+        "version": version,
+        "host": None if plain is None else plain.host,
+        "port": -1 if plain is None else plain.port,
+        "jmx_port": -1,
+        "timestamp": str(timestamp_ms),
+        "endpoints": [f"{e.listener_name}://{_bracketed(e.host)}:{e.port}" for e in broker.endpoints],
+    }
+    if version >= 3 and broker.rack is not None:
+        value["rack"] = broker.rack
+    if version >= 4:
+        value["listener_security_protocol_map"] = {
+            e.listener_name: SecurityProtocol(e.security_protocol).name for e in broker.endpoints
+        }
+    if version >= 5:
+        value["features"] = {
+            name: {"min_version": lowest, "max_version": highest}
+            for name, (lowest, highest) in (features or {}).items()
+        }
+    return _json(value)
+
+
+def decode_broker(broker_id: int, data: bytes) -> Broker:
+    """A broker's registration, of JSON version 1 to 5."""
+    with _Reading(broker_path(broker_id)):
+        value = _object(data)
+        if _int(value["version"]) == 1:
+            return Broker(broker_id, (EndPoint(_text(value["host"]), _int(value["port"])),))
+        protocols = value.get("listener_security_protocol_map")
+        endpoints = tuple([_endpoint(_text(text), protocols) for text in value["endpoints"]])
+        return Broker(broker_id, endpoints, value.get("rack"))
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _endpoint(text: str, protocols: Mapping[str, str] | None) -> EndPoint:
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    protocol = SecurityProtocol[listener if protocols is None else protocols[listener]]
+    return EndPoint(host.removeprefix("[").removesuffix("]"), int(port), listener, protocol)
+
+
+# ---- topics and partitions -------------------------------------------------------------------------------------------
+
+
+class TopicZnode(NamedTuple):
+    """The contents of a topic's znode; ``topic_id`` is None before Kafka 2.8."""
+
+    partitions: dict[int, ReplicaAssignment]
+    topic_id: Uuid | None = None
+
+
+def encode_topic(partitions: Mapping[int, ReplicaAssignment], topic_id: Uuid | None) -> bytes:
+    """A topic's znode, JSON version 3."""
+    value: dict[str, Any] = {
+        "version": 3,
+        "partitions": {str(p): list(partitions[p].replicas) for p in sorted(partitions)},
+        "adding_replicas": {str(p): list(a.adding) for p, a in sorted(partitions.items()) if a.adding},
+        "removing_replicas": {str(p): list(a.removing) for p, a in sorted(partitions.items()) if a.removing},
+    }
+    if topic_id is not None:
+        value["topic_id"] = topic_id_text(topic_id)
+    return _json(value)
+
+
+def decode_topic(topic: str, data: bytes) -> TopicZnode:
+    """A topic's znode, of JSON version 1 to 3."""
+    with _Reading(topic_path(topic)):
+        value = _object(data)
+        adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
+        partitions = {
+            int(p): ReplicaAssignment(_ids(replicas), _ids(adding.get(p, ())), _ids(removing.get(p, ())))
+            for p, replicas in value["partitions"].items()
+        }
+        text = value.get("topic_id")
+        return TopicZnode(partitions, None if text is None else _topic_id(text))
+
+
+def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:
+    """A partition's state; the partition epoch is not in it, as it is the znode's version."""
+    value = {
+        "controller_epoch": controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+    }
+    if state.recovery_state != LeaderRecoveryState.RECOVERED:
+        value["leader_recovery_state"] = int(state.recovery_state)
+    return _json(value)
+
+
+def decode_partition_state(tp: TopicPartition, data: bytes, version: int) -> LeaderIsrAndControllerEpoch:
+    """A partition's state; ``version`` is the znode's."""
+    with _Reading(partition_state_path(tp)):
+        value = _object(data)
+        state = LeaderAndIsr(
+            _int(value["leader"]),
+            _ids(value["isr"]),
+            _int(value["leader_epoch"]),
+            version,
+            LeaderRecoveryState(value.get("leader_recovery_state", 0)),
+        )
+        return LeaderIsrAndControllerEpoch(state, _int(value["controller_epoch"]))
+
+
+# ---- lists of partitions ---------------------------------------------------------------------------------------------
+
+
+def encode_partitions(partitions: Collection[TopicPartition]) -> bytes:
+    """A list of partitions: preferred elections and ISR changes."""
+    return _json({"version": 1, "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]})
+
+
+def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
+    """A list of partitions; ``path`` is the znode's."""
+    with _Reading(path):
+        return [TopicPartition(_text(e["topic"]), _int(e["partition"])) for e in _object(data)["partitions"]]
+
+
+def decode_log_dir_event(path: str, data: bytes) -> int:
+    """The broker that tells of a failed log directory; ``path`` is the znode's."""
+    with _Reading(path):
+        return _int(_object(data)["broker"])
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """The contents of ``/admin/reassign_partitions``."""
+    entries = [{"topic": tp.topic, "partition": tp.partition, "replicas": list(r)} for tp, r in targets.items()]
+    return _json({"version": 1, "partitions": entries})
+
+
+def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    """The target replicas of each partition in ``/admin/reassign_partitions``."""
+    with _Reading(REASSIGN_PARTITIONS):
+        entries = _object(data)["partitions"]
+        return {TopicPartition(_text(e["topic"]), _int(e["partition"])): _ids(e["replicas"]) for e in entries}
+
+
+# ---- configuration and producer ids ----------------------------------------------------------------------------------
+
+
+def encode_config(settings: Mapping[str, str]) -> bytes:
+    """The settings of a topic or a broker that differ from the defaults."""
+    return _json({"version": 1, "config": dict(settings)})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """The settings of a topic or a broker that differ from the defaults; ``path`` is the znode's."""
+    with _Reading(path):
+        return {str(key): str(value) for key, value in _object(data)["config"].items()}
+
+
+class ProducerIdBlock(NamedTuple):
+    """A block of producer ids that belongs to a broker; ``last`` is among them."""
+
+    broker_id: int
+    first: int
+    last: int
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    """The contents of ``/latest_producer_id_block``."""
+    return _json(
+        {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
+    )
+
+
+def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
+    """The block that was given away last."""
+    with _Reading(PRODUCER_ID_BLOCK):
+        value = _object(data)
+        return ProducerIdBlock(_int(value["broker"]), int(value["block_start"]), int(value["block_end"]))

@@ -1,0 +1,215 @@
+"""Sessions, registrations and fences against a real ZooKeeper."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from kazoo.client import KazooClient
+
+from channel.errors import BadVersion, ControllerMoved, Disconnected, NodeExists, NoNode, SessionExpired
+from channel.types import Broker, EndPoint
+from channel.zookeeper import cluster
+from channel.zookeeper.operations import Check, Create, Delete, SetData
+from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH, broker_path, decode_broker, encode_broker
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+def session(zookeeper: str) -> Iterator[ZooKeeperSession]:
+    with ZooKeeperSession(zookeeper) as made:
+        yield made
+
+
+def expire(session: ZooKeeperSession) -> None:
+    """Have ZooKeeper end a session, as it does with one that has been silent for too long."""
+    thief = KazooClient(session.hosts, client_id=session._client.client_id)
+    thief.start(10)
+    thief.stop()
+    thief.close()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.conformance("ZKC-01")
+def test_the_controller_epoch_is_written_by_version(session: ZooKeeperSession) -> None:
+    assert cluster.read_controller_epoch(session) is None
+    with pytest.raises(NoNode):
+        session.set(CONTROLLER_EPOCH, b"1", 0)
+    session.create(CONTROLLER_EPOCH, b"0")
+    with pytest.raises(NodeExists):
+        session.create(CONTROLLER_EPOCH, b"0")
+    assert session.set(CONTROLLER_EPOCH, b"1", 0).version == 1
+    assert cluster.read_controller_epoch(session) == (1, 1)
+    with pytest.raises(BadVersion):
+        session.set(CONTROLLER_EPOCH, b"1", 0)
+
+
+def test_the_first_controller_has_epoch_1(session: ZooKeeperSession) -> None:
+    assert cluster.read_controller(session) is None
+    assert cluster.register_controller(session, 5) == (1, 1)
+    found = cluster.read_controller(session)
+    assert found is not None
+    assert (found[0].broker_id, found[1].owner) == (5, session.id)
+
+
+@pytest.mark.conformance("ZKC-03")
+def test_a_zookeeper_controller_waits_for_a_kraft_controller_to_leave(session: ZooKeeperSession) -> None:
+    session.create(CONTROLLER_EPOCH, b"1")
+
+    def register_kraft(version: int, epoch: int) -> int:
+        contents = b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":42}'
+        replaced = [Delete(CONTROLLER)] if session.exists(CONTROLLER) else []
+        outcome = session.transaction(
+            [SetData(CONTROLLER_EPOCH, b"%d" % epoch, version), *replaced, Create(CONTROLLER, contents)]
+        )
+        assert outcome.error is None
+        return outcome.results[0].version
+
+    assert register_kraft(0, 2) == 1
+    with pytest.raises(ControllerMoved):
+        cluster.register_controller(session, 1)
+    session.delete(CONTROLLER)
+    assert cluster.register_controller(session, 1) == (3, 2)
+    assert register_kraft(2, 4) == 3
+    found = cluster.read_controller(session)
+    assert found is not None
+    assert found[0] == (3000, 42)
+
+
+@pytest.mark.conformance("ZKC-06")
+def test_a_broker_replaces_the_registration_of_its_expired_session(zookeeper: str, session: ZooKeeperSession) -> None:
+    data = encode_broker(Broker(5, (EndPoint("h", 1),)), "3.9", 0)
+    with ZooKeeperSession(zookeeper) as before:
+        epoch = cluster.register_broker(before, 5, data)
+        assert cluster.register_broker(before, 5, b"other") == epoch  # the same session keeps what it has
+        with pytest.raises(NodeExists):
+            cluster.register_broker(session, 5, data)
+        session.previous_ids.append(before.id)
+        assert cluster.register_broker(session, 5, data) > epoch
+        found, stat = session.get(broker_path(5))
+        assert decode_broker(5, found) == Broker(5, (EndPoint("h", 1),))
+        assert stat.owner == session.id
+
+
+@pytest.mark.conformance("ZKC-07")
+def test_an_election_whose_answer_was_lost_is_won(session: ZooKeeperSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    transaction = session.transaction
+
+    def loses_the_answer(operations: list[Create | SetData]) -> object:
+        assert transaction(operations).error is None
+        return transaction(operations)  # as the session does once the connection is back
+
+    monkeypatch.setattr(session, "transaction", loses_the_answer)
+    assert cluster.register_controller(session, 1) == (1, 1)
+
+
+@pytest.mark.conformance("ZKC-08")
+def test_an_election_that_another_broker_won_is_lost(zookeeper: str, session: ZooKeeperSession) -> None:
+    with ZooKeeperSession(zookeeper) as other:
+        cluster.register_controller(other, 2)
+        with pytest.raises(ControllerMoved, match="broker 2"):
+            cluster.register_controller(session, 1)
+    with ZooKeeperSession(zookeeper) as namesake:  # the same id in another process is another controller
+        cluster.register_controller(namesake, 1)
+        with pytest.raises(ControllerMoved):
+            cluster.register_controller(session, 1)
+
+
+@pytest.mark.conformance("ZKC-09")
+@pytest.mark.parametrize("operation", [Create("/new"), SetData("/old", b"2"), Delete("/old")])
+def test_a_deposed_controller_changes_nothing(
+    zookeeper: str, session: ZooKeeperSession, operation: Create | SetData | Delete
+) -> None:
+    session.create("/old", b"1")
+    epoch = cluster.register_controller(session, 1)
+    assert cluster.fenced(session, epoch.epoch_zk_version, [Check("/old", 0)]).error is None
+    session.delete(CONTROLLER)
+    with ZooKeeperSession(zookeeper) as other:
+        cluster.register_controller(other, 2)
+        with pytest.raises(ControllerMoved):
+            cluster.fenced(session, epoch.epoch_zk_version, [operation])
+        with pytest.raises(ControllerMoved):
+            cluster.delete_controller(session, epoch.epoch_zk_version)
+    assert session.get("/old")[0] == b"1"
+    assert session.exists("/new") is None
+
+
+def test_watches_are_called_once_for_each_read(session: ZooKeeperSession) -> None:
+    called: list[str] = []
+    assert not session.watch_node("/n", lambda: called.append("node"))
+    session.watch_children("/", lambda: called.append("children"))
+    session.children("/")
+    session.create("/n")
+    eventually(lambda: sorted(called) == ["children", "node"])
+    session.set("/n", b"1")
+    session.create("/m")
+    assert session.get("/n")[0] == b"1"
+    session.delete("/n")
+    eventually(lambda: sorted(called) == ["children", "node", "node"])
+    session.unwatch("/n")
+    session.create("/n")
+    session.create("/o")
+    session.get_many(["/n", "/o"])
+    assert len(called) == 3
+
+
+def test_many_reads_and_transactions_keep_their_order(session: ZooKeeperSession) -> None:
+    paths = [f"/{i}" for i in range(500)]
+    outcomes = session.transactions([[Create(path, path.encode())] for path in paths])
+    assert [outcome.results for outcome in outcomes] == [[path] for path in paths]
+    assert [found and found[0] for found in session.get_many([*paths, "/none"])] == [
+        *[p.encode() for p in paths],
+        None,
+    ]
+    outcome = session.transaction([Check("/1", 0), SetData("/1", b"x"), Create("/2")])
+    assert (outcome.failed, type(outcome.error)) == (2, NodeExists)
+    assert session.get("/1")[0] == b"/1"
+
+
+def test_an_expired_session_is_replaced_after_its_owner_has_heard_of_it(zookeeper: str) -> None:
+    happened: list[str] = []
+    renewed = threading.Event()
+
+    def expired() -> None:
+        with pytest.raises(SessionExpired):
+            session.exists("/")
+        happened.append("expired")
+
+    def began() -> None:
+        happened.append("began")
+        renewed.set()
+
+    session = ZooKeeperSession(zookeeper, on_expired=expired, on_new_session=began)
+    with session:
+        first = session.id
+        session.create("/mine", ephemeral=True)
+        session.watch_node("/mine", lambda: happened.append("watched"))
+        expire(session)
+        assert renewed.wait(20)
+        assert happened == ["expired", "began"]  # and no watch of the old session
+        assert session.previous_ids == [first]
+        assert session.id != first
+        assert session.exists("/mine") is None  # watches it again
+        session.create("/mine")
+        eventually(lambda: happened[2:] == ["watched"])
+
+
+def test_no_server_is_one_line() -> None:
+    with pytest.raises(Disconnected, match=r"no ZooKeeper answers at 127.0.0.1:1 .*is it running"):
+        ZooKeeperSession("127.0.0.1:1").start(0.2)
+    with pytest.raises(ConfigurationError, match="HOST:PORT"):
+        ZooKeeperSession("127.0.0.1:x")
