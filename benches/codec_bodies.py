@@ -55,12 +55,14 @@ def body(name: str, data: bytes) -> Body:
     return Body(name, APIS[match[1]], int(match[2]), topics, topics * int(match[4]), data)
 
 
-def write(folder: Path) -> None:
-    """Put every body into a folder, for programs of any language."""
+def write(folder: Path, only: str = "") -> None:
+    """Put the bodies whose names match a regular expression into a folder, for programs of any language."""
     for kept in stored():
-        (folder / f"{kept.name}.bin").write_bytes(kept.data)
+        if re.search(only, kept.name):
+            (folder / f"{kept.name}.bin").write_bytes(kept.data)
     for name in [*EVERY_VERSION, LARGEST]:
-        (folder / f"{name}.bin").write_bytes(made(name))
+        if re.search(only, name):
+            (folder / f"{name}.bin").write_bytes(made(name))
 
 
 def made(name: str) -> bytes:

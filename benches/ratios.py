@@ -1,6 +1,6 @@
 """The codec beside its peers on the same bytes, in paired rounds: ratios with their spread, and limits for them.
 
-    python benches/ratios.py [--rounds 5] [--seconds 0.15] [--quick] [--without go,kio] [--json FILE]
+    python benches/ratios.py [--rounds 5] [--seconds 0.15] [--quick] [--without go,kio] [--only PATTERN] [--json FILE]
 
 Peers: Kafka's own classes (tools/oracle, built by Maven), franz-go's kmsg and kio 0.6.2. In a round each program runs
 once, in a process of its own, and gives the least CPU time of its calling thread for a call: the collectors of Java
@@ -8,12 +8,14 @@ and Go run in other threads and are not in it, Python's is. A row shows medians 
 one round.
 
 Ends with 1 if a limit is missed, a row is not measured or a program fails. The figures go to
-benches/results/codec.json; --quick runs every program once, briefly, judges no limit and writes no file.
+benches/results/codec.json; --quick runs every program once, briefly, judges no limit and writes no file. --only
+measures the bodies whose names match a regular expression ("updatemetadata-5", "1x10000$") and writes no file either.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,11 +28,11 @@ from figures import RESULTS, Round, line, save, text, verdict
 from measure import machine, show
 
 
-def rounds_of(count: int, seconds: float, programs: list[str], failures: list[str]) -> list[Round]:
-    """Every program in turn, ``count`` times; what fails is named in ``failures`` and has no figures in that round."""
+def rounds_of(count: int, seconds: float, programs: list[str], only: str, failures: list[str]) -> list[Round]:
+    """Run every program in turn, ``count`` times; ``failures`` gets those that fail, which have no figures then."""
     found: list[Round] = []
     with tempfile.TemporaryDirectory() as scratch:
-        write(Path(scratch))
+        write(Path(scratch), only)
         for number in range(1, count + 1):
             figures: dict[str, float] = {}
             for program in programs:
@@ -49,6 +51,7 @@ def main() -> int:
     arguments.add_argument("--seconds", type=float, default=0.15, help="for each operation on each body")
     arguments.add_argument("--quick", action="store_true", help="one short round, no limits")
     arguments.add_argument("--without", default="", help="programs to leave out, of java,go,kio; their rows too")
+    arguments.add_argument("--only", metavar="PATTERN", default="", help="measure the bodies whose names match")
     arguments.add_argument("--json", type=Path, help="the result file")
     options = arguments.parse_args()
     left_out = set(options.without.split(",")) - {""}
@@ -57,11 +60,13 @@ def main() -> int:
     programs = [program for program in PEERS if program not in left_out]
     at_start, failures = machine("java", "go"), list[str]()
     rounds, seconds = (1, 0.01) if options.quick else (options.rounds, options.seconds)
-    found = rounds_of(rounds, seconds, programs, failures)
+    found = rounds_of(rounds, seconds, programs, options.only, failures)
     wanted = [goal for goal in goals() if (goal.theirs or "kproto").split()[0] in programs]
+    if options.only:
+        wanted = [goal for goal in wanted if re.search(options.only, goal.case)]
     lines = [line(goal.without_limit() if options.quick else goal, found) for goal in wanted]
     show(text(lines))
-    path = options.json or (None if options.quick else RESULTS / "codec.json")
+    path = options.json or (None if options.quick or options.only else RESULTS / "codec.json")
     if path:
         settings = {"rounds": rounds, "seconds": seconds, "without": sorted(left_out)}
         save(path, "codec", at_start, lines, settings=settings, failures=failures, rounds=found)

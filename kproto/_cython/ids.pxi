@@ -130,26 +130,46 @@ cdef tuple new_tuple(const int32_t *p, int64_t n):
     return t
 
 
-# The tuple given out last: in-sync replicas are most often all replicas, and a reader asks for one after the other.
+cdef extern from "Python.h":
+    void Py_XSETREF(PyObject *, PyObject *) noexcept
+
+# Tuples given out lately, by their ids: a cluster has few replica sets, and a reader asks for each again and again.
 cdef enum:
-    LAST_IDS = 8
-cdef tuple last_tuple = ()
-cdef int32_t last_ids[LAST_IDS]
+    CACHED_IDS = 8     # longer lists are made anew each time
+    CACHE_SIZE = 256   # a power of two
+
+ctypedef struct cached_ids:
+    PyObject *made
+    int64_t n
+    int32_t ids[CACHED_IDS]
+
+cdef cached_ids tuple_cache[CACHE_SIZE]
 
 
 cdef inline tuple ids_tuple(const int32_t *p, int64_t n):
-    """Ids as a tuple, which may be one that somebody has already."""
-    global last_tuple
+    """Ids as a tuple, perhaps the tuple of another list with the same ids."""
+    cdef uint32_t hash = 0
+    cdef bint same
+    cdef int64_t i
+    cdef cached_ids *slot
     cdef tuple t
     if n == 0:
         return ()
-    if n > LAST_IDS:
+    if n > CACHED_IDS:
         return new_tuple(p, n)
-    if PyTuple_GET_SIZE(last_tuple) == n and memcmp(last_ids, p, n * 4) == 0:
-        return last_tuple
+    for i in range(n):
+        hash = (hash ^ <uint32_t>p[i]) * 0x9e3779b1u
+    slot = &tuple_cache[hash >> 24]
+    same = slot.n == n
+    for i in range(n):
+        same &= slot.ids[i] == p[i]
+    if same:
+        return <tuple>slot.made
     t = new_tuple(p, n)
-    memcpy(last_ids, p, n * 4)
-    last_tuple = t
+    Py_INCREF(t)
+    Py_XSETREF(slot.made, <PyObject *>t)
+    slot.n = n
+    memcpy(slot.ids, p, n * sizeof(int32_t))
     return t
 
 

@@ -34,6 +34,32 @@ cdef class LeaderAndIsrPartitionState(Struct):
         if unknown_tagged_fields != ():
             self.unknown_tagged_fields = unknown_tagged_fields
 
+    def __getattribute__(self, name):
+        """The fields that newer versions have, without a look at the type: see UpdateMetadataPartitionState."""
+        if name is "partition_index":
+            return self.partition_index
+        if name is "leader":
+            return self.leader
+        if name is "leader_epoch":
+            return self.leader_epoch
+        if name is "isr":
+            return ids_tuple(self.ids, self.n[0])
+        if name is "replicas":
+            return ids_tuple(self.ids + self.n[0], self.n[1])
+        if name is "controller_epoch":
+            return self.controller_epoch
+        if name is "partition_epoch":
+            return self.partition_epoch
+        if name is "is_new":
+            return self.is_new
+        if name is "adding_replicas":
+            return ids_tuple(self.ids + self.n[0] + self.n[1], self.n[2])
+        if name is "removing_replicas":
+            return ids_tuple(self.ids + self.n[0] + self.n[1] + self.n[2], self.n[3])
+        if name is "leader_recovery_state":
+            return self.leader_recovery_state
+        return PyObject_GenericGetAttr(self, name)
+
     @property
     def topic_name(self):
         return row_topic(self.owner)

@@ -30,6 +30,26 @@ cdef class UpdateMetadataPartitionState(Struct):
         if unknown_tagged_fields != ():
             self.unknown_tagged_fields = unknown_tagged_fields
 
+    def __getattribute__(self, name):
+        """The fields that every version has, without a look at the type: reading them is most of a reader's work."""
+        if name is "partition_index":
+            return self.partition_index
+        if name is "leader":
+            return self.leader
+        if name is "leader_epoch":
+            return self.leader_epoch
+        if name is "isr":
+            return ids_tuple(self.ids, self.n[0])
+        if name is "replicas":
+            return ids_tuple(self.ids + self.n[0], self.n[1])
+        if name is "controller_epoch":
+            return self.controller_epoch
+        if name is "zk_version":
+            return self.zk_version
+        if name is "offline_replicas":
+            return ids_tuple(self.ids + self.n[0] + self.n[1], self.n[2])
+        return PyObject_GenericGetAttr(self, name)
+
     @property
     def topic_name(self):
         return row_topic(self.owner)
