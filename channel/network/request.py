@@ -11,6 +11,7 @@ from kproto.codec import encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from channel.errors import AuthenticationFailed
     from kproto.codec import Message
     from kproto.errors import UnsupportedVersion
 
@@ -162,9 +163,12 @@ class ClientResponse:
         disconnected: The connection ended before the answer.
         timed_out: ... because the answer took too long.
         version_mismatch: It was never sent: no version suits both sides.
+        authentication_error: It was never sent: one side did not accept the other.
     """
 
-    __slots__ = ("body", "disconnected", "received_ms", "request", "timed_out", "version_mismatch")
+    __slots__ = (
+        "authentication_error", "body", "disconnected", "received_ms", "request", "timed_out", "version_mismatch",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -175,6 +179,7 @@ class ClientResponse:
         disconnected: bool = False,
         timed_out: bool = False,
         version_mismatch: UnsupportedVersion | None = None,
+        authentication_error: AuthenticationFailed | None = None,
     ) -> None:
         self.request = request
         self.received_ms = received_ms
@@ -182,6 +187,7 @@ class ClientResponse:
         self.disconnected = disconnected
         self.timed_out = timed_out
         self.version_mismatch = version_mismatch
+        self.authentication_error = authentication_error
 
     @property
     def latency_ms(self) -> int:

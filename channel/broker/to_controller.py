@@ -1,0 +1,400 @@
+"""A broker's requests to the active controller: found by its metadata, sent again after a change of controller.
+
+Each broker has a ``NodeToControllerChannel``, a queue and a connection of its own. One ``NodeToControllerThread``
+serves the channels of any number of brokers over one client, so that a fleet costs one thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from channel.clock import FOREVER
+from channel.errors import IllegalState
+from channel.network.inter_broker import InterBrokerSendThread, NodeRequest
+from channel.types import Node, SecurityProtocol
+from kproto.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from channel.network.client import NetworkClient
+    from channel.network.request import ClientResponse, RequestBuilder
+
+    from .metadata_cache import MetadataCache
+
+__all__ = [
+    "ControllerClientFactory",
+    "ControllerInformation",
+    "ControllerProvider",
+    "MetadataCacheProvider",
+    "NodeToControllerChannel",
+    "NodeToControllerThread",
+]
+
+_NO_CONTROLLER_MS: Final = 100
+"""How soon to look for a controller again while none is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerInformation:
+    """The active controller as a broker knows it.
+
+    Attributes:
+        node: Its address; None if no controller is known, or its broker is not alive.
+        listener: The listener's name.
+        security_protocol: How that listener is secured.
+        is_zookeeper: Whether it is elected by ZooKeeper; false for a KRaft controller.
+    """
+
+    node: Node | None
+    listener: str
+    security_protocol: SecurityProtocol | int = SecurityProtocol.PLAINTEXT
+    is_zookeeper: bool = True
+
+
+class ControllerProvider(Protocol):
+    """Tells which controller is active."""
+
+    def __call__(self) -> ControllerInformation:
+        """The present controller; must not block."""
+
+
+class MetadataCacheProvider:
+    """Finds the controller by the last UpdateMetadata: its sender, if that broker is alive.
+
+    Args:
+        metadata: The broker's metadata cache.
+        listener: The control-plane listener's name, or the inter-broker listener's where there is none.
+        security_protocol: How that listener is secured.
+        quorum: Tells of the KRaft controller, once one has sent an UpdateMetadata; None as long as it is not known.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        listener: str,
+        security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        quorum: Callable[[], ControllerInformation | None] = lambda: None,
+    ) -> None:
+        self._metadata = metadata
+        self._quorum = quorum
+        self._none = ControllerInformation(None, listener, security_protocol)
+
+    def __call__(self) -> ControllerInformation:
+        """The present controller."""
+        snapshot = self._metadata.snapshot
+        controller = snapshot.controller
+        if controller is None:
+            return self._none
+        if controller.is_kraft:
+            return self._quorum() or self._none
+        broker = snapshot.alive_brokers.get(controller.id)
+        endpoint = broker.endpoint(self._none.listener) if broker is not None else None
+        if broker is None or endpoint is None:
+            return self._none
+        node = Node(broker.id, endpoint.host, endpoint.port, broker.rack, self._none.listener)
+        return ControllerInformation(node, self._none.listener, self._none.security_protocol)
+
+
+class ControllerClientFactory(Protocol):
+    """Makes the client of a node-to-controller thread."""
+
+    def __call__(
+        self, information: ControllerInformation, on_invalid_answer: Callable[[str, Exception], None]
+    ) -> NetworkClient:
+        """A client for this kind of controller: one request in flight for each node, versions discovered."""
+
+
+class _Item(NamedTuple):
+    """A queued request."""
+
+    builder: RequestBuilder
+    on_complete: Callable[[ClientResponse], None]
+    on_timeout: Callable[[], None]
+    created_ms: int
+
+
+class _ControllerNode(Node):
+    """The controller at the end of one broker's own connection."""
+
+    broker_id: int
+
+    @property
+    def key(self) -> str:
+        """The connection's name: two brokers do not share a connection."""
+        return f"{self.broker_id}-to-controller-{self.id}"
+
+
+class NodeToControllerChannel:
+    """One broker's queue of requests to its controller; ``NodeToControllerThread.channel`` makes it.
+
+    A request is tried again, with each controller that the provider names, until it is answered or has become older
+    than the retry timeout. At most one request is in flight.
+
+    Args:
+        thread: The thread that serves the channel.
+        broker_id: The broker that asks.
+        provider: Tells the broker's controller.
+        retry_timeout_ms: The age at which a queued request ends by its ``on_timeout``; ``FOREVER`` for never.
+
+    Attributes:
+        broker_id: The broker that asks.
+        active_controller: The controller that requests go to, None while none is known.
+    """
+
+    def __init__(
+        self, thread: NodeToControllerThread, broker_id: int, provider: ControllerProvider, retry_timeout_ms: int
+    ) -> None:
+        self.broker_id = broker_id
+        self.active_controller: Node | None = None
+        self.provider = provider
+        self._thread = thread
+        self._retry_timeout_ms = retry_timeout_ms
+        self._queue: deque[_Item] = deque()
+        self._in_flight: tuple[Node, _Item] | None = None
+        self._closed = False
+
+    @property
+    def queue_size(self) -> int:
+        """The number of queued requests, without the one in flight."""
+        return len(self._queue)
+
+    # ---- for any thread
+
+    def send_request(
+        self,
+        builder: RequestBuilder,
+        on_complete: Callable[[ClientResponse], None],
+        on_timeout: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Queue a request.
+
+        Args:
+            builder: Makes the body.
+            on_complete: Takes the response, on the thread: the answer, a version mismatch or a failed authentication.
+            on_timeout: Called on the thread, in place of the other, if the request became too old.
+
+        Raises:
+            IllegalState: The thread has not been started, or this channel is closed.
+        """
+        if not self._thread.is_serving:
+            raise IllegalState(f"broker {self.broker_id} cannot ask its controller: the thread has not been started")
+        if self._closed:
+            raise IllegalState(f"broker {self.broker_id} cannot ask its controller: its channel is closed")
+        self._queue.append(_Item(builder, on_complete, on_timeout, self._thread.client.clock.milliseconds()))
+        self._thread.attend(self)
+
+    def close(self) -> None:
+        """Drop all requests, queued and in flight, without any callback, and end the connection."""
+        self._closed = True
+        self._thread.release(self)
+
+    # ---- for the thread
+
+    def look_for_controller(self, information: ControllerInformation) -> bool:
+        """Remember the controller that was found; false if there is none."""
+        if information.node is None:
+            return False
+        node = _ControllerNode(*information.node)
+        node.broker_id = self.broker_id
+        self.active_controller = node
+        return True
+
+    def next_request(self, now: int) -> NodeRequest | None:
+        """The next request to be sent; requests that are too old end here."""
+        for _ in range(len(self._queue)):
+            item = self._queue[0]
+            if now - item.created_ms >= self._retry_timeout_ms:
+                self._queue.popleft()
+                self._thread.guard(item.on_timeout)
+            elif self.active_controller is None or self._in_flight is not None:
+                return None
+            else:
+                node = self.active_controller
+                self._in_flight = node, self._queue.popleft()
+                return NodeRequest(node, item.builder, self._answered, item.created_ms)
+        return None
+
+    def retry_later(self) -> None:
+        """Put the request in flight back at the head of the queue, and look for the controller again."""
+        self.active_controller = None
+        flying, self._in_flight = self._in_flight, None
+        if flying is not None and not self._closed:
+            self._queue.appendleft(flying[1])
+            self._thread.attend(self)
+
+    def forget(self) -> Node | None:
+        """Drop all requests; gives the node that there may be a connection to."""
+        node = self._in_flight[0] if self._in_flight is not None else self.active_controller
+        self._queue.clear()
+        self._in_flight = self.active_controller = None
+        return node
+
+    def _answered(self, response: ClientResponse) -> None:
+        if self._in_flight is None:
+            return
+        node, item = self._in_flight
+        log = self._thread.log
+        if response.authentication_error is not None:
+            log.error("broker %d is not accepted by %s: %s", self.broker_id, node, response.authentication_error)
+            self._thread.client.disconnect(node.key)
+            self.active_controller = None
+        elif response.version_mismatch is not None:
+            log.error("broker %d cannot ask %s: %s", self.broker_id, node, response.version_mismatch)
+        elif response.disconnected:
+            self.retry_later()
+            return
+        elif _is_not_controller(response.body):
+            log.info("broker %d: %s is not the controller any more", self.broker_id, node)
+            self._thread.client.disconnect(node.key)
+            self.retry_later()
+            return
+        self._in_flight = None
+        if self._queue:
+            self._thread.attend(self)
+        item.on_complete(response)
+
+
+def _is_not_controller(answer: Any) -> bool:
+    """Whether an answer, or any partition of it, has the error NOT_CONTROLLER."""
+    if getattr(answer, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
+        return True
+    return any(
+        getattr(row, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
+        for topic in getattr(answer, "topics", None) or ()
+        for row in (topic, *getattr(topic, "partitions", ()))
+    )
+
+
+class NodeToControllerThread(InterBrokerSendThread):
+    """Serves the node-to-controller channels of one or many brokers.
+
+    Args:
+        name: The thread's name.
+        new_client: Makes the client, and another whenever the controller changes between ZooKeeper and KRaft.
+        information: The kind of controller that the first client is for.
+        request_timeout_ms: How long an answer may take.
+        exit_procedure: Called after an error that no node can have caused.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        new_client: ControllerClientFactory,
+        information: ControllerInformation,
+        request_timeout_ms: int,
+        **ending: Any,
+    ) -> None:
+        super().__init__(name, new_client(information, self._invalid_answer), request_timeout_ms, **ending)
+        self.is_serving = False
+        self._new_client = new_client
+        self._is_for_zookeeper = information.is_zookeeper
+        self._channels: dict[int, NodeToControllerChannel] = {}
+        self._waiting: dict[NodeToControllerChannel, None] = {}  # channels with queued requests
+        self._released: deque[NodeToControllerChannel] = deque()
+        self._lock = threading.Lock()
+
+    # ---- for any thread
+
+    def start(self) -> None:
+        """Begin to serve; requests can be queued from now on."""
+        super().start()
+        self.is_serving = True
+
+    def channel(self, broker_id: int, provider: ControllerProvider, retry_timeout_ms: int) -> NodeToControllerChannel:
+        """A broker's channel; the broker's earlier channel, if there is one, is closed."""
+        earlier = self._channels.get(broker_id)
+        if earlier is not None:
+            earlier.close()
+        made = self._channels[broker_id] = NodeToControllerChannel(self, broker_id, provider, retry_timeout_ms)
+        return made
+
+    def attend(self, channel: NodeToControllerChannel) -> None:
+        """Look at a channel that has queued requests."""
+        with self._lock:
+            self._waiting[channel] = None
+        self.client.wakeup()
+
+    def release(self, channel: NodeToControllerChannel) -> None:
+        """Forget a closed channel."""
+        if self._channels.get(channel.broker_id) is channel:
+            del self._channels[channel.broker_id]
+        self._released.append(channel)
+        self.client.wakeup()
+
+    # ---- on this thread
+
+    def do_work(self) -> None:
+        """Find the controllers that requests wait for; if none was to be found, send and wait for answers."""
+        while self._released:
+            self._forget(self._released.popleft())
+        timeout_ms, found = FOREVER, False
+        for channel in self._attended():
+            information = channel.provider()
+            if information.is_zookeeper != self._is_for_zookeeper:
+                self._replace_client(information)
+            if channel.active_controller is not None:
+                continue
+            if channel.look_for_controller(information):
+                self.log.info("broker %d asks the controller at %s", channel.broker_id, channel.active_controller)
+                found = True
+            else:
+                timeout_ms = _NO_CONTROLLER_MS
+        if not found:  # else the requests go out in the next round
+            self.poll_once(timeout_ms)
+
+    def _attended(self) -> list[NodeToControllerChannel]:
+        with self._lock:
+            return list(self._waiting)
+
+    def generate_requests(self) -> Iterator[NodeRequest]:
+        """The next request of each channel that has one and knows its controller."""
+        now = self.client.clock.milliseconds()
+        for channel in self._attended():
+            request = channel.next_request(now)
+            with self._lock:
+                if not channel.queue_size:
+                    self._waiting.pop(channel, None)
+            if request is not None:
+                yield request
+
+    def guard(self, callback: Callable[[], None]) -> None:
+        """Call back; an error costs no other broker its answer."""
+        try:
+            callback()
+        except Exception:
+            self.log.exception("a callback failed")
+
+    def _replace_client(self, information: ControllerInformation) -> None:
+        """Close the client and make one for the other kind of controller; requests in flight are sent again."""
+        kind = "ZooKeeper" if information.is_zookeeper else "KRaft"
+        self.log.info("the controller is now elected by %s: connecting anew", kind)
+        old = self.client
+        self._is_for_zookeeper = information.is_zookeeper
+        self.client = self._new_client(information, self._invalid_answer)
+        self._unsent.clear()
+        for channel in list(self._channels.values()):
+            channel.retry_later()
+        old.initiate_close()
+        old.close()
+        if self.is_shutdown_initiated:
+            self.client.initiate_close()
+
+    def _forget(self, channel: NodeToControllerChannel) -> None:
+        with self._lock:
+            self._waiting.pop(channel, None)
+        node = channel.forget()
+        if node is not None:
+            self._unsent.pop(node.key, None)
+            self.client.forget_node(node.key)
+
+    def _invalid_answer(self, node_id: str, error: Exception) -> None:
+        """Take an answer that cannot be read: its request is sent again, over a new connection."""
+        channel = self._channels.get(int(node_id.partition("-")[0]))
+        self.log.warning("connection %s is closed: its answer cannot be read: %s", node_id, error)
+        self.client.disconnect(node_id)
+        if channel is not None:
+            channel.retry_later()

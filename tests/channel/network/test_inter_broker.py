@@ -1,0 +1,179 @@
+"""The inter-broker send thread: requests wait for their nodes, and end if a node cannot be reached in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from channel.errors import AuthenticationFailed, ClientClosed
+from channel.network.inter_broker import InterBrokerSendThread, NodeRequest
+from channel.network.request import BodyRequest, ClientRequest
+from channel.threads import FatalExit
+from channel.types import Node
+from kproto.api import ApiKey
+
+NODE = Node(1, "localhost", 9092)
+BODY = BodyRequest(ApiKey.ALTER_PARTITION, 3, [b"body"])
+
+
+class FakeClient:
+    """A client that notes its calls, with a node as a test says."""
+
+    def __init__(self, clock) -> None:
+        self.clock = clock
+        self.calls: list[str] = []
+        self.polls: list[int] = []
+        self.sent: list[ClientRequest] = []
+        self.active = True
+        self.is_ready = self.failed = False
+        self.error: AuthenticationFailed | None = None
+        self.poll_raises: Exception | None = None
+
+    def new_request(self, node_id, builder, *, callback, timeout_ms, created_ms):
+        self.calls.append("new_request")
+        return ClientRequest(node_id, builder, 0, created_ms, timeout_ms, callback=callback)
+
+    def ready(self, node):
+        self.calls.append("ready")
+        return self.is_ready
+
+    def send(self, request):
+        self.calls.append("send")
+        self.sent.append(request)
+
+    def poll(self, timeout_ms):
+        self.calls.append("poll")
+        self.polls.append(timeout_ms)
+        if self.poll_raises is not None:
+            raise self.poll_raises
+        return []
+
+    def connection_delay(self, node):
+        self.calls.append("connection_delay")
+        return 70
+
+    def connection_failed(self, node):
+        return self.failed
+
+    def authentication_error(self, node):
+        return self.error
+
+    def initiate_close(self):
+        self.calls.append("initiate_close")
+        self.active = False
+
+    def close(self):
+        self.calls.append("close")
+
+
+class Sending(InterBrokerSendThread):
+    """Sends what a test puts into ``requests``, once."""
+
+    def __init__(self, client):
+        super().__init__("test-send-thread", client, 1000)
+        self.requests: list[NodeRequest] = []
+
+    def generate_requests(self):
+        requests, self.requests = self.requests, []
+        return requests
+
+
+@pytest.fixture
+def client(clock):
+    return FakeClient(clock)
+
+
+@pytest.fixture
+def thread(client):
+    return Sending(client)
+
+
+@pytest.fixture
+def responses(thread, clock):
+    """The responses to the one request that the thread has to send."""
+    taken = []
+    thread.requests = [NodeRequest(NODE, BODY, taken.append, clock.milliseconds())]
+    return taken
+
+
+@pytest.mark.conformance("IBS-01")
+def test_a_poll_that_ends_by_the_shutdown_is_no_error(client, thread):
+    client.poll_raises = ClientClosed("closing")
+    thread.shutdown()
+    thread.poll_once(100)
+    assert client.calls == ["initiate_close", "close", "poll"]
+
+
+@pytest.mark.conformance("IBS-02")
+def test_a_poll_that_ends_without_a_shutdown_is_fatal(client, thread):
+    client.poll_raises = ClientClosed("nobody asked for it")
+    with pytest.raises(FatalExit):
+        thread.poll_once(100)
+
+
+def test_any_other_failure_of_the_client_is_fatal(client, thread):
+    client.poll_raises = ValueError("a bug")
+    with pytest.raises(FatalExit):
+        thread.poll_once(100)
+
+
+@pytest.mark.conformance("IBS-03")
+def test_without_requests_it_only_polls(client, thread):
+    thread.do_work()
+    assert client.calls == ["poll"]
+
+
+@pytest.mark.conformance("IBS-04")
+def test_a_request_to_a_ready_node_is_sent(client, thread, responses):
+    client.is_ready = True
+    thread.do_work()
+    assert client.calls == ["new_request", "ready", "send", "poll"]
+    sent = client.sent[0]
+    assert (sent.destination, sent.timeout_ms, sent.callback) == ("1", 1000, responses.append)
+    assert responses == []
+    assert not thread.has_unsent_requests
+
+
+@pytest.mark.conformance("IBS-05")
+def test_a_request_to_a_node_that_cannot_be_reached_ends_as_disconnected(client, thread, responses):
+    client.failed, client.error = True, AuthenticationFailed("no such user")
+    thread.do_work()
+    assert client.calls == ["new_request", "ready", "connection_delay", "poll"]
+    assert client.polls == [70]
+    assert [(r.disconnected, r.authentication_error) for r in responses] == [(True, client.error)]
+    assert not thread.has_unsent_requests
+
+
+@pytest.mark.conformance("IBS-06")
+def test_a_request_that_waited_too_long_ends_as_disconnected(clock, thread, responses):
+    clock.sleep(1500)
+    thread.do_work()
+    assert [(r.disconnected, r.authentication_error) for r in responses] == [(True, None)]
+    assert not thread.has_unsent_requests
+
+
+def test_a_request_as_old_as_the_timeout_waits_on(clock, thread, responses):
+    clock.sleep(1000)
+    thread.do_work()
+    assert responses == []
+    assert thread.has_unsent_requests
+
+
+@pytest.mark.conformance("IBS-08")
+def test_one_expired_request_of_a_node_ends_in_each_round(clock, thread):
+    ended = []
+    thread.requests = [NodeRequest(NODE, BODY, ended.append, clock.milliseconds()) for _ in range(3)]
+    clock.sleep(1500)
+    for round_ in (1, 2, 3):
+        thread.poll_once(100)
+        assert len(ended) == round_
+    assert not thread.has_unsent_requests
+
+
+def test_a_handler_that_fails_costs_the_others_nothing(client, thread, responses, clock):
+    def fails(response):
+        raise ValueError("a bug in a handler")
+
+    thread.requests.insert(0, NodeRequest(NODE, BODY, fails, clock.milliseconds()))
+    client.failed = True
+    thread.do_work()
+    assert len(responses) == 1
