@@ -20,8 +20,8 @@ __all__ = [
     "api_name",
     "check_version",
     "control_versions",
+    "ibp_at_least",
     "ibp_versions",
-    "is_ibp_since",
     "request_header_version",
     "response_header_version",
 ]
@@ -358,14 +358,14 @@ def ibp_versions() -> tuple[str, ...]:
     return _IBP_ORDER
 
 
-def is_ibp_since(ibp: str, since: str) -> bool:
-    """Tell whether an inter.broker.protocol.version is ``since`` or later.
+def ibp_at_least(ibp: str, since: str) -> bool:
+    """Whether an inter.broker.protocol.version is another one, or a later one.
 
-    >>> is_ibp_since("2.8", "2.7-IV0")
-    True
+    >>> ibp_at_least("2.7", "2.7-IV2"), ibp_at_least("2.7-IV1", "2.7-IV2")
+    (True, False)
 
     Raises:
-        ConfigurationError: No release up to 3.9.1 knows one of them.
+        ConfigurationError: An unknown version.
     """
     return _IBP_ORDER.index(_full_ibp(ibp)) >= _IBP_ORDER.index(_full_ibp(since))
 

@@ -84,9 +84,9 @@ class ZooKeeperSession:
         self._lock = threading.Lock()
         self._connected = threading.Event()
         self._is_closed = False
-        self._watches: dict[tuple[str, str], Callable[[], None]] = {}
+        self._watches: dict[tuple[str, str], Callable[[], object]] = {}
         self._armed: set[tuple[str, str]] = set()
-        self._interrupted: list[Callable[[], None]] = []
+        self._interrupted: list[Callable[[], object]] = []
         self._renewing: threading.Thread | None = None
         self._client: Any = None
         self._last_id = 0
@@ -213,18 +213,14 @@ class ZooKeeperSession:
 
     # ---- watches
 
-    def watch_node(self, path: str, handler: Callable[[], None]) -> bool:
+    def watch_node(self, path: str, handler: Callable[[], object]) -> None:
         """Have ``handler`` called when the node is created, changed or deleted; it must only queue work.
 
-        A handler is called once; the next read of the path watches it again.
-
-        Returns:
-            Whether the node exists now.
+        The watch begins with the next read of the node's data or existence, and again with each read after a call.
         """
         self._watches["node", path] = handler
-        return self.exists(path) is not None
 
-    def watch_children(self, path: str, handler: Callable[[], None]) -> None:
+    def watch_children(self, path: str, handler: Callable[[], object]) -> None:
         """Have ``handler`` called when the node gets or loses a child; it must only queue work.
 
         The watch begins with the next read of the children, and again with each read after a call.
@@ -289,8 +285,15 @@ class ZooKeeperSession:
 
     def exists(self, path: str) -> Stat | None:
         """A node's stat, None if there is no such node."""
-        stat = self._ask(lambda client: client.exists_async(path, watch=self._watcher("node", path)))
-        return None if stat is None else _stat(stat)
+        return self.exists_many([path])[0]
+
+    def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
+        """The stats of many nodes, asked for all at once; None for those that there are not."""
+
+        def read(client: Any, path: str) -> Any:
+            return client.exists_async(path, watch=self._watcher("node", path))
+
+        return [None if stat is None else _stat(stat) for stat in self._ask_all(read, paths)]
 
     def children(self, path: str) -> list[str]:
         """The names of a node's children, sorted.

@@ -18,7 +18,7 @@ from channel.types import (
     ReplicaAssignment,
     SecurityProtocol,
 )
-from kproto.api import is_ibp_since
+from kproto.api import ibp_at_least
 from kproto.errors import DecodeError
 from kproto.types import TopicPartition, Uuid
 
@@ -215,7 +215,7 @@ def encode_broker(
         timestamp_ms: The time of registration, ms since 1970.
         features: Lowest and highest level of each feature; only from 2.7 on.
     """
-    version = 5 if is_ibp_since(ibp, "2.7-IV0") else 4 if is_ibp_since(ibp, "0.10.0-IV1") else 2
+    version = 5 if ibp_at_least(ibp, "2.7-IV0") else 4 if ibp_at_least(ibp, "0.10.0-IV1") else 2
     plain = next((e for e in broker.endpoints if e.security_protocol == SecurityProtocol.PLAINTEXT), None)
     value: dict[str, Any] = {
         "version": version,

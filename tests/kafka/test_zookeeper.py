@@ -150,7 +150,8 @@ def test_a_deposed_controller_changes_nothing(
 
 def test_watches_are_called_once_for_each_read(session: ZooKeeperSession) -> None:
     called: list[str] = []
-    assert not session.watch_node("/n", lambda: called.append("node"))
+    session.watch_node("/n", lambda: called.append("node"))
+    assert session.exists("/n") is None
     session.watch_children("/", lambda: called.append("children"))
     session.children("/")
     session.create("/n")
@@ -198,6 +199,7 @@ def test_an_expired_session_is_replaced_after_its_owner_has_heard_of_it(zookeepe
         first = session.id
         session.create("/mine", ephemeral=True)
         session.watch_node("/mine", lambda: happened.append("watched"))
+        assert session.exists("/mine") is not None
         expire(session)
         assert renewed.wait(20)
         assert happened == ["expired", "began"]  # and no watch of the old session

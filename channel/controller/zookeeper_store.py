@@ -1,0 +1,353 @@
+"""The controller's store in ZooKeeper: reads in pipelined batches, fenced writes, watches that become events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from channel.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
+from channel.logs import get_logger
+from channel.zookeeper import znodes
+from channel.zookeeper.cluster import fenced, fenced_all
+from channel.zookeeper.operations import Create, Delete, SetData
+from kproto.errors import DecodeError
+
+from .cluster_events import (
+    BrokerChange,
+    BrokerModifications,
+    IsrChangeNotification,
+    LogDirEventNotification,
+    PartitionModifications,
+    PartitionReassignmentIsrChange,
+    PreferredReplicaLeaderElection,
+    TopicChange,
+    TopicDeletion,
+    ZkPartitionReassignment,
+)
+from .store import Notifications, StateWrite, TopicAssignment, WriteOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+
+    from channel.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch
+    from channel.zookeeper.operations import Operation, Transaction
+    from channel.zookeeper.session import ZooKeeperSession
+    from kproto.types import TopicPartition
+
+    from .events import ControllerEvent
+
+__all__ = ["ZooKeeperStore"]
+
+_log = get_logger(__name__)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_GROUP: Final = 100
+"""How many partitions one transaction writes: far from ZooKeeper's limit of 1 MiB for a request."""
+
+
+class ZooKeeperStore:
+    """``ControllerStore`` on a ZooKeeper session.
+
+    A znode with contents that Kafka would not write there is logged and passed over, as if it were missing.
+
+    Args:
+        session: The session; its expiry ends the watches, which the next controller's reads begin again.
+        put: Takes the events of watches, on a thread of the session's.
+    """
+
+    def __init__(self, session: ZooKeeperSession, put: Callable[[ControllerEvent], object]) -> None:
+        self._session = session
+        self._put = put
+        self._watched: set[str] = set()
+
+    def unwatch(self) -> None:
+        """End all watches, as a controller does that resigns."""
+        for path in self._watched:
+            self._session.unwatch(path)
+        self._watched.clear()
+
+    def _watch_children(self, path: str, event: ControllerEvent) -> None:
+        self._watched.add(path)
+        self._session.watch_children(path, lambda: self._put(event))
+
+    def _watch_node(self, path: str, event: ControllerEvent) -> None:
+        self._watched.add(path)
+        self._session.watch_node(path, lambda: self._put(event))
+
+    # ---- brokers
+
+    def read_brokers(self) -> Mapping[Broker, int]:
+        """All registered brokers with their epochs."""
+        self._watch_children(znodes.BROKER_IDS, BrokerChange())
+        ids = [int(name) for name in self._session.children(znodes.BROKER_IDS) if name.isdecimal()]
+        for broker_id in ids:
+            self._watch_node(znodes.broker_path(broker_id), BrokerModifications(broker_id))
+        brokers = {}
+        for broker_id, found in zip(
+            ids, self._session.get_many([znodes.broker_path(broker_id) for broker_id in ids]), strict=True
+        ):
+            broker = None if found is None else _decoded(znodes.decode_broker, broker_id, found[0])
+            if found is not None and broker is not None:
+                brokers[broker] = found[1].czxid
+        return brokers
+
+    def read_broker(self, broker_id: int) -> Broker | None:
+        """The registration of one broker, None if there is none."""
+        path = znodes.broker_path(broker_id)
+        self._watch_node(path, BrokerModifications(broker_id))
+        found = self._session.get_many([path])[0]
+        if found is None:
+            self._session.unwatch(path)  # its return is a change of the children
+            return None
+        return _decoded(znodes.decode_broker, broker_id, found[0])
+
+    # ---- topics
+
+    def read_topics(self) -> Set[str]:
+        """The names of all topics."""
+        self._watch_children(znodes.TOPICS, TopicChange())
+        return set(self._session.children(znodes.TOPICS))
+
+    def read_assignments(self, topics: Collection[str]) -> Mapping[str, TopicAssignment]:
+        """The assignments of those topics that exist."""
+        names = list(topics)
+        for topic in names:
+            self._watch_node(znodes.topic_path(topic), PartitionModifications(topic))
+        assignments = {}
+        for topic, found in zip(
+            names, self._session.get_many([znodes.topic_path(topic) for topic in names]), strict=True
+        ):
+            if found is None:
+                self._session.unwatch(znodes.topic_path(topic))
+                continue
+            contents = _decoded(znodes.decode_topic, topic, found[0])
+            if contents is not None:
+                assignments[topic] = TopicAssignment(*contents)
+        return assignments
+
+    def write_assignment(self, topic: str, assignment: TopicAssignment, fence: int) -> bool:
+        """Replace the assignment of a topic; False if the topic does not exist."""
+        data = znodes.encode_topic(assignment.partitions, assignment.topic_id)
+        outcome = fenced(self._session, fence, [SetData(znodes.topic_path(topic), data)])
+        if isinstance(outcome.error, NoNode):
+            return False
+        _raise(outcome)
+        return True
+
+    def read_topic_configs(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """The settings of topics that differ from the brokers' defaults; a topic without any may be left out."""
+        names = list(topics)
+        paths = [f"{znodes.TOPIC_CONFIGS}/{topic}" for topic in names]
+        settings = {}
+        for topic, path, found in zip(names, paths, self._session.get_many(paths), strict=True):
+            config = None if found is None else _decoded(znodes.decode_config, path, found[0])
+            if config is not None:
+                settings[topic] = config
+        return settings
+
+    def delete_topic(self, topic: str, fence: int) -> None:
+        """Delete all znodes of a topic: its own with those below it, its configuration, last its deletion marker."""
+        path = znodes.topic_path(topic)
+        self._session.unwatch(path)
+        self._watched.discard(path)
+        paths = [path]
+        level = [path]
+        while level:
+            names = self._session.children_of_many(level)
+            level = [f"{parent}/{name}" for parent, found in zip(level, names, strict=True) if found for name in found]
+            paths += level
+        marker = f"{znodes.ADMIN_DELETE_TOPICS}/{topic}"
+        self._delete([*reversed(paths), f"{znodes.TOPIC_CONFIGS}/{topic}", marker], fence)
+
+    # ---- partition states
+
+    def read_partition_states(
+        self, partitions: Collection[TopicPartition], *, watch: bool = False
+    ) -> Mapping[TopicPartition, LeaderIsrAndControllerEpoch]:
+        """The states of those partitions that have one; the partition epoch is the version of the znode.
+
+        Args:
+            partitions: The partitions.
+            watch: Watch the znodes: a change becomes ``PartitionReassignmentIsrChange``.
+        """
+        paths = {tp: znodes.partition_state_path(tp) for tp in partitions}
+        if watch:
+            for tp, path in paths.items():
+                self._watch_once(path, PartitionReassignmentIsrChange(tp))
+        states = {}
+        for (tp, _), found in zip(paths.items(), self._session.get_many(list(paths.values())), strict=True):
+            if found is not None:
+                state = _decoded(znodes.decode_partition_state, tp, found[0], found[1].version)
+                if state is not None:
+                    states[tp] = state
+        return states
+
+    def _watch_once(self, path: str, event: ControllerEvent) -> None:
+        """Watch a znode until its next change only: other reads of it do not watch it again."""
+
+        def changed() -> None:
+            self._session.unwatch(path)
+            self._put(event)
+
+        self._watched.add(path)
+        self._session.watch_node(path, changed)
+
+    def create_partition_states(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], fence: int
+    ) -> Mapping[TopicPartition, StateWrite]:
+        """Create the states of new partitions, with the znodes above them."""
+        # The znodes above may be there already, of a controller that ended before it wrote the state.
+        above = dict.fromkeys(f"{znodes.topic_path(tp.topic)}/partitions" for tp in states)
+        above.update(dict.fromkeys(znodes.partition_path(tp) for tp in states))
+        missing = [path for path, found in zip(above, self._session.exists_many(list(above)), strict=True) if not found]
+        if missing:
+            for outcome in self._write([[Create(path)] for path in missing], fence):
+                if not isinstance(outcome.error, (NodeExists, NoNode)):
+                    _raise(outcome)
+        operations: list[list[Operation]] = [
+            [Create(znodes.partition_state_path(tp), znodes.encode_partition_state(*state))]
+            for tp, state in states.items()
+        ]
+        written = self._write(operations, fence)
+        return {tp: _state_write(outcome, 0) for tp, outcome in zip(states, written, strict=True)}
+
+    def update_partition_states(
+        self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int, fence: int
+    ) -> Mapping[TopicPartition, StateWrite]:
+        """Replace states; each write expects the znode's version to be the state's ``partition_epoch``."""
+        operations: list[list[Operation]] = [
+            [
+                SetData(
+                    znodes.partition_state_path(tp),
+                    znodes.encode_partition_state(state, controller_epoch),
+                    state.partition_epoch,
+                )
+            ]
+            for tp, state in states.items()
+        ]
+        written = self._write(operations, fence)
+        return {
+            tp: _state_write(outcome, state.partition_epoch + 1)
+            for (tp, state), outcome in zip(states.items(), written, strict=True)
+        }
+
+    def _write(self, operations: Sequence[Sequence[Operation]], fence: int) -> list[Transaction]:
+        """Apply each group of operations by itself; first many in one transaction, as they seldom fail."""
+        bundles = [operations[i : i + _GROUP] for i in range(0, len(operations), _GROUP)]
+        outcomes: list[Transaction] = []
+        for bundle, whole in zip(
+            bundles, fenced_all(self._session, fence, [[o for each in b for o in each] for b in bundles]), strict=True
+        ):
+            if whole.error is None or len(bundle) == 1:
+                outcomes += [whole] * len(bundle)
+            else:
+                outcomes += fenced_all(self._session, fence, bundle)
+        return outcomes
+
+    # ---- requests of administrators
+
+    def read_topic_deletions(self) -> Set[str]:
+        """The topics that are marked for deletion."""
+        self._watch_children(znodes.ADMIN_DELETE_TOPICS, TopicDeletion())
+        return set(self._session.children(znodes.ADMIN_DELETE_TOPICS))
+
+    def delete_topic_deletions(self, topics: Iterable[str], fence: int) -> None:
+        """Remove deletion markers; those that do not exist are passed over."""
+        self._delete([f"{znodes.ADMIN_DELETE_TOPICS}/{topic}" for topic in topics], fence)
+
+    def read_reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """The target replicas in ``/admin/reassign_partitions``; empty without the znode."""
+        self._watch_node(znodes.REASSIGN_PARTITIONS, ZkPartitionReassignment())
+        found = self._session.get_many([znodes.REASSIGN_PARTITIONS])[0]
+        return (found and _decoded(znodes.decode_reassignments, found[0])) or {}
+
+    def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]], fence: int) -> None:
+        """Replace the content of ``/admin/reassign_partitions``; the znode is deleted if there is none left."""
+        path = znodes.REASSIGN_PARTITIONS
+        if not reassignments:
+            self._delete([path], fence)
+            return
+        data = znodes.encode_reassignments(reassignments)
+        outcome = fenced(self._session, fence, [SetData(path, data)])
+        if isinstance(outcome.error, NoNode):
+            outcome = fenced(self._session, fence, [Create(path, data)])
+        _raise(outcome)
+
+    def read_preferred_elections(self) -> Set[TopicPartition]:
+        """The partitions in ``/admin/preferred_replica_election``; empty without the znode."""
+        self._watch_node(znodes.PREFERRED_ELECTION, PreferredReplicaLeaderElection())
+        found = self._session.get_many([znodes.PREFERRED_ELECTION])[0]
+        return set((found and _decoded(znodes.decode_partitions, znodes.PREFERRED_ELECTION, found[0])) or ())
+
+    def delete_preferred_elections(self, fence: int) -> None:
+        """Delete ``/admin/preferred_replica_election``; its next creation becomes an event."""
+        self._delete([znodes.PREFERRED_ELECTION], fence)
+
+    # ---- notifications of brokers
+
+    def read_isr_changes(self) -> Notifications:
+        """The ISR changes that brokers below inter.broker.protocol.version 2.7-IV2 have written themselves."""
+        self._watch_children(znodes.ISR_CHANGES, IsrChangeNotification())
+        contents = self._notifications(znodes.ISR_CHANGES)
+        partitions: dict[TopicPartition, None] = {}
+        for path, data in contents.items():
+            partitions.update(dict.fromkeys(_decoded(znodes.decode_partitions, path, data) or ()))
+        return Notifications(_names(contents), tuple(partitions))
+
+    def delete_isr_changes(self, names: Iterable[str], fence: int) -> None:
+        """Remove ISR change notifications by their names."""
+        self._delete([f"{znodes.ISR_CHANGES}/{name}" for name in names], fence)
+
+    def read_log_dir_failures(self) -> Notifications:
+        """The brokers with a failed log directory."""
+        self._watch_children(znodes.LOG_DIR_EVENTS, LogDirEventNotification())
+        contents = self._notifications(znodes.LOG_DIR_EVENTS)
+        broker_ids: dict[int, None] = {}
+        for path, data in contents.items():
+            broker_id = _decoded(znodes.decode_log_dir_event, path, data)
+            if broker_id is not None:
+                broker_ids[broker_id] = None
+        return Notifications(_names(contents), broker_ids=tuple(broker_ids))
+
+    def delete_log_dir_failures(self, names: Iterable[str], fence: int) -> None:
+        """Remove log directory notifications by their names."""
+        self._delete([f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names], fence)
+
+    def _notifications(self, parent: str) -> dict[str, bytes]:
+        paths = [f"{parent}/{name}" for name in self._session.children(parent)]
+        found = self._session.get_many(paths)
+        return {path: each[0] for path, each in zip(paths, found, strict=True) if each is not None}
+
+    def _delete(self, paths: Sequence[str], fence: int) -> None:
+        """Delete znodes in their order; those that there are not are passed over."""
+        for outcome in fenced_all(self._session, fence, [[Delete(path)] for path in paths]):
+            if not isinstance(outcome.error, NoNode):
+                _raise(outcome)
+
+
+def _names(contents: Mapping[str, bytes]) -> tuple[str, ...]:
+    return tuple([path.rpartition("/")[2] for path in contents])
+
+
+def _raise(outcome: Transaction) -> None:
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def _state_write(outcome: Transaction, partition_epoch: int) -> StateWrite:
+    match outcome.error:
+        case None:
+            return StateWrite(WriteOutcome.WRITTEN, partition_epoch)
+        case BadVersion() | NodeExists() | NoNode():
+            return StateWrite(WriteOutcome.CONFLICT)
+        case ZooKeeperError() as error:
+            return StateWrite(WriteOutcome.FAILED, reason=str(error))
+
+
+def _decoded(decode: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
+    """Read contents; None, with a line in the log, if they are damaged."""
+    try:
+        return decode(*args, **kwargs)
+    except DecodeError as e:
+        _log.error("%s; the znode is passed over: correct or delete it", e)
+        return None
