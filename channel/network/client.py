@@ -442,7 +442,12 @@ class NetworkClient:
         if request.internal and request.api_key == ApiKey.API_VERSIONS:
             self._handle_versions(responses, request, receive.payload, now)
             return
-        body = parse_response(request, receive.payload)
+        try:
+            body = parse_response(request, receive.payload)
+        except (IllegalState, DecodeError):
+            if request.internal:
+                self._metadata.handle_failed_request(now, None)
+            raise
         throttles_from = _THROTTLES_FROM.get(request.api_key)
         if throttles_from is not None and request.version >= throttles_from:
             self._maybe_throttle(request, body, now)

@@ -7,32 +7,22 @@ for a version above the one they saw. Times are in milliseconds and given by the
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
 
-from .backoff import ExponentialBackoff, Randomness
-from .metadata_snapshot import (
-    EPOCHS_FROM,
-    INVALID_METADATA,
-    NO_TOPIC_ID,
-    MetadataSnapshot,
-    PartitionInfo,
-    TopicPartition,
-    partition_of,
-    snapshot_of,
-)
+from .metadata_refresh import RefreshSchedule
+from .metadata_snapshot import EPOCHS_FROM, INVALID_METADATA, MetadataSnapshot, PartitionInfo, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from channel.types import Node
 
-__all__ = ["LeaderChange", "LeaderUpdate", "Metadata", "MetadataQuestion"]
+    from .backoff import Randomness
 
-_BASE: Final = 2
-_JITTER: Final = 0.2
+__all__ = ["LeaderChange", "LeaderUpdate", "Metadata", "MetadataQuestion"]
 
 
 class MetadataQuestion(NamedTuple):
@@ -71,7 +61,6 @@ class Metadata:
 
     Attributes:
         snapshot: What is known now.
-        last_successful_update_ms: When a whole response was taken last, 0 for never.
     """
 
     def __init__(
@@ -85,20 +74,12 @@ class Metadata:
         randomness: Randomness | None = None,
     ) -> None:
         self.snapshot = MetadataSnapshot()
-        self.last_successful_update_ms = 0
-        self._backoff = ExponentialBackoff(refresh_backoff_ms, _BASE, refresh_backoff_max_ms, _JITTER, randomness)
-        # Both waits are drawn when their cause happens, not at each question.
-        self._wait = self._backoff.backoff(0)
-        self._equal_wait = 0
-        self._max_age_ms = max_age_ms
+        self._refresh = RefreshSchedule(refresh_backoff_ms, refresh_backoff_max_ms, max_age_ms, randomness)
         self._on_leader_change = on_leader_change
         self._clock = clock
         self._changed = threading.Condition()  # its lock is re-entrant
         self._update_version = 0
         self._request_version = 0
-        self._last_refresh_ms = 0
-        self._attempts = 0
-        self._equivalent_responses = 0
         self._needs_full_update = False
         self._needs_partial_update = False
         self._fatal_error: Exception | None = None
@@ -110,7 +91,7 @@ class Metadata:
 
     # ---- which topics ------------------------------------------------------------------------------------------------
 
-    def retain_topic(self, topic: str, *, is_internal: bool, now: int) -> bool:
+    def retain_topic(self, topic: str, now: int) -> bool:
         """Whether a topic that a response or an earlier snapshot tells of is of interest."""
         return True
 
@@ -128,6 +109,11 @@ class Metadata:
     def update_version(self) -> int:
         """The number of responses taken so far."""
         return self._update_version
+
+    @property
+    def last_successful_update_ms(self) -> int:
+        """When a whole response was taken last, 0 for never."""
+        return self._refresh.last_success_ms
 
     @property
     def is_update_requested(self) -> bool:
@@ -155,31 +141,25 @@ class Metadata:
         with self._changed:
             self._needs_full_update = True
             if reset_equivalent_responses:
-                self._equivalent_responses = self._equal_wait = 0
+                self._refresh.forget_equal_responses()
             return self._update_version
 
     def request_update_for_new_topics(self) -> int:
         """Ask for an update of new topics, whatever the back-off; gives the version to wait beyond."""
         with self._changed:
-            self._last_refresh_ms = 0
+            self._refresh.allow_at_once()
             self._needs_partial_update = True
-            self._equivalent_responses = self._equal_wait = 0
             self._request_version += 1
             return self._update_version
 
     def time_to_expire(self, now: int) -> int:
         """Milliseconds until the metadata is old, 0 if an update is wanted now."""
-        if self.is_update_requested:
-            return 0
-        return max(0, self.last_successful_update_ms + self._max_age_ms - now)
+        return 0 if self.is_update_requested else self._refresh.time_to_expire(now)
 
     def time_to_allow_update(self, now: int) -> int:
         """Milliseconds until the back-off of a failed update, or of equal responses, is over."""
         with self._changed:
-            expired = self.last_successful_update_ms + self._max_age_ms - now <= 0
-            if expired:
-                self._equivalent_responses = self._equal_wait = 0
-            return max(0, self._last_refresh_ms + max(self._wait, self._equal_wait) - now)
+            return self._refresh.time_to_allow(now)
 
     def time_to_next_update(self, now: int) -> int:
         """Milliseconds until an update may and should begin."""
@@ -188,8 +168,7 @@ class Metadata:
     def question(self, now: int) -> MetadataQuestion:
         """What to ask for: only new topics if nothing else is wanted, else all that are of interest."""
         with self._changed:
-            young = now < self.last_successful_update_ms + self._max_age_ms
-            if self._needs_partial_update and not self._needs_full_update and young:
+            if self._needs_partial_update and not self._needs_full_update and self._refresh.time_to_expire(now):
                 topics = self.new_topics_to_ask()
                 if topics is not None:
                     return MetadataQuestion(topics, self._request_version, True)
@@ -216,54 +195,41 @@ class Metadata:
             if self._is_closed:
                 raise IllegalState("metadata was updated after it had been closed")
             self._needs_partial_update = request_version < self._request_version
-            self._last_refresh_ms = now
-            self._attempts = 0
-            self._wait = self._backoff.backoff(0)
             self._update_version += 1
             if not is_partial:
                 self._needs_full_update = False
-                self.last_successful_update_ms = now
             former = self.snapshot
-            self.snapshot = self._accepted(response, is_partial, api_version, now)
-            if (former.nodes, former.partitions) != (self.snapshot.nodes, self.snapshot.partitions):
-                self._equivalent_responses = self._equal_wait = 0
-            else:
-                self._equal_wait = self._backoff.backoff(self._equivalent_responses)
-                self._equivalent_responses += 1
-            self._invalid_topics = set(self.snapshot.invalid_topics)
-            self._unauthorized_topics = set(self.snapshot.unauthorized_topics)
+            told = MetadataSnapshot.of_response(response)
+            self.snapshot = newer = self._accepted(told, is_partial=is_partial, api_version=api_version, now=now)
+            is_equal = (former.nodes, former.partitions) == (newer.nodes, newer.partitions)
+            self._refresh.succeeded(now, is_partial=is_partial, is_equal=is_equal)
+            self._invalid_topics = set(newer.invalid_topics)
+            self._unauthorized_topics = set(newer.unauthorized_topics)
             self._changed.notify_all()
 
-    def _accepted(self, response: Any, is_partial: bool, api_version: int, now: int) -> MetadataSnapshot:
+    def _accepted(self, told: MetadataSnapshot, *, is_partial: bool, api_version: int, now: int) -> MetadataSnapshot:
+        """The next snapshot: the response's topics that are of interest, without what is known to be outdated."""
+        topics = {name for name in told.all_topics if self.retain_topic(name, now)}
+        former_ids = self.snapshot.topic_ids
+        recreated = {t for t, topic_id in told.topic_ids.items() if topic_id != former_ids.get(t)}
         partitions: dict[TopicPartition, PartitionInfo] = {}
-        topic_ids: dict[str, bytes] = {}
-        for topic in response.topics:
-            name = topic.name
-            if not name or not self.retain_topic(name, is_internal=topic.is_internal, now=now):
+        for each, info in told.partitions.items():
+            if each.topic not in topics:
                 continue
-            topic_id = bytes(topic.topic_id)
-            former_id = self.snapshot.topic_ids.get(name, NO_TOPIC_ID)
-            if topic_id != NO_TOPIC_ID:
-                topic_ids[name] = topic_id
-            if topic.error_code in INVALID_METADATA:
+            newest = self._newest(
+                each, info if api_version >= EPOCHS_FROM else info._replace(leader_epoch=None), each.topic in recreated
+            )
+            if newest is not None:
+                partitions[each] = newest
+            if info.error_code in INVALID_METADATA:
                 self._needs_full_update = True
-            if topic.error_code:
-                continue
-            is_another = topic_id not in (NO_TOPIC_ID, former_id)  # deleted and created anew
-            for told in topic.partitions:
-                each = TopicPartition(name, told.partition_index)
-                info = self._newest(each, partition_of(told, with_epoch=api_version >= EPOCHS_FROM), is_another)
-                if info is not None:
-                    partitions[each] = info
-                if told.error_code in INVALID_METADATA:
-                    self._needs_full_update = True
-        newer = snapshot_of(response, partitions, topic_ids)
-        if not is_partial:
-            return newer
-        return self.snapshot.merged(newer, lambda name: self.retain_topic(name, is_internal=False, now=now))
+        newer = told.restricted(topics, partitions)
+        if not INVALID_METADATA.isdisjoint(newer.topic_errors.values()):
+            self._needs_full_update = True
+        return self.snapshot.merged(newer, lambda name: self.retain_topic(name, now)) if is_partial else newer
 
     def _newest(self, partition: TopicPartition, told: PartitionInfo, is_another: bool) -> PartitionInfo | None:
-        """The response's partition, or the one that is known if its leader epoch is newer."""
+        """The response's partition, or the known partition if its leader epoch is newer."""
         seen = self._last_seen_epochs.get(partition)
         if told.leader_epoch is None:
             self._last_seen_epochs.pop(partition, None)
@@ -276,13 +242,10 @@ class Metadata:
     def failed_update(self, now: int) -> None:
         """An update was tried in vain."""
         with self._changed:
-            self._last_refresh_ms = now
-            self._wait = self._backoff.backoff(self._attempts)
-            self._attempts += 1
-            self._equivalent_responses = self._equal_wait = 0
+            self._refresh.failed(now)
 
     def fail(self, error: Exception) -> None:
-        """No update will ever succeed for this reason, which who waits is told, once."""
+        """No update can succeed for this reason; waiting threads and ``raise_errors`` raise it, once."""
         with self._changed:
             self._fatal_error = error
             self._changed.notify_all()
@@ -360,17 +323,19 @@ class Metadata:
             InvalidTopic, TopicAuthorizationFailed: Topics were refused.
         """
         with self._changed:
-            self._raise_fatal()
+            self.raise_fatal_error()
             self._raise_refused(lambda _: True)
 
     def raise_errors_of(self, topic: str) -> None:
         """As ``raise_errors``, for one topic; the errors of all topics are forgotten."""
         with self._changed:
-            self._raise_fatal()
+            self.raise_fatal_error()
             self._raise_refused(topic.__eq__)
 
-    def _raise_fatal(self) -> None:
-        error, self._fatal_error = self._fatal_error, None
+    def raise_fatal_error(self) -> None:
+        """Raise why no update can succeed, once; refused topics raise nothing here."""
+        with self._changed:
+            error, self._fatal_error = self._fatal_error, None
         if error is not None:
             raise error
 
@@ -394,7 +359,7 @@ class Metadata:
         deadline = self._clock.milliseconds() + timeout_ms
         with self._changed:
             while True:
-                self._raise_fatal()
+                self.raise_fatal_error()
                 if self._is_closed:
                     raise IllegalState("Requested metadata update after close")
                 if self._update_version > last_version:

@@ -54,7 +54,7 @@ class MetadataUpdater(Protocol):
         """A connection ended, or could not be made."""
 
     def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
-        """A request of the updater's own will not be answered."""
+        """A request of the updater's own will not be answered, or not by anything that can be read."""
 
     def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
         """A request of the updater's own has been answered."""

@@ -9,25 +9,18 @@ from channel.types import Node
 from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 __all__ = [
     "EPOCHS_FROM",
     "INVALID_METADATA",
-    "NO_TOPIC_ID",
     "MetadataSnapshot",
     "PartitionInfo",
     "TopicPartition",
-    "partition_of",
-    "snapshot_of",
 ]
 
 EPOCHS_FROM: Final = 9
 """From this version of Metadata on a response's leader epochs can be relied on."""
-
-NO_TOPIC_ID: Final = bytes(16)
-"""The id of a topic whose id is not known."""
-
 INVALID_METADATA: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.KAFKA_STORAGE_ERROR,
@@ -49,7 +42,7 @@ class PartitionInfo(NamedTuple):
 
     Attributes:
         leader: The leader's broker id, None if there is none.
-        leader_epoch: None where the response had none that can be relied on.
+        leader_epoch: None where the response had none.
         replicas, isr, offline: Broker ids.
         error_code: What is wrong with the partition, 0 for nothing.
     """
@@ -72,7 +65,7 @@ class MetadataSnapshot:
         controller_id: The controller's broker id, None if none is known.
         partitions: Partitions of the topics that were asked for.
         topic_ids: Topic name to id, where ids are known.
-        invalid_topics, unauthorized_topics: Topics that the cluster refused.
+        topic_errors: Topic name to the code of its error, for topics that have one.
         is_bootstrap: Whether only addresses to begin with are known.
     """
 
@@ -81,8 +74,7 @@ class MetadataSnapshot:
     controller_id: int | None = None
     partitions: Mapping[TopicPartition, PartitionInfo] = field(default_factory=dict)
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
-    invalid_topics: frozenset[str] = frozenset()
-    unauthorized_topics: frozenset[str] = frozenset()
+    topic_errors: Mapping[str, int] = field(default_factory=dict)
     is_bootstrap: bool = False
     _counts: Mapping[str, int] = field(default_factory=dict, repr=False)
 
@@ -91,12 +83,48 @@ class MetadataSnapshot:
         """Addresses to begin with: nodes -1, -2 and so on."""
         return cls(nodes={-i: Node(-i, host, port) for i, (host, port) in enumerate(addresses, 1)}, is_bootstrap=True)
 
+    @classmethod
+    def of_response(cls, response: Any) -> MetadataSnapshot:
+        """All that a ``MetadataResponse`` tells; topics without a name are left out."""
+        topics = [topic for topic in response.topics if topic.name]
+        return cls(
+            response.cluster_id,
+            {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers},
+            None if response.controller_id < 0 else response.controller_id,
+            {
+                TopicPartition(topic.name, told.partition_index): _partition_of(told)
+                for topic in topics
+                if not topic.error_code
+                for told in topic.partitions
+            },
+            {topic.name: bytes(topic.topic_id) for topic in topics if any(topic.topic_id)},
+            {topic.name: topic.error_code for topic in topics if topic.error_code},
+        )._counted()
+
     # ---- questions ---------------------------------------------------------------------------------------------------
 
     @property
     def topics(self) -> list[str]:
         """The topics with partitions, by name."""
         return sorted(self._counts)
+
+    @property
+    def all_topics(self) -> list[str]:
+        """The topics with partitions, an id or an error, by name."""
+        return sorted({*self._counts, *self.topic_ids, *self.topic_errors})
+
+    @property
+    def invalid_topics(self) -> list[str]:
+        """Topics whose names the cluster refused."""
+        return self._with_error(ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    @property
+    def unauthorized_topics(self) -> list[str]:
+        """Topics that this client may not see."""
+        return self._with_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def _with_error(self, code: int) -> list[str]:
+        return [name for name, error in self.topic_errors.items() if error == code]
 
     @property
     def controller(self) -> Node | None:
@@ -125,64 +153,41 @@ class MetadataSnapshot:
         self, nodes: Mapping[int, Node], changed: Mapping[TopicPartition, PartitionInfo]
     ) -> MetadataSnapshot:
         """The same with some nodes and partitions replaced or added."""
-        return _counted(replace(self, nodes={**self.nodes, **nodes}, partitions={**self.partitions, **changed}))
+        return replace(self, nodes={**self.nodes, **nodes}, partitions={**self.partitions, **changed})._counted()
+
+    def restricted(
+        self, topics: Collection[str], partitions: Mapping[TopicPartition, PartitionInfo]
+    ) -> MetadataSnapshot:
+        """The same with these topics alone, and these partitions of them."""
+        return replace(
+            self,
+            partitions=partitions,
+            topic_ids={t: i for t, i in self.topic_ids.items() if t in topics},
+            topic_errors={t: e for t, e in self.topic_errors.items() if t in topics},
+        )._counted()
 
     def merged(self, newer: MetadataSnapshot, retain: Callable[[str], bool]) -> MetadataSnapshot:
         """``newer`` with the topics of this snapshot that it does not tell of, if they are to be kept."""
-        told = {each.topic for each in newer.partitions} | newer.invalid_topics | newer.unauthorized_topics
-        kept = {
-            name for name in (*self._counts, *self.invalid_topics, *self.unauthorized_topics) if retain(name)
-        } - told
-        partitions = {each: info for each, info in self.partitions.items() if each.topic in kept}
-        return _counted(
-            replace(
-                newer,
-                nodes=newer.nodes,
-                partitions={**partitions, **newer.partitions},
-                topic_ids={**{t: i for t, i in self.topic_ids.items() if t in kept}, **newer.topic_ids},
-                invalid_topics=newer.invalid_topics | (self.invalid_topics & kept),
-                unauthorized_topics=newer.unauthorized_topics | (self.unauthorized_topics & kept),
-            )
-        )
+        kept = {name for name in (*self._counts, *self.topic_errors) if retain(name)}
+        kept.difference_update(newer.topics, newer.topic_errors)
+        return replace(
+            newer,
+            partitions={**{e: info for e, info in self.partitions.items() if e.topic in kept}, **newer.partitions},
+            topic_ids={**{t: i for t, i in self.topic_ids.items() if t in kept}, **newer.topic_ids},
+            topic_errors={**{t: e for t, e in self.topic_errors.items() if t in kept}, **newer.topic_errors},
+        )._counted()
+
+    def _counted(self) -> MetadataSnapshot:
+        counts: dict[str, int] = {}
+        for each in self.partitions:
+            counts[each.topic] = counts.get(each.topic, 0) + 1
+        return replace(self, _counts=counts)
 
 
-def _counted(snapshot: MetadataSnapshot) -> MetadataSnapshot:
-    counts: dict[str, int] = {}
-    for each in snapshot.partitions:
-        counts[each.topic] = counts.get(each.topic, 0) + 1
-    return replace(snapshot, _counts=counts)
-
-
-def snapshot_of(
-    response: Any, partitions: Mapping[TopicPartition, PartitionInfo], topic_ids: Mapping[str, bytes]
-) -> MetadataSnapshot:
-    """The snapshot of a Metadata response, with the partitions that were accepted of it."""
-    refused: dict[int, set[str]] = {
-        ErrorCode.INVALID_TOPIC_EXCEPTION: set(),
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED: set(),
-    }
-    for topic in response.topics:
-        if topic.error_code in refused and topic.name:
-            refused[topic.error_code].add(topic.name)
-    nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
-    return _counted(
-        MetadataSnapshot(
-            response.cluster_id,
-            nodes,
-            None if response.controller_id < 0 else response.controller_id,
-            dict(partitions),
-            dict(topic_ids),
-            frozenset(refused[ErrorCode.INVALID_TOPIC_EXCEPTION]),
-            frozenset(refused[ErrorCode.TOPIC_AUTHORIZATION_FAILED]),
-        )
-    )
-
-
-def partition_of(told: Any, *, with_epoch: bool) -> PartitionInfo:
-    """A partition of a Metadata response."""
+def _partition_of(told: Any) -> PartitionInfo:
     return PartitionInfo(
         None if told.leader_id < 0 else told.leader_id,
-        told.leader_epoch if with_epoch and told.leader_epoch >= 0 else None,
+        None if told.leader_epoch < 0 else told.leader_epoch,
         tuple(told.replica_nodes),
         tuple(told.isr_nodes),
         tuple(told.offline_replicas),

@@ -1,4 +1,4 @@
-"""Keeps a client's metadata up to date by requests of its own, one at a time, to whichever node is least loaded."""
+"""Keeps a client's metadata up to date: one Metadata request at a time, to the least loaded node."""
 
 from __future__ import annotations
 
@@ -21,26 +21,47 @@ if TYPE_CHECKING:
     from .metadata import MetadataClient
     from .request import ClientRequest
 
-__all__ = ["DefaultMetadataUpdater"]
+__all__ = ["DefaultMetadataUpdater", "metadata_request"]
 
 _log = get_logger(__name__)
 
 _OLDEST: Final = 4  # earlier versions would let the broker create the topics that are asked for
 
 
+def metadata_request(topics: Sequence[str] | None) -> MessageRequest:
+    """A question for these topics, or for all; it never makes the broker create one."""
+    asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    return MessageRequest(MetadataRequest(topics=asked, allow_auto_topic_creation=False), oldest_version=_OLDEST)
+
+
 class DefaultMetadataUpdater:
-    """The metadata updater of a client that looks after its cluster by itself.
+    """The metadata updater of a client that follows its cluster by itself.
 
     Args:
-        metadata: What is known, shared with the threads that use the client.
+        metadata: The cluster's metadata, shared with the threads that use the client.
         request_timeout_ms: How long an answer may take.
         reconnect_backoff_ms: How soon to look again while no node can be asked.
+        rebootstraps: Begin again with the bootstrap addresses when none of the known brokers can be connected to
+            (``metadata.recovery.strategy=rebootstrap``).
+
+    Attributes:
+        metadata: As given.
+        source: The node whose response was taken last, None before the first.
     """
 
-    def __init__(self, metadata: Metadata, *, request_timeout_ms: int = 30_000, reconnect_backoff_ms: int = 50) -> None:
+    def __init__(
+        self,
+        metadata: Metadata,
+        *,
+        request_timeout_ms: int = 30_000,
+        reconnect_backoff_ms: int = 50,
+        rebootstraps: bool = False,
+    ) -> None:
         self.metadata = metadata
+        self.source: Node | None = None
         self._request_timeout_ms = request_timeout_ms
         self._reconnect_backoff_ms = reconnect_backoff_ms
+        self._rebootstraps = rebootstraps
         self._client: MetadataClient | None = None
         self._in_progress: MetadataQuestion | None = None
 
@@ -68,7 +89,11 @@ class DefaultMetadataUpdater:
             return wait if wait else FOREVER
         if not self.nodes():
             return self._reconnect_backoff_ms
-        node = client.least_loaded_node().node
+        node, connection_ready = client.least_loaded_node()
+        if node is None and not connection_ready and self._rebootstraps and not self.metadata.snapshot.is_bootstrap:
+            _log.info("no known broker can be asked; beginning again with the bootstrap addresses")
+            self.metadata.rebootstrap()
+            node = client.least_loaded_node().node
         if node is None:
             return self._reconnect_backoff_ms
         if client.can_send(node):
@@ -79,10 +104,8 @@ class DefaultMetadataUpdater:
 
     def _ask(self, client: MetadataClient, node: Node, now: int) -> None:
         question = self._in_progress = self.metadata.question(now)
-        topics = None if question.topics is None else [MetadataRequestTopic(name=name) for name in question.topics]
-        _log.debug("asking node %s for %s", node, "all topics" if topics is None else question.topics)
-        message = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        client.send_internal_metadata_request(node.key, MessageRequest(message, oldest_version=_OLDEST))
+        _log.debug("asking node %s for %s", node, "all topics" if question.topics is None else question.topics)
+        client.send_internal_metadata_request(node.key, metadata_request(question.topics))
 
     def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
         """A connection ended or could not be made: what is known of the cluster may be outdated."""
@@ -95,18 +118,19 @@ class DefaultMetadataUpdater:
         self.metadata.request_update()
 
     def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
-        """The question will not be answered."""
+        """The metadata request will not be answered, or not by anything that can be read."""
         self._in_progress = None
         if error is not None:
             self.metadata.fail(error)
         self.metadata.failed_update(now)
 
     def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
-        """Take the answer; one without brokers comes from a node that has not learnt of its cluster yet."""
+        """Take the response; without brokers it comes from a node that has not learnt of its cluster yet."""
         question, self._in_progress = self._in_progress, None
         if question is None or not response.brokers:
             self.metadata.failed_update(now)
             return
+        self.source = next((node for node in self.nodes() if node.key == request.destination), None)
         self.metadata.update(
             question.request_version, response, now, is_partial=question.is_partial, api_version=request.version
         )

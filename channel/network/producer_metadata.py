@@ -56,8 +56,8 @@ class ProducerMetadata(Metadata):
         """The topics of which no response has told yet."""
         return tuple(sorted(self.new_topics))
 
-    def retain_topic(self, topic: str, *, is_internal: bool, now: int) -> bool:
-        """Whether the topic is in use; one that has expired is forgotten."""
+    def retain_topic(self, topic: str, now: int) -> bool:
+        """Whether the topic is in use; an expired topic is forgotten."""
         expires = self._expires.get(topic)
         if expires is None:
             return False

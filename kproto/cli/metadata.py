@@ -13,11 +13,13 @@ import click
 
 from kproto.cli.text import counted, printable
 from kproto.cli.times import Seconds
+from kproto.error_codes import error_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from channel.cluster_view import ClusterClient, ClusterView, Difference
+    from channel.cluster_client import ClusterWatch
+    from channel.cluster_view import ClusterView, Difference
 
 __all__ = ["command"]
 
@@ -64,27 +66,36 @@ def command(
     With --all-brokers the exit code is 1 if brokers disagree, do not answer, or know of no brokers yet.
     """
     from channel.addresses import parse_address
-    from channel.cluster_view import ClusterClient, differences
+    from channel.cluster_client import ClusterClient, ClusterWatch
+    from channel.cluster_view import differences
     from channel.security import read_security
 
     logging.basicConfig(level=logging.ERROR)  # a failed connection is this command's own error
     protocol, settings = read_security(security)
     addresses = [parse_address(text) for text in bootstrap]
     asked = topics or None
-    with ClusterClient(addresses, protocol=protocol, security=settings, timeout_ms=int(timeout * 1000)) as client:
-        if watch:
-            _watch(client, asked, interval, form)
-            return
+    node_timeout_ms = int(timeout * 1000)
+    if watch:
+        interval_ms = int(interval * 1000)
+        with ClusterWatch(
+            addresses, asked, interval_ms=interval_ms, protocol=protocol, security=settings, timeout_ms=node_timeout_ms
+        ) as watched:
+            _watch(watched, form)
+        return
+    with ClusterClient(addresses, protocol=protocol, security=settings, timeout_ms=node_timeout_ms) as client:
         if not all_brokers:
             view = client.ask_any(asked)
             _print(json.dumps(view.to_json()) if form == "json" else "\n".join(_text(view)))
             return
         views, failures = client.ask_all(asked)
-        found = differences(views)
+        found = differences([view.snapshot for view in views])
         if form == "json":
             _print(json.dumps({
                 "views": [view.to_json() for view in views],
-                "differences": [{**each._asdict(), "values": dict(each.values)} for each in found],
+                "differences": [
+                    {**each._asdict(), "values": dict(zip((view.node.id for view in views), each.values, strict=True))}
+                    for each in found
+                ],
                 "failures": failures,
             }))  # fmt: skip
         else:
@@ -95,7 +106,7 @@ def command(
             sys.exit(1)
 
 
-def _watch(client: ClusterClient, topics: Sequence[str] | None, interval: float, form: str) -> None:
+def _watch(watched: ClusterWatch, form: str) -> None:
     from channel.cluster_view import differences
     from channel.errors import Disconnected
 
@@ -103,42 +114,31 @@ def _watch(client: ClusterClient, topics: Sequence[str] | None, interval: float,
     try:
         while True:
             try:
-                view = client.ask_any(topics)
+                view = watched.next()
             except Disconnected as e:
                 if former is None:
                     raise
                 print(f"{time.strftime('%H:%M:%S')} {e}", file=sys.stderr)
-                time.sleep(interval)
                 continue
+            changes = [] if former is None else differences([former.snapshot, view.snapshot])
             if form == "json":
-                if former is None or former.to_json() != view.to_json():
+                if former is None or changes:
                     _print(json.dumps({"time": time.time(), **view.to_json()}))
             elif former is None:
                 _print("\n".join(_text(view)))
-            else:
-                # Two answers of one node are compared like those of two: the first is called -1, the second 0.
-                pair = [_numbered(former, -1), _numbered(view, 0)]
-                for change in differences(pair):
-                    before, after = (value for _, value in change.values)
-                    _print(
-                        f"{time.strftime('%H:%M:%S')} {printable(change.subject)}: {change.fact} {before} -> {after}"
-                    )
+            for change in changes if form == "text" else ():
+                before, after = change.values
+                _print(f"{time.strftime('%H:%M:%S')} {printable(change.subject)}: {change.fact} {before} -> {after}")
             former = view
-            time.sleep(interval)
     except KeyboardInterrupt:
         return
 
 
-def _numbered(view: ClusterView, number: int) -> ClusterView:
-    import dataclasses
-
-    return dataclasses.replace(view, node=view.node._replace(id=number))
-
-
 def _text(view: ClusterView) -> Iterator[str]:
-    controller = "none" if view.controller_id is None else str(view.controller_id)
+    snapshot = view.snapshot
+    controller = "none" if snapshot.controller_id is None else str(snapshot.controller_id)
     where = f"{view.node.host}:{view.node.port}"
-    yield f"cluster {view.cluster_id or 'without an id'}, controller {controller}, according to {where}"
+    yield f"cluster {snapshot.cluster_id or 'without an id'}, controller {controller}, according to {where}"
     if view.brokers:
         yield from _table(
             ("broker", "listens at", "rack"),
@@ -146,19 +146,19 @@ def _text(view: ClusterView) -> Iterator[str]:
         )
     else:
         yield "no brokers"
-    for topic, error in view.topic_errors.items():
+    for topic, error in view.topic_errors:
         yield f"topic {printable(topic)}: {error}"
     rows = [
         (
             f"{printable(topic)}-{partition}",
-            "none" if state.leader < 0 else str(state.leader),
-            "" if state.leader_epoch < 0 else str(state.leader_epoch),
-            ",".join(map(str, state.isr)),
-            ",".join(map(str, state.replicas)),
-            ",".join(map(str, state.offline)),
-            state.error or "",
+            "none" if info.leader is None else str(info.leader),
+            "" if info.leader_epoch is None else str(info.leader_epoch),
+            ",".join(map(str, info.isr)),
+            ",".join(map(str, info.replicas)),
+            ",".join(map(str, info.offline)),
+            error_name(info.error_code) if info.error_code else "",
         )
-        for (topic, partition), state in view.partitions.items()
+        for (topic, partition), info in view.partitions
     ]
     if rows:
         yield from _table(("partition", "leader", "leader epoch", "isr", "replicas", "offline", "error"), rows)
@@ -180,7 +180,7 @@ def _compared(views: Sequence[ClusterView], found: Sequence[Difference], failure
     yield f"{counted(len(found), 'difference')} between {counted(len(views), 'broker')}"
     yield from _table(
         ("about", "fact", *(f"broker {view.node.id}" for view in views)),
-        [(printable(each.subject), each.fact, *(value for _, value in each.values)) for each in found],
+        [(printable(each.subject), each.fact, *each.values) for each in found],
     )
 
 

@@ -15,7 +15,7 @@ from network_peers import until
 from tls_certificates import certificates
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.cluster_view import ClusterClient
+from channel.cluster_client import ClusterClient
 from channel.config import ChannelConfig
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
 from queue import SimpleQueue
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,14 +11,16 @@ from click.testing import CliRunner
 from control_messages import metadata_state, update_metadata
 
 from channel.broker.cluster import EmbeddedCluster
+from channel.cluster_client import ClusterWatch
 from channel.controller.requests import SingleRequest
 from channel.rehearsal import ScriptedController
 from kproto.cli import main
-from kproto.cli import metadata as module
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from channel.cluster_view import ClusterView
 
 ID = bytes(range(16))
 
@@ -160,27 +160,41 @@ def test_a_broker_without_an_answer_is_named_and_nothing_agrees_with_itself(clus
     assert list(found["failures"]) == ["1"]
 
 
-def clock(sleep: Callable[[float], None]) -> SimpleNamespace:
-    """The module ``time`` for the command alone: threads of brokers and controller sleep as ever."""
-    return SimpleNamespace(sleep=sleep, time=time.time, strftime=time.strftime)
+def after_each_view(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], Any]) -> None:
+    """Do each step as soon as the command has one view more; after the last step it is interrupted."""
+    views = ClusterWatch.next
+    left = [None, *steps]
+
+    def step_and_wait(watched: ClusterWatch) -> ClusterView:
+        if not left:
+            raise KeyboardInterrupt
+        step = left.pop(0)
+        if step is not None:
+            step()
+        return views(watched)
+
+    monkeypatch.setattr(ClusterWatch, "next", step_and_wait)
+
+
+def nothing() -> None:
+    """The cluster stays as it is."""
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("topics", [(), ("--topic", "orders")], ids=["all topics", "one topic"])
 def test_watch_prints_changes_alone_until_ctrl_c(
-    cluster: EmbeddedCluster, controller: ScriptedController, monkeypatch: pytest.MonkeyPatch, form: str
+    cluster: EmbeddedCluster,
+    controller: ScriptedController,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    topics: tuple[str, ...],
 ) -> None:
-    waits: list[float] = []
+    def move() -> None:
+        for broker_id in (0, 1):  # either may be asked
+            tell(controller, cluster, broker_id, MOVED)
 
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 2:
-            tell(controller, cluster, 0, MOVED)
-        elif len(waits) == 4:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "time", clock(sleep))
-    lines = metadata(cluster, "--watch", "--interval", "3", "--format", form).splitlines()
-    assert waits == [3.0] * 4
+    after_each_view(monkeypatch, nothing, move, nothing)
+    lines = metadata(cluster, "--watch", "--interval", "0.1", "--format", form, *topics).splitlines()
     if form == "json":
         before, after = map(json.loads, lines)
         assert before["partitions"][1] == after["partitions"][1]
@@ -193,23 +207,42 @@ def test_watch_prints_changes_alone_until_ctrl_c(
         ]
 
 
-def test_watch_goes_on_when_the_node_is_away_for_a_while(
+def test_watch_goes_on_with_another_broker_when_the_bootstrap_node_is_killed(
+    cluster: EmbeddedCluster, controller: ScriptedController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_over() -> None:
+        cluster.kill(0)
+        controller.fail_over(0)
+        controller.wait_all()
+
+    after_each_view(monkeypatch, fail_over, nothing)
+    lines = metadata(cluster, "--watch", "--interval", "0.1").splitlines()
+    assert {line.split(" ", 1)[1] for line in lines[7:]} >= {
+        "orders-0: leader 0 -> 1",
+        f"broker 0: address {address(cluster)} -> unknown",
+    }
+
+
+@pytest.mark.usefixtures("controller")
+def test_watch_says_that_nobody_answers_and_goes_on_when_a_broker_is_back(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: list[float] = []
+    def kill_all() -> None:
+        for member in cluster:
+            cluster.kill(member.id)
 
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 1:
-            cluster.kill(0)
-        else:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "time", clock(sleep))
-    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), "--watch"])
+    after_each_view(monkeypatch, kill_all, lambda: cluster.restart(0))
+    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), "--watch", "--interval", "0.1"])
     assert result.exit_code == 0
-    assert len(waits) == 2
-    assert "no node answers" in result.stderr
+    assert "no node answers at 127.0.0.1:" in result.stderr
+    assert result.stdout.startswith("cluster kproto")
+
+
+def test_watch_without_any_node_ends_at_once(cluster: EmbeddedCluster) -> None:
+    cluster.kill(0)
+    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), "--watch", "--interval", "3600"])
+    assert result.exit_code == 2
+    assert f"no node answers at {address(cluster)}" in result.stderr
 
 
 def test_the_next_bootstrap_node_is_asked_if_the_first_is_down(cluster: EmbeddedCluster) -> None:

@@ -10,7 +10,7 @@ import pytest
 from control_messages import leader_and_isr, leader_state, stop_replica, update_metadata
 from real_brokers import free_ports, real_kafka
 
-from channel.cluster_view import ClusterClient
+from channel.cluster_client import ClusterClient
 from channel.config import ChannelConfig
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest

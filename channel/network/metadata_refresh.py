@@ -1,0 +1,80 @@
+"""When a client may and should ask for its cluster's metadata again. Times are in milliseconds, given by the caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from .backoff import ExponentialBackoff
+
+if TYPE_CHECKING:
+    from .backoff import Randomness
+
+__all__ = ["RefreshSchedule"]
+
+_BASE: Final = 2
+_JITTER: Final = 0.2
+
+
+class RefreshSchedule:
+    """Age and back-off of metadata; for one thread at a time.
+
+    Args:
+        backoff_ms, backoff_max_ms: Wait after a failed update or an equal response, and how far it may grow.
+        max_age_ms: How old metadata may become before it is asked for again.
+        randomness: Spread of the wait.
+
+    Attributes:
+        last_success_ms: When a whole response was taken last, 0 for never.
+    """
+
+    def __init__(
+        self, backoff_ms: int, backoff_max_ms: int, max_age_ms: int, randomness: Randomness | None = None
+    ) -> None:
+        self.last_success_ms = 0
+        self._backoff = ExponentialBackoff(backoff_ms, _BASE, backoff_max_ms, _JITTER, randomness)
+        # Both waits are drawn when their cause happens, not at each question.
+        self._wait = self._backoff.backoff(0)
+        self._equal_wait = 0
+        self._max_age_ms = max_age_ms
+        self._last_refresh_ms = 0
+        self._failures = 0
+        self._equal_responses = 0
+
+    def time_to_expire(self, now: int) -> int:
+        """Milliseconds until the metadata is too old, 0 if it is."""
+        return max(0, self.last_success_ms + self._max_age_ms - now)
+
+    def time_to_allow(self, now: int) -> int:
+        """Milliseconds until the back-off of a failed update, or of equal responses, is over."""
+        if not self.time_to_expire(now):
+            self.forget_equal_responses()
+        return max(0, self._last_refresh_ms + max(self._wait, self._equal_wait) - now)
+
+    def forget_equal_responses(self) -> None:
+        """Something new is wanted or has come: equal responses do not slow the next update down."""
+        self._equal_responses = self._equal_wait = 0
+
+    def allow_at_once(self) -> None:
+        """Let the next update begin whatever the back-off."""
+        self._last_refresh_ms = 0
+        self.forget_equal_responses()
+
+    def succeeded(self, now: int, *, is_partial: bool, is_equal: bool) -> None:
+        """A response was taken; an equal response is one that changed neither nodes nor partitions."""
+        self._last_refresh_ms = now
+        self._failures = 0
+        self._wait = self._backoff.backoff(0)
+        if not is_partial:
+            self.last_success_ms = now
+        if is_equal:
+            self._equal_wait = self._backoff.backoff(self._equal_responses)
+            self._equal_responses += 1
+        else:
+            self.forget_equal_responses()
+
+    def failed(self, now: int) -> None:
+        """An update was tried in vain."""
+        self._last_refresh_ms = now
+        self._wait = self._backoff.backoff(self._failures)
+        self._failures += 1
+        self.forget_equal_responses()
