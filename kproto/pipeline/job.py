@@ -18,7 +18,7 @@ from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture import capture_points
 from kproto.errors import CaptureError
 from kproto.pipeline.queries import Queries
-from kproto.pipeline.relations import DATED, Relations, read_table, spark_schema
+from kproto.pipeline.relations import DATED, Relations, read_files, spark_schema
 from kproto.tables.filters import Filters
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def analyze(
             try:
                 decoded.count()  # all of it, before several queries ask for it at once
                 with Queries(spark) as sql:
-                    _write(spark, Relations(sql, scan, decoded, filters), bodies, out.staging, run, on_step)
+                    _write(spark, Relations(sql, scan, decoded, filters), bodies, out.run, run, on_step)
             finally:
                 decoded.unpersist()
                 run.bodies_decoded = decoded_bodies.value
@@ -198,13 +198,13 @@ def _write(
     spark: SparkSession,
     relations: Relations,
     bodies: DataFrame,
-    staging: Path,
+    directory: Path,
     run: Run,
     on_step: Callable[[str], object],
 ) -> None:
     def write(name: str, frame: DataFrame) -> DataFrame:
         on_step(f"writing {name}")
-        return _write_table(spark, name, frame, staging / name, run)
+        return _write_table(spark, name, frame, directory / name, run)
 
     requests = write("requests", relations.requests())
     if run.rows["requests"] == 0:
@@ -229,7 +229,7 @@ def _write_table(spark: SparkSession, name: str, frame: DataFrame, path: Path, r
         # Nothing in it, and with partitions Spark then writes no file: readers would find no schema.
         frame.limit(0).coalesce(1).write.mode("overwrite").parquet(str(path))
     run.rows[name] = sum(pq.read_metadata(file).num_rows for file in path.rglob("*.parquet"))
-    return read_table(spark, path.parent, name)
+    return read_files(spark, path, name)
 
 
 def _manifest(run: Run) -> dict[str, Any]:

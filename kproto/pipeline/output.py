@@ -1,7 +1,13 @@
-"""The directory that the tables go to: nothing of the user's is lost, and readers see whole tables or none.
+"""The directory that the tables go to: nothing of the user's is lost, and readers see whole tables or the former ones.
 
-Tables are written beside their place and moved in when all are there. The manifest, ``_kproto.json``, is what makes a
-directory ours; it is taken away before the first table is replaced and written again after the last.
+    DIR/_kproto.json                         the manifest: names the run that is current
+    DIR/kproto-runs/20261121T081500.000000/  the tables of a run
+    DIR/current                              a link to that run, for readers that know nothing of manifests
+    DIR/requests ...                         links to current/requests ...
+
+A run writes its tables into a fresh directory; the rename of the manifest makes it current. Whatever ends a run before
+that rename leaves the former run current; whatever ends it after leaves links to the former run, which is still there.
+The former run's tables are removed when the next run begins, so that a reader may finish with them.
 """
 
 from __future__ import annotations
@@ -11,19 +17,21 @@ import json
 import os
 import shutil
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import ConfigurationError
 from kproto.tables import TABLES
+from kproto.tables.stored import MANIFEST, current_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["MANIFEST", "OutputDirectory"]
+__all__ = ["OutputDirectory"]
 
-MANIFEST: Final = "_kproto.json"
-_STAGING: Final = ".kproto-staging"  # readers of Parquet directories pass over names that begin with a dot
+_RUNS: Final = "kproto-runs"
+_CURRENT: Final = "current"
 
 
 class OutputDirectory:
@@ -32,24 +40,28 @@ class OutputDirectory:
     Args:
         path: The directory; made when it is first needed.
         overwrite: Whether tables may be put into a directory that holds something else.
+
+    Attributes:
+        path: The directory.
+        run: Where the run that ``writing`` began puts its tables.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self.path = path.absolute()
-        self.staging = self.path / _STAGING
+        self.run = self.path / _RUNS / "none"
         self._overwrite = overwrite
 
     def check(self) -> None:
         """Say early what would stop the writing later.
 
         Raises:
-            ConfigurationError: It is no directory, or holds what is not ours.
+            ConfigurationError: The path is no directory, or the directory holds files of somebody else.
         """
         if not self.path.exists():
             return
         if not self.path.is_dir():
             raise ConfigurationError(f"{self.path} is a file; --out takes a directory")
-        found = sorted(entry.name for entry in self.path.iterdir() if entry.name != _STAGING)
+        found = sorted(entry.name for entry in self.path.iterdir() if entry.name != _RUNS)
         if found and MANIFEST not in found and not self._overwrite:
             raise ConfigurationError(
                 f"{self.path} holds something else ({', '.join(found[:3])}{' ...' if len(found) > 3 else ''}); "
@@ -58,10 +70,10 @@ class OutputDirectory:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """While tables are written to ``staging``: holds the directory against a second writer, leaves no rest behind.
+        """Begin a run: hold the directory against a second writer, and leave nothing behind when the run fails.
 
         Raises:
-            ConfigurationError: As ``check``; or somebody else is writing there.
+            ConfigurationError: As ``check``; or another process is writing there.
         """
         self.check()
         made = not self.path.exists()
@@ -72,30 +84,72 @@ class OutputDirectory:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise ConfigurationError(f"another kproto is writing to {self.path}; wait for it") from None
+            self._remove_other_runs()
+            self.run = self._new_run()
             try:
-                shutil.rmtree(self.staging, ignore_errors=True)  # of a run that was killed
-                self.staging.mkdir()
                 yield
             finally:
-                shutil.rmtree(self.staging, ignore_errors=True)
-                if made and not any(self.path.iterdir()):
+                if self._current() != self.run:
+                    shutil.rmtree(self.run, ignore_errors=True)
+                if made and not any((self.path / _RUNS).iterdir()):
+                    (self.path / _RUNS).rmdir()
                     self.path.rmdir()
         finally:
             os.close(descriptor)
 
     def publish(self, facts: Mapping[str, Any]) -> None:
-        """Move the staged tables to their place, and the old ones away.
+        """Make this run the current one.
 
         Args:
             facts: What the manifest says of this run.
         """
-        manifest = self.path / MANIFEST
-        manifest.unlink(missing_ok=True)
+        manifest = {"run": str(self.run.relative_to(self.path)), **facts}
+        written = self.run / MANIFEST
+        with written.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        written.rename(self.path / MANIFEST)
+        self._link_to(self.run)
+
+    def _link_to(self, run: Path) -> None:
+        self._link(_CURRENT, run.relative_to(self.path))
         for name in TABLES:
-            place = self.path / name
-            if place.is_symlink() or place.exists():
-                place.rename(self.staging / f"old-{name}")
-            (self.staging / name).rename(place)
-        written = self.staging / MANIFEST
-        written.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        written.rename(manifest)
+            self._link(name, Path(_CURRENT) / name)
+
+    def _link(self, name: str, target: Path) -> None:
+        """Point a link at its target in one rename. A user's files of that name, given up by --overwrite, go."""
+        place = self.path / name
+        if place.is_symlink() and place.readlink() == target:
+            return
+        fresh = self.path / _RUNS / f".link-{name}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(target)
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        fresh.rename(place)
+
+    def _new_run(self) -> Path:
+        runs = self.path / _RUNS
+        runs.mkdir(exist_ok=True)
+        run = runs / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+        run.mkdir()
+        return run
+
+    def _remove_other_runs(self) -> None:
+        """Remove the tables of runs that were killed, and of the run before the current one."""
+        runs = self.path / _RUNS
+        if not runs.is_dir():
+            return
+        current = self._current()
+        if current is not None:
+            self._link_to(current)  # it may have been killed after the rename of its manifest
+        for run in runs.iterdir():
+            if run != current:
+                shutil.rmtree(run, ignore_errors=True)
+
+    def _current(self) -> Path | None:
+        try:
+            return current_run(self.path)
+        except ConfigurationError:
+            return None

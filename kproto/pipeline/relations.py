@@ -9,6 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kproto.api import CONTROL_APIS
 from kproto.tables import FRAMES, TABLES, BrokerDirectory
+from kproto.tables.stored import current_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kproto.pipeline.queries import Queries
     from kproto.tables import Filters
 
-__all__ = ["DATED", "Relations", "as_table", "read_table", "spark_schema"]
+__all__ = ["DATED", "Relations", "as_table", "read_files", "read_table", "spark_schema"]
 
 DATED: Final = [name for name, schema in TABLES.items() if "ts" in schema.names]
 """Tables partitioned by the day of ``ts``."""
@@ -49,11 +50,19 @@ def read_table(spark: SparkSession, tables: Path, name: str) -> DataFrame:
         spark: The session.
         tables: The directory that ``kproto analyze`` wrote.
         name: One of ``kproto.tables.TABLES``.
+
+    Raises:
+        ConfigurationError: There are no tables in that directory.
     """
+    return read_files(spark, current_run(tables) / name, name)
+
+
+def read_files(spark: SparkSession, files: Path, name: str) -> DataFrame:
+    """The files of a table, in the directory that holds these files alone."""
     schema = spark_schema(TABLES[name])
     if name in DATED and "date" not in schema.names:
         schema.add("date", "date")
-    return spark.read.schema(schema).parquet(str(tables / name))
+    return spark.read.schema(schema).parquet(str(files))
 
 
 class Relations:

@@ -1,12 +1,17 @@
-"""Tables on disk, as Spark writes them, read by pyarrow alone."""
+"""Tables on disk, as Spark writes them, read by pyarrow alone.
+
+A directory of tables has a manifest, ``_kproto.json``; it names the directory below in which the current tables lie.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kproto.errors import ConfigurationError
 from kproto.tables.schemas import TABLES
 from kproto.tables.summary import SUMMARY_COLUMNS
 
@@ -14,9 +19,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["stored_pieces"]
+__all__ = ["MANIFEST", "current_run", "stored_pieces"]
+
+MANIFEST: Final = "_kproto.json"
 
 _BATCH_ROWS: Final = 1 << 18
+
+
+def current_run(tables: Path) -> Path:
+    """The directory in which the current tables lie, one directory a table.
+
+    Args:
+        tables: The directory that ``kproto analyze`` wrote.
+
+    Raises:
+        ConfigurationError: It has no manifest, or one that cannot be read; says what to do.
+    """
+    try:
+        run = json.loads((tables / MANIFEST).read_bytes())["run"]
+        assert isinstance(run, str)
+    except FileNotFoundError:
+        raise ConfigurationError(f"{tables} has no tables; make them: kproto analyze CAPTURE --out {tables}") from None
+    except (OSError, ValueError, TypeError, KeyError, AssertionError) as e:
+        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto ({type(e).__name__}: {e})") from None
+    return tables / run
 
 
 def stored_pieces(tables: Path) -> Iterator[dict[str, pa.Table]]:
@@ -25,17 +51,18 @@ def stored_pieces(tables: Path) -> Iterator[dict[str, pa.Table]]:
     Args:
         tables: The directory that ``kproto analyze`` wrote.
     """
+    run = current_run(tables)
     names = [name for name in SUMMARY_COLUMNS if name != "partition_states"]
-    yield {name: _whole(tables, name) for name in names}
-    for file in sorted((tables / "partition_states").rglob("*.parquet")):
+    yield {name: _whole(run, name) for name in names}
+    for file in sorted((run / "partition_states").rglob("*.parquet")):
         batches = pq.ParquetFile(file).iter_batches(_BATCH_ROWS, columns=list(SUMMARY_COLUMNS["partition_states"]))
         for batch in batches:
             yield {"partition_states": pa.Table.from_batches([batch])}
 
 
-def _whole(tables: Path, name: str) -> pa.Table:
+def _whole(run: Path, name: str) -> pa.Table:
     columns = list(SUMMARY_COLUMNS[name])
     schema = pa.schema([TABLES[name].field(column) for column in columns])
-    files = sorted((tables / name).rglob("*.parquet"))
+    files = sorted((run / name).rglob("*.parquet"))
     parts = [pq.ParquetFile(file).read(columns=columns).cast(schema) for file in files]
     return pa.concat_tables(parts) if parts else schema.empty_table()

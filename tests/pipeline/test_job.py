@@ -72,7 +72,9 @@ def test_the_manifest_says_what_was_done(analyzed: Analyzed) -> None:
     assert manifest["tables"] == analyzed.run.rows
     assert manifest["inputs"] == [str(path) for path in CAPTURES]
     assert manifest["bodies_decoded"] == analyzed.run.bodies_decoded
-    assert sorted(path.name for path in analyzed.path.iterdir()) == sorted(["_kproto.json", *TABLES])
+    assert (analyzed.path / manifest["run"] / "requests").is_dir()
+    found = sorted(path.name for path in analyzed.path.iterdir())
+    assert found == sorted(["_kproto.json", "current", "kproto-runs", *TABLES])
 
 
 def test_requests_that_nobody_can_read_have_their_row_and_no_states(analyzed: Analyzed) -> None:

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory
 from kproto.tables import TABLES
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from kproto.tables.stored import current_run
 
 
 def write(out: OutputDirectory, text: str) -> None:
     """What a run does, in small."""
     with out.writing():
         for name in TABLES:
-            (out.staging / name).mkdir()
-            (out.staging / name / "part.parquet").write_text(text)
+            (out.run / name).mkdir()
+            (out.run / name / "part.parquet").write_text(text)
         out.publish({"text": text})
 
 
 def contents(path: Path) -> dict[str, str]:
-    return {str(file.relative_to(path)): file.read_text() for file in path.rglob("*") if file.is_file()}
+    """What readers find: the files of the directory, and those of the tables through their links."""
+    found = {entry.name: entry.read_text() for entry in path.iterdir() if entry.is_file()}
+    for table in path.iterdir():
+        if table.is_dir() and table.name not in ("kproto-runs", "current"):
+            found |= {f"{table.name}/{file.relative_to(table)}": file.read_text() for file in table.iterdir()}
+    return found
+
+
+def manifest(path: Path) -> dict[str, object]:
+    facts: dict[str, object] = json.loads((path / "_kproto.json").read_text())
+    return facts
 
 
 def test_a_directory_is_made_with_its_parents(tmp_path: Path) -> None:
@@ -38,11 +49,12 @@ def test_a_directory_is_made_with_its_parents(tmp_path: Path) -> None:
 def test_our_own_tables_are_replaced_and_other_files_beside_them_stay(tmp_path: Path) -> None:
     write(OutputDirectory(tmp_path / "out"), "1")
     (tmp_path / "out" / "notes.txt").write_text("mine")
-    (tmp_path / "out" / "requests" / "old.parquet").write_text("gone with its table")
+    (tmp_path / "out" / "requests" / "old.parquet").write_text("gone with its run")
     write(OutputDirectory(tmp_path / "out"), "2")
     found = contents(tmp_path / "out")
     assert found.pop("notes.txt") == "mine"
-    assert found.pop("_kproto.json") == '{\n  "text": "2"\n}\n'
+    del found["_kproto.json"]
+    assert manifest(tmp_path / "out")["text"] == "2"
     assert set(found.values()) == {"2"}
     assert "requests/old.parquet" not in found
 
@@ -74,9 +86,9 @@ def test_a_failed_run_leaves_the_old_tables_as_they_were(tmp_path: Path) -> None
     before = contents(tmp_path / "out")
     out = OutputDirectory(tmp_path / "out")
     with pytest.raises(FileNotFoundError), out.writing():
-        (out.staging / "requests" / "part.parquet").write_text("2")
+        (out.run / "requests" / "part.parquet").write_text("2")
     assert contents(tmp_path / "out") == before
-    assert not out.staging.exists()
+    assert not out.run.exists()
 
 
 def test_a_failed_first_run_leaves_nothing(tmp_path: Path) -> None:
@@ -87,23 +99,95 @@ def test_a_failed_first_run_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path) -> None:
+    half = tmp_path / "out" / "kproto-runs" / "20261121T000000.000000" / "requests"
+    half.mkdir(parents=True)
+    (half / "half.parquet").write_text("half")
     out = OutputDirectory(tmp_path / "out")
-    (out.staging / "requests").mkdir(parents=True)
-    (out.staging / "requests" / "half.parquet").write_text("half")
-    out.check()  # what is left of us does not count as somebody else's
+    out.check()  # what a run of kproto left does not count as somebody else's
     write(out, "1")
-    assert not out.staging.exists()
-    assert set(contents(tmp_path / "out").values()) == {"1", '{\n  "text": "1"\n}\n'}
+    assert not half.exists()
+    assert {text for name, text in contents(tmp_path / "out").items() if "/" in name} == {"1"}
+
+
+def test_a_reader_of_the_former_tables_may_finish(tmp_path: Path) -> None:
+    write(OutputDirectory(tmp_path / "out"), "1")
+    former = current_run(tmp_path / "out")
+    write(OutputDirectory(tmp_path / "out"), "2")
+    assert (former / "requests" / "part.parquet").read_text() == "1"
+    assert (current_run(tmp_path / "out") / "requests" / "part.parquet").read_text() == "2"
+    write(OutputDirectory(tmp_path / "out"), "3")
+    assert not former.exists()
+
+
+KILLED_AT_EACH_STEP = """
+import itertools, os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from pipeline.test_output import check_result, write
+from kproto.pipeline.output import OutputDirectory
+
+base = Path(sys.argv[1])
+STEPS = ("os.mkdir", "os.rename", "os.symlink", "os.remove", "os.rmdir", "shutil.rmtree", "open")
+
+def run_until(step, path):
+    left = itertools.count(1)
+    def hook(event, _arguments):
+        if event in STEPS and next(left) == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+    write(OutputDirectory(path), "2")
+    os._exit(0)
+
+for step in itertools.count(1):
+    path = base / str(step)
+    write(OutputDirectory(path), "0")
+    write(OutputDirectory(path), "1")
+    child = os.fork()
+    if not child:
+        try:
+            run_until(step, path)
+        finally:
+            os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    found = check_result(path)
+    write(OutputDirectory(path), "3")
+    assert check_result(path) == "3", path
+    print(step, found)
+    if os.WIFEXITED(status):
+        assert os.WEXITSTATUS(status) == 0
+        break
+"""
+
+
+def check_result(path: Path) -> str:
+    """The run whose tables readers find, by the manifest; tables found by their links are of one run too."""
+    run = current_run(path)
+    by_manifest = {(run / name / "part.parquet").read_text() for name in TABLES}
+    by_links = {(path / name / "part.parquet").read_text() for name in TABLES}
+    assert len(by_manifest) == len(by_links) == 1, path
+    assert by_links <= by_manifest | {"1"}, path
+    return by_manifest.pop()
+
+
+def test_a_kill_at_any_step_leaves_whole_tables_and_the_next_run_able_to_start(tmp_path: Path) -> None:
+    tests = Path(__file__).parent.parent
+    command = [sys.executable, "-c", KILLED_AT_EACH_STEP, str(tmp_path), str(tests)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    outcomes = [line.split()[1] for line in done.stdout.splitlines()]
+    assert outcomes == sorted(outcomes)
+    assert outcomes.count("1") > len(TABLES)
+    assert outcomes.count("2") > 1
 
 
 def test_a_second_writer_is_told_to_wait(tmp_path: Path) -> None:
     out = OutputDirectory(tmp_path / "out")
     with out.writing():
-        (out.staging / "requests").mkdir()
+        (out.run / "requests").mkdir()
         other = OutputDirectory(tmp_path / "out")
         with pytest.raises(ConfigurationError, match="another kproto is writing"), other.writing():
             pytest.fail("not to be reached")
-        assert (out.staging / "requests").is_dir()
+        assert (out.run / "requests").is_dir()
 
 
 def test_the_directory_is_free_again_afterwards(tmp_path: Path) -> None:
