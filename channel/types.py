@@ -218,6 +218,14 @@ class ReplicaAssignment(NamedTuple):
         """The replicas once the reassignment is done."""
         return tuple(r for r in self.replicas if r not in self.removing)
 
+    def without(self, replica: int) -> ReplicaAssignment:
+        """The assignment without a replica."""
+        return ReplicaAssignment(
+            tuple(r for r in self.replicas if r != replica),
+            tuple(r for r in self.adding if r != replica),
+            tuple(r for r in self.removing if r != replica),
+        )
+
     def reassign_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
         """The assignment during a reassignment to ``target``: the target first, then the replicas to remove.
 

@@ -30,6 +30,7 @@ class ControllerContext:
         all_topics: Every topic's name.
         topics_to_be_deleted: Topics queued for deletion; UpdateMetadata sends them as deleted.
         topics_with_deletion_started: Topics whose replicas are being deleted.
+        partitions_being_reassigned: Partitions whose replicas are being changed.
         topics_ineligible_for_deletion: Topics whose deletion must wait for a dead replica or a reassignment.
         preferred_replica_imbalance_count: Partitions that another than their preferred replica leads, those of topics
             queued for deletion apart.
@@ -44,6 +45,7 @@ class ControllerContext:
         self.topics_to_be_deleted: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
+        self.partitions_being_reassigned: set[TopicPartition] = set()
         self.preferred_replica_imbalance_count = 0
         self.brokers_version = 0
         self._brokers: dict[int, Broker] = {}
@@ -154,6 +156,7 @@ class ControllerContext:
         ):
             queue.discard(topic)
         self.all_topics.discard(topic)
+        self.partitions_being_reassigned = {tp for tp in self.partitions_being_reassigned if tp.topic != topic}
         topic_id = self._topic_ids.pop(topic, None)
         if topic_id is not None:
             self._topic_names.pop(topic_id, None)
@@ -239,7 +242,7 @@ class ControllerContext:
     @property
     def partition_count(self) -> int:
         """How many partitions have an assignment."""
-        return sum(map(len, self._assignments.values()))
+        return sum(map(len, list(self._assignments.values())))  # a list, as metrics are read on other threads
 
     def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
@@ -252,6 +255,29 @@ class ControllerContext:
             for topic, of_topic in self._assignments.items()
             for p, assignment in of_topic.items()
             if broker_id in assignment.replicas
+        ]
+
+    def partitions_on_brokers(self, broker_ids: Iterable[int]) -> dict[int, list[TopicPartition]]:
+        """The partitions with a replica on each of some brokers; a broker without any has an empty list."""
+        found: dict[int, list[TopicPartition]] = {broker_id: [] for broker_id in broker_ids}
+        wanted = found.keys()
+        for topic, of_topic in self._assignments.items():
+            for p, assignment in of_topic.items():
+                if not wanted.isdisjoint(assignment.replicas):
+                    tp = TopicPartition(topic, p)
+                    for broker_id in wanted & set(assignment.replicas):
+                        found[broker_id].append(tp)
+        return found
+
+    def partitions_with_offline_leader(self) -> list[TopicPartition]:
+        """The partitions whose leader is not online, without those of topics queued for deletion."""
+        live, dirs = self.live_broker_ids, self._offline_dirs
+        return [
+            TopicPartition(topic, p)
+            for topic, of_topic in self._leadership.items()
+            if topic not in self.topics_to_be_deleted
+            for p, ((leader, *_), _) in of_topic.items()
+            if leader not in live or (dirs and TopicPartition(topic, p) in dirs.get(leader, ()))
         ]
 
     def partition_leaders_on_broker(self, broker_id: int) -> list[TopicPartition]:
@@ -279,9 +305,10 @@ class ControllerContext:
         """The replicas of a broker that are on a failed directory."""
         return self._offline_dirs.get(broker_id, frozenset())
 
-    def is_replica_online(self, broker_id: int, tp: TopicPartition) -> bool:
-        """Whether the broker is live and the replica's directory works."""
-        return self.is_live_broker(broker_id) and tp not in self._offline_dirs.get(broker_id, ())
+    def is_replica_online(self, broker_id: int, tp: TopicPartition, *, or_shutting_down: bool = False) -> bool:
+        """Whether the broker is live, or shutting down if that is allowed, and the replica's directory works."""
+        known = broker_id in self._epochs and (or_shutting_down or broker_id not in self.shutting_down_broker_ids)
+        return known and tp not in self._offline_dirs.get(broker_id, ())
 
     def partition_state(
         self, tp: TopicPartition

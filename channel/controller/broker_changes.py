@@ -1,0 +1,247 @@
+"""Brokers that come, go, come back, shut down or lose a log directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from channel.errors import BrokerNotAvailable, StaleBrokerEpoch
+from channel.logs import bounded
+from channel.types import NO_BROKER_EPOCH
+from kproto.error_codes import ErrorCode, error_name
+from kproto.types import ZERO_UUID, TopicPartition
+
+from .leader_election import Election
+from .partitions import PartitionState
+from .replicas import ReplicaState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from channel.types import Broker
+
+    from .cluster import ControlledCluster
+    from .deletion import TopicDeletions
+    from .events import LeaderAndIsrResponseReceived
+    from .partitions import PartitionStateMachine
+    from .reassignment import Reassignments
+    from .replicas import ReplicaStateMachine
+    from .requests import ControlRequest
+
+__all__ = ["BrokerChanges", "BrokerChannels"]
+
+
+class BrokerChannels(Protocol):
+    """The channels to the brokers: the channel manager."""
+
+    def add_broker(self, broker: Broker) -> None:
+        """Open a channel to a broker; one that has a channel keeps it."""
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Close the channel to a broker and drop its requests."""
+
+    def send_request(
+        self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
+    ) -> None:
+        """Queue a request; ``callback`` takes the response, on the broker's send thread."""
+
+    def shutdown(self) -> None:
+        """Close all channels."""
+
+
+class BrokerChanges:
+    """The decisions about brokers; on the event thread only.
+
+    Args:
+        cluster: The cluster.
+        channels: The channels to its brokers.
+        partitions, replicas: The state machines.
+        deletions: The topics that are being deleted.
+        reassignments: The partitions that are being reassigned.
+    """
+
+    def __init__(
+        self,
+        cluster: ControlledCluster,
+        channels: BrokerChannels,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        deletions: TopicDeletions,
+        reassignments: Reassignments,
+    ) -> None:
+        self._cluster = cluster
+        self._channels = channels
+        self._partitions = partitions
+        self._replicas = replicas
+        self._deletions = deletions
+        self._reassignments = reassignments
+
+    # ---- registrations
+
+    def process_broker_change(self) -> None:
+        """Compare the registered brokers with the known ones: channels first, then new, bounced and dead brokers."""
+        cluster, context = self._cluster, self._cluster.context
+        registered = {broker.id: (broker, epoch) for broker, epoch in cluster.store.read_brokers().items()}
+        known = dict(context.live_broker_id_and_epochs)
+        new = sorted(registered.keys() - known.keys())
+        dead = sorted(known.keys() - registered.keys())
+        bounced = sorted(b for b in registered.keys() & known.keys() if registered[b][1] > known[b])
+        if not new and not dead and not bounced:
+            return
+        cluster.log.info(
+            "newly added brokers: %s, deleted brokers: %s, bounced brokers: %s, all live brokers: %s",
+            *(",".join(map(str, ids)) for ids in (new, dead, bounced, sorted(registered))),
+        )
+        added = self.open_channels(registered[b][0] for b in new)
+        for broker_id in bounced:
+            self._channels.remove_broker(broker_id)
+        back = self.open_channels(registered[b][0] for b in bounced)
+        for broker_id in dead:
+            self._channels.remove_broker(broker_id)
+        if added:
+            context.add_live_brokers(dict(registered[b] for b in added))
+            self._start(added)
+        if bounced:
+            context.remove_live_brokers(bounced)
+            self._fail(bounced)
+            context.add_live_brokers(dict(registered[b] for b in back))
+            self._start(back)
+        if dead:
+            context.remove_live_brokers(dead)
+            self._fail(dead)
+        cluster.log.info("broker epochs are now %s", bounded(dict(context.live_broker_id_and_epochs), 2000))
+
+    def open_channels(self, brokers: Iterable[Broker]) -> list[int]:
+        """Open channels; the ids of the brokers that have one. A broker without the listener is left out."""
+        opened = []
+        for broker in brokers:
+            try:
+                self._channels.add_broker(broker)
+            except BrokerNotAvailable as e:
+                self._cluster.log.warning("broker %d is left out: %s", broker.id, e)
+            else:
+                opened.append(broker.id)
+        return opened
+
+    def process_broker_modification(self, broker_id: int) -> None:
+        """Tell all brokers if the addresses of a broker have changed; its channel stays as it is."""
+        known = self._cluster.context.live_or_shutting_down_broker(broker_id)
+        broker = self._cluster.store.read_broker(broker_id)
+        if known is None or broker is None or broker == known:
+            return
+        self._cluster.log.info("%s has become %s", known, broker)
+        self._cluster.context.update_broker_metadata(broker)
+        self._cluster.send_update_metadata_to_all()
+
+    def _start(self, broker_ids: Sequence[int]) -> None:
+        """Inform the others, then the new brokers; have their replicas work, and what waited for them go on."""
+        context, new = self._cluster.context, set(broker_ids)
+        for broker_id in broker_ids:
+            context.set_replicas_on_offline_dirs(broker_id, ())
+        self._cluster.send_update_metadata(sorted(context.live_or_shutting_down_broker_ids - new))
+        self._cluster.send_update_metadata(broker_ids, context.partitions_with_leaders)
+        replicas = context.partitions_on_brokers(broker_ids)
+        self._replicas.change(replicas, ReplicaState.ONLINE)
+        self._partitions.elect_for_waiting_partitions()
+        self._reassignments.resume(lambda _, assignment: not new.isdisjoint(assignment.target))
+        self._deletions.resume_for({tp.topic for tps in replicas.values() for tp in tps})
+
+    def _fail(self, broker_ids: Sequence[int]) -> None:
+        context = self._cluster.context
+        for broker_id in broker_ids:
+            context.set_replicas_on_offline_dirs(broker_id, ())
+            context.shutting_down_broker_ids.discard(broker_id)
+        self._take_offline(context.partitions_on_brokers(broker_ids))
+
+    def _take_offline(self, replicas: Mapping[int, Iterable[TopicPartition]]) -> None:
+        """Elect other leaders for the partitions of lost replicas, and take the replicas out of the ISRs."""
+        context, deletions = self._cluster.context, self._deletions
+        lost, to_delete = dict[int, list[TopicPartition]](), dict[int, list[TopicPartition]]()
+        for broker_id, partitions in replicas.items():
+            for tp in partitions:
+                (to_delete if deletions.is_queued(tp.topic) else lost).setdefault(broker_id, []).append(tp)
+        self._partitions.change(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
+        elected = self._partitions.elect_for_waiting_partitions()
+        self._replicas.change(lost, ReplicaState.OFFLINE)
+        if to_delete:
+            deletions.fail_replicas(to_delete)
+        if not lost and not elected:
+            self._cluster.send_update_metadata_to_all()
+
+    # ---- controlled shutdown
+
+    def shut_down(self, broker_id: int, broker_epoch: int) -> set[TopicPartition]:
+        """Relieve a broker that wants to end of its leaders, and stop its followers.
+
+        Returns:
+            The partitions that it still leads though they have other replicas.
+
+        Raises:
+            StaleBrokerEpoch: The epoch is of an earlier registration.
+            BrokerNotAvailable: There is no such broker.
+        """
+        cluster, context = self._cluster, self._cluster.context
+        known_epoch = context.live_broker_id_and_epochs.get(broker_id)
+        if known_epoch is None:
+            raise BrokerNotAvailable(f"broker {broker_id} cannot shut down: the controller has no such broker")
+        if broker_epoch not in (NO_BROKER_EPOCH, known_epoch) and broker_epoch < known_epoch:
+            raise StaleBrokerEpoch(f"broker {broker_id} has epoch {known_epoch}, its request {broker_epoch}")
+        cluster.log.info("broker %d is shutting down", broker_id)
+        context.shutting_down_broker_ids.add(broker_id)
+        led, followed = list[TopicPartition](), list[TopicPartition]()
+        for tp in context.partitions_on_broker(broker_id):
+            info = context.partition_leadership_info(tp)
+            can_move = len(context.partition_replica_assignment(tp)) > 1 and not self._deletions.is_queued(tp.topic)
+            if info is not None and can_move:
+                (led if info.leader_and_isr.leader == broker_id else followed).append(tp)
+        self._partitions.change(led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN)
+        with cluster.requests() as batch:
+            for tp in followed:
+                batch.add_stop_replica_request_for_brokers([broker_id], tp, False)
+        self._replicas.change({broker_id: followed}, ReplicaState.OFFLINE)
+        return set(context.partition_leaders_on_broker(broker_id))
+
+    # ---- log directories
+
+    def process_log_dir_failures(self) -> None:
+        """Ask the brokers with a failed log directory, by LeaderAndIsr, which of their replicas are lost."""
+        cluster = self._cluster
+        failures = cluster.store.read_log_dir_failures()
+        replicas = cluster.context.partitions_on_brokers(sorted(set(failures.broker_ids)))
+        self._replicas.change(replicas, ReplicaState.ONLINE)
+        cluster.store.delete_log_dir_failures(failures.names, cluster.fence)
+
+    def process_leader_and_isr_response(self, event: LeaderAndIsrResponseReceived) -> None:
+        """Take up which replicas a broker has lost with a log directory, and which it has again."""
+        context, broker_id, response = self._cluster.context, event.broker_id, event.response
+        if response.error_code != ErrorCode.NONE:
+            self._cluster.state_log.error(
+                context.epoch, "broker %d refused LeaderAndIsr: %s", broker_id, error_name(response.error_code)
+            )
+            return
+        offline, online = set[TopicPartition](), set[TopicPartition]()
+        for tp, code in _partition_errors(response, context.topic_name):
+            if code == ErrorCode.KAFKA_STORAGE_ERROR:
+                offline.add(tp)
+            elif code == ErrorCode.NONE:
+                online.add(tp)
+        before = context.replicas_on_offline_dirs(broker_id)
+        if not offline and not before:
+            return
+        context.set_replicas_on_offline_dirs(broker_id, (before - online) | offline)
+        newly_offline = offline - before
+        if newly_offline:
+            self._cluster.state_log.info(
+                context.epoch, "broker %d has lost replicas: %s", broker_id, bounded(sorted(newly_offline))
+            )
+            self._take_offline({broker_id: sorted(newly_offline)})
+
+
+def _partition_errors(response: Any, topic_name: Callable[[bytes], str | None]) -> Iterator[tuple[TopicPartition, int]]:
+    """The code of each partition in a LeaderAndIsr response; partitions of unknown topic ids are passed over."""
+    for error in response.partition_errors:
+        yield TopicPartition(error.topic_name, error.partition_index), error.error_code
+    for topic in response.topics:
+        name = None if topic.topic_id == ZERO_UUID else topic_name(topic.topic_id)
+        if name is not None:
+            for error in topic.partition_errors:
+                yield TopicPartition(name, error.partition_index), error.error_code

@@ -1,0 +1,174 @@
+"""The cluster in an elected controller's hands: its context, its durable state, and the requests to its brokers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from channel.logs import get_logger
+from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from kproto.types import TopicPartition
+
+from .state_change_log import StateChangeLog
+from .store import WriteOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from channel.config import ChannelConfig
+
+    from .batch import ControllerBrokerRequestBatch
+    from .context import ControllerContext
+    from .store import ControllerStore
+
+__all__ = ["ControlledCluster"]
+
+_ATTEMPTS: Final = 20
+"""How often a state is read and written again whose znode brokers keep changing."""
+
+
+class ControlledCluster:
+    """The parts of a controller that its decisions read and change; on the event thread only.
+
+    Args:
+        controller_id: The controller's broker id.
+        config: The controller's settings.
+        context: The controller's knowledge.
+        store: The durable state.
+        batch: Collects and sends the requests of a decision.
+
+    Attributes:
+        controller_id, config, context, store: As given.
+        log: The controller's log.
+        state_log: Kafka's state-change log.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        config: ChannelConfig,
+        context: ControllerContext,
+        store: ControllerStore,
+        batch: ControllerBrokerRequestBatch,
+    ) -> None:
+        self.controller_id = controller_id
+        self.config = config
+        self.context = context
+        self.store = store
+        self._batch = batch
+        self.log = get_logger(__name__, f"[Controller id={controller_id}]")
+        self.state_log = StateChangeLog(controller_id)
+
+    @property
+    def fence(self) -> int:
+        """The version of ``/controller_epoch`` that every write names."""
+        return self.context.epoch_zk_version
+
+    @contextmanager
+    def requests(self) -> Iterator[ControllerBrokerRequestBatch]:
+        """An open batch; its requests are sent at the end of the ``with``, none of them after an error.
+
+        Raises:
+            IllegalState: A request could not be made or queued; the batch is empty again.
+        """
+        batch = self._batch
+        batch.new_batch()
+        try:
+            yield batch
+            batch.send_requests_to_brokers(self.context.epoch)
+        except BaseException:
+            batch.clear()
+            raise
+
+    def send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()) -> None:
+        """Send UpdateMetadata with the live brokers and these partitions."""
+        with self.requests() as batch:
+            batch.add_update_metadata_request_for_brokers(broker_ids, partitions)
+
+    def send_update_metadata_to_all(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Send UpdateMetadata to every broker that is live or shutting down."""
+        self.send_update_metadata(list(self.context.live_or_shutting_down_broker_ids), partitions)
+
+    def change_states(
+        self,
+        partitions: Sequence[TopicPartition],
+        change: Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None],
+    ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, str]]:
+        """Change the durable states of partitions, and take them into the context.
+
+        The states that the context has are tried first; a znode is read only if its version has gone on.
+
+        Args:
+            partitions: The partitions.
+            change: The next state from the present one; the same object leaves it as it is, None refuses. It may be
+                called again with a newer state.
+
+        Returns:
+            The states of those that have the wanted state now, and the reasons of the others; no reason for a refusal.
+
+        Raises:
+            ControllerMoved: Another controller has been elected.
+        """
+        context, done = self.context, dict[TopicPartition, LeaderIsrAndControllerEpoch]()
+        failed: dict[TopicPartition, str] = {}
+        known = {tp: info for tp in partitions if (info := context.partition_leadership_info(tp)) is not None}
+        unread = [tp for tp in partitions if tp not in known]
+        if unread:
+            known.update(self.store.read_partition_states(unread))
+        open_partitions: Sequence[TopicPartition] = partitions
+        for _ in range(_ATTEMPTS):
+            updates: dict[TopicPartition, LeaderAndIsr] = {}
+            for tp in open_partitions:
+                info = known.get(tp)
+                if info is None:
+                    failed[tp] = "it has no state in ZooKeeper"
+                elif info.controller_epoch > context.epoch:
+                    failed[tp] = f"a controller with epoch {info.controller_epoch} has written its state"
+                elif (after := change(tp, info.leader_and_isr)) is None:
+                    failed[tp] = ""
+                elif after is info.leader_and_isr:
+                    context.put_partition_leadership_info(tp, info)
+                    done[tp] = info
+                else:
+                    updates[tp] = after
+            open_partitions = self._write(updates, done, failed) if updates else ()
+            if not open_partitions:
+                break
+            known = dict(self.store.read_partition_states(open_partitions))
+        failed.update(dict.fromkeys(open_partitions, f"its state changed under each of {_ATTEMPTS} writes"))
+        return done, failed
+
+    def _write(
+        self,
+        updates: dict[TopicPartition, LeaderAndIsr],
+        done: dict[TopicPartition, LeaderIsrAndControllerEpoch],
+        failed: dict[TopicPartition, str],
+    ) -> list[TopicPartition]:
+        """Write states; the partitions whose znodes have another version."""
+        context, conflicts = self.context, []
+        results = self.store.update_partition_states(updates, context.epoch, self.fence)
+        for tp, (outcome, partition_epoch, reason) in results.items():
+            if outcome is WriteOutcome.WRITTEN:
+                leader, isr, leader_epoch, _, recovery = updates[tp]
+                state = LeaderAndIsr(leader, isr, leader_epoch, partition_epoch, recovery)
+                done[tp] = info = LeaderIsrAndControllerEpoch(state, context.epoch)
+                context.put_partition_leadership_info(tp, info)
+            elif outcome is WriteOutcome.CONFLICT:
+                conflicts.append(tp)
+            else:
+                failed[tp] = reason
+        return conflicts
+
+    def raise_leader_epoch(self, tp: TopicPartition) -> bool:
+        """Write a partition's state in the next leader epoch, and send it to all its replicas; False if it failed.
+
+        So the replicas learn of another assignment.
+        """
+        done, failed = self.change_states([tp], lambda _, state: state._replace(leader_epoch=state.leader_epoch + 1))
+        for each, reason in failed.items():
+            self.state_log.error(self.context.epoch, "the leader epoch of %s could not be raised: %s", each, reason)
+        for info in done.values():
+            assignment = self.context.partition_full_replica_assignment(tp)
+            with self.requests() as batch:
+                batch.add_leader_and_isr_request_for_brokers(assignment.replicas, tp, info, assignment, False)
+        return bool(done)

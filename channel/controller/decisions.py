@@ -1,0 +1,237 @@
+"""An elected controller's decisions: each event becomes writes to the store and requests to the brokers.
+
+No thread, no socket and no ZooKeeper is in here: the owner gives a store, the channels to the brokers and a queue for
+answers, and calls ``start``, ``process`` and ``close`` on one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from channel.errors import BrokerNotAvailable, StaleBrokerEpoch
+from kproto.error_codes import ErrorCode, error_name
+
+from . import cluster_events as events
+from .batch import ControllerBrokerRequestBatch
+from .broker_changes import BrokerChanges
+from .cluster import ControlledCluster
+from .context import ControllerContext
+from .deletion import TopicDeletions
+from .events import (
+    LeaderAndIsrResponseReceived,
+    TopicDeletionStopReplicaResponseReceived,
+    UpdateMetadataResponseReceived,
+)
+from .isr_changes import IsrChanges
+from .leader_balance import LeaderBalance
+from .partitions import PartitionStateMachine
+from .reassignment import Reassignments
+from .replicas import ReplicaStateMachine
+from .topics import TopicChanges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from channel.config import ChannelConfig
+    from channel.metrics import Metrics
+    from kproto.types import Uuid
+
+    from .batch import EventSink
+    from .broker_changes import BrokerChannels
+    from .events import ControllerEvent
+    from .store import ControllerStore
+
+__all__ = ["ControllerDecisions"]
+
+_GROUP: Final = "kafka.controller:type=KafkaController"
+
+
+class ControllerDecisions:
+    """The decisions of one controller epoch; all methods run on the event thread.
+
+    After ``IllegalState`` some requests were not made or not queued, so that a broker may not know of a change: the
+    owner gives the leadership up, and the next controller sends everything.
+
+    Args:
+        controller_id: The controller's broker id.
+        epoch: The controller epoch that it was elected in.
+        fence: The version of ``/controller_epoch`` since then.
+        config: The controller's settings.
+        store: The durable state of the cluster.
+        channels: The channels to the brokers; ``start`` opens them, ``close`` closes them.
+        answers: Takes the brokers' answers, as events that have to come back to ``process``.
+        metrics: Takes the controller's gauges.
+        new_topic_id: Makes the ids of topics that have none; random ones by default.
+
+    Attributes:
+        context: The controller's knowledge; for reading.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        epoch: int,
+        fence: int,
+        config: ChannelConfig,
+        store: ControllerStore,
+        channels: BrokerChannels,
+        answers: EventSink,
+        metrics: Metrics | None = None,
+        *,
+        new_topic_id: Callable[[], Uuid] | None = None,
+    ) -> None:
+        self.context = context = ControllerContext()
+        context.epoch, context.epoch_zk_version = epoch, fence
+        batch = ControllerBrokerRequestBatch(controller_id, config, channels, answers, lambda: self.context)
+        self._channels = channels
+        self._metrics = metrics
+        self._cluster = cluster = ControlledCluster(controller_id, config, context, store, batch)
+        self._partitions = PartitionStateMachine(cluster)
+        self._replicas = ReplicaStateMachine(cluster)
+        self._deletions = TopicDeletions(cluster, self._partitions, self._replicas, self._forget_topic)
+        self._reassignments = Reassignments(cluster, self._partitions, self._replicas, self._deletions)
+        self._topics = TopicChanges(
+            cluster, self._partitions, self._replicas, self._deletions, self._forget_topic, new_topic_id
+        )
+        self._brokers = BrokerChanges(
+            cluster, channels, self._partitions, self._replicas, self._deletions, self._reassignments
+        )
+        self._isr_changes = IsrChanges(cluster, self._reassignments)
+        self._balance = LeaderBalance(cluster, self._partitions)
+        self._handlers: Mapping[type[ControllerEvent], Callable[[Any], object]] = {
+            events.BrokerChange: lambda _: self._brokers.process_broker_change(),
+            events.BrokerModifications: lambda e: self._brokers.process_broker_modification(e.broker_id),
+            events.TopicChange: lambda _: self._topics.process_topic_change(),
+            events.PartitionModifications: lambda e: self._topics.process_partition_modification(e.topic),
+            events.TopicDeletion: lambda _: self._deletions.process_topic_deletion(),
+            events.ZkPartitionReassignment: lambda _: self._reassignments.process_zookeeper(),
+            events.PartitionReassignmentIsrChange: lambda e: self._reassignments.process_isr_change(e.partition),
+            events.PreferredReplicaLeaderElection: lambda _: self._balance.process_zookeeper(),
+            events.IsrChangeNotification: lambda _: self._isr_changes.process_notifications(),
+            events.LogDirEventNotification: lambda _: self._brokers.process_log_dir_failures(),
+            events.TopicUncleanLeaderElectionEnable: lambda e: self._partitions.elect_for_waiting_partitions(e.topic),
+            events.UncleanLeaderElectionEnable: lambda _: self._partitions.elect_for_waiting_partitions(),
+            events.AutoPreferredReplicaLeaderElection: lambda _: self._balance.process_imbalance(),
+            events.ControlledShutdown: self._shut_down,
+            events.AlterPartition: self._isr_changes.process_alter_partition,
+            events.ReplicaLeaderElection: self._balance.process_api,
+            events.ApiPartitionReassignment: self._reassignments.process_api,
+            events.ListPartitionReassignments: self._reassignments.process_list,
+            LeaderAndIsrResponseReceived: self._brokers.process_leader_and_isr_response,
+            UpdateMetadataResponseReceived: self._log_update_metadata_response,
+            TopicDeletionStopReplicaResponseReceived: self._deletions.process_stop_replica_response,
+        }
+
+    def start(self) -> None:
+        """Take the cluster over: read it, tell the brokers of each other, lead, and go on with what was begun.
+
+        Raises:
+            ControllerMoved: Another controller has been elected.
+            ChannelError: The store cannot be asked, or requests could not be queued.
+        """
+        cluster, context = self._cluster, self.context
+        began = time.monotonic()
+        store = cluster.store
+        store.delete_log_dir_failures(store.read_log_dir_failures().names, cluster.fence)
+        store.delete_isr_changes(store.read_isr_changes().names, cluster.fence)
+        self._publish()
+        brokers = {broker.id: (broker, epoch) for broker, epoch in store.read_brokers().items()}
+        reachable = self._brokers.open_channels(broker for broker, _ in brokers.values())
+        context.set_live_brokers(dict(brokers[broker_id] for broker_id in reachable))
+        self._topics.read_all()
+        for tp, info in store.read_partition_states(list(context.all_partitions)).items():
+            context.put_partition_leadership_info(tp, info)
+        self._deletions.startup()
+        cluster.log.info(
+            "brokers %s, %d topics, %d partitions", sorted(reachable), len(context.all_topics), context.partition_count
+        )
+        cluster.send_update_metadata_to_all()
+        self._replicas.startup()
+        self._partitions.startup()
+        cluster.log.info(
+            "ready to serve as the new controller with epoch %d, after %.3f s", context.epoch, time.monotonic() - began
+        )
+        self._reassignments.startup()
+        self._deletions.resume()
+        self._balance.process_zookeeper()
+
+    def process(self, event: ControllerEvent) -> None:
+        """Do the work of an event, and answer it if it has a callback; after an error it is not answered.
+
+        Raises:
+            ControllerMoved: Another controller has been elected: its epoch fences this one's writes.
+            IllegalState: Requests could not be made or queued.
+            ChannelError: The store cannot be asked.
+            TypeError: The event is none of a controller's.
+        """
+        handler = self._handlers.get(type(event))
+        if handler is None:
+            raise TypeError(f"{type(event).__name__} is no event of an elected controller")
+        handler(event)
+
+    def close(self) -> None:
+        """Close the channels, and forget the cluster. Harmless if closed."""
+        self._channels.shutdown()
+        self._partitions.shutdown()
+        self._replicas.shutdown()
+        self.context.reset()
+        if self._metrics is not None:
+            for name in self._gauges:
+                self._metrics.remove(_GROUP, name)
+
+    # ---- the rest
+
+    def _forget_topic(self, topic: str) -> None:
+        partitions = self.context.partitions_for_topic(topic)
+        self._partitions.forget(partitions)
+        self._replicas.forget(partitions)
+        self.context.remove_topic(topic)
+
+    def _shut_down(self, event: events.ControlledShutdown) -> None:
+        try:
+            still_led = self._brokers.shut_down(event.broker_id, event.broker_epoch)
+        except (StaleBrokerEpoch, BrokerNotAvailable) as e:
+            self._cluster.log.info("%s", e)
+            event.callback(e)
+        else:
+            event.callback(still_led)
+
+    def _log_update_metadata_response(self, event: UpdateMetadataResponseReceived) -> None:
+        code = event.response.error_code
+        if code != ErrorCode.NONE:
+            self._cluster.state_log.error(
+                self.context.epoch, "broker %d refused UpdateMetadata: %s", event.broker_id, error_name(code)
+            )
+
+    def _publish(self) -> None:
+        if self._metrics is not None:
+            for name, (read, doc) in self._gauges.items():
+                self._metrics.gauge(_GROUP, name, read, doc=doc)
+
+    @property
+    def _gauges(self) -> dict[str, tuple[Callable[[], float], str]]:
+        context, deletions = self.context, self._deletions
+        return {
+            "ActiveBrokerCount": (lambda: len(context.live_or_shutting_down_broker_ids), "Registered brokers"),
+            "FencedBrokerCount": (lambda: 0, "Always 0 with ZooKeeper"),
+            "ZkMigrationState": (lambda: 0, "Always 0: no migration"),
+            "GlobalTopicCount": (lambda: len(context.all_topics), "Topics"),
+            "GlobalPartitionCount": (lambda: context.partition_count, "Partitions"),
+            "OfflinePartitionsCount": (lambda: len(self._partitions.offline_partitions), "Partitions without a leader"),
+            "PreferredReplicaImbalanceCount": (
+                lambda: context.preferred_replica_imbalance_count,
+                "Partitions that another than their preferred replica leads",
+            ),
+            "TopicsToDeleteCount": (lambda: len(context.topics_to_be_deleted), "Topics queued for deletion"),
+            "ReplicasToDeleteCount": (deletions.count_replicas, "Replicas that are not deleted yet"),
+            "TopicsIneligibleToDeleteCount": (
+                lambda: len(context.topics_ineligible_for_deletion),
+                "Topics whose deletion waits for a dead replica or a reassignment",
+            ),
+            "ReplicasIneligibleToDeleteCount": (
+                deletions.count_ineligible_replicas,
+                "Replicas whose deletion waits for their broker",
+            ),
+            "UncleanLeaderElections": (lambda: self._partitions.unclean_elections, "Unclean elections in this epoch"),
+        }

@@ -1,0 +1,123 @@
+"""ISR changes: the AlterPartition requests of leaders, and the states that older leaders write themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from channel.logs import bounded
+from channel.types import LeaderAndIsr, LeaderRecoveryState
+from kproto.error_codes import ErrorCode
+
+from .cluster_events import AlterPartitionResult
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kproto.types import TopicPartition
+
+    from .cluster import ControlledCluster
+    from .cluster_events import AlterPartition
+    from .reassignment import Reassignments
+
+__all__ = ["IsrChanges"]
+
+_INELIGIBLE_REPLICA_SINCE: Final = 2
+"""The first version of AlterPartition with the code INELIGIBLE_REPLICA."""
+
+
+class IsrChanges:
+    """The decisions about ISRs; on the event thread only.
+
+    Args:
+        cluster: The cluster.
+        reassignments: The partitions that are being reassigned; an ISR with all target replicas completes one.
+    """
+
+    def __init__(self, cluster: ControlledCluster, reassignments: Reassignments) -> None:
+        self._cluster = cluster
+        self._reassignments = reassignments
+
+    def process_alter_partition(self, event: AlterPartition) -> None:
+        """Check and write the ISRs that a leader asks for, tell all brokers, and answer."""
+        known_epochs = self._cluster.context.live_broker_id_and_epochs
+        if known_epochs.get(event.broker_id) != event.broker_epoch:
+            self._cluster.log.info(
+                "AlterPartition of broker %d has a stale epoch %d", event.broker_id, event.broker_epoch
+            )
+            event.callback(AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
+            return
+        answers: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
+        wanted: dict[TopicPartition, LeaderAndIsr] = {}
+        for tp, state in event.partitions.items():
+            answer = self._check(tp, state, event.version)
+            if answer is None:
+                wanted[tp] = state
+            else:
+                answers[tp] = answer
+        changed, refused = self._write(wanted)
+        answers |= changed
+        answers |= refused
+        if changed:
+            self._tell(changed)
+        event.callback(AlterPartitionResult(ErrorCode.NONE, {tp: answers[tp] for tp in event.partitions}))
+
+    def process_notifications(self) -> None:
+        """Read the ISRs that brokers have written themselves, and tell all brokers."""
+        cluster, context = self._cluster, self._cluster.context
+        notifications = cluster.store.read_isr_changes()
+        known = [tp for tp in dict.fromkeys(notifications.partitions) if context.partition_replica_assignment(tp)]
+        states = cluster.store.read_partition_states(known)
+        for tp, info in states.items():
+            context.put_partition_leadership_info(tp, info)
+        if states:
+            self._tell(list(states))
+        cluster.store.delete_isr_changes(notifications.names, cluster.fence)
+
+    def _tell(self, partitions: Collection[TopicPartition]) -> None:
+        self._cluster.send_update_metadata_to_all(partitions)
+        for tp in partitions:
+            self._reassignments.complete_if_in_sync(tp)
+
+    def _write(
+        self, wanted: Mapping[TopicPartition, LeaderAndIsr]
+    ) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[TopicPartition, ErrorCode]]:
+        """Write ISRs: the states of the partitions that were changed, and the codes of the others."""
+
+        def as_wanted(tp: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+            after = wanted[tp]
+            if state.partition_epoch != after.partition_epoch:
+                return None  # it has changed since: the leader must look again
+            return after._replace(leader=state.leader, leader_epoch=state.leader_epoch)
+
+        done, failed = self._cluster.change_states(list(wanted), as_wanted)
+        for tp, reason in failed.items():
+            self._cluster.log.warning("the ISR of %s is not changed: %s", tp, reason or "its state has changed since")
+        codes = {
+            tp: ErrorCode.UNKNOWN_SERVER_ERROR if reason else ErrorCode.INVALID_UPDATE_VERSION
+            for tp, reason in failed.items()
+        }
+        return {tp: info.leader_and_isr for tp, info in done.items()}, codes
+
+    def _check(self, tp: TopicPartition, wanted: LeaderAndIsr, version: int) -> LeaderAndIsr | ErrorCode | None:
+        """The answer to a request that changes nothing: the present state or a refusal; None if it is to be written."""
+        info = self._cluster.context.partition_leadership_info(tp)
+        if info is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        now = info.leader_and_isr
+        if wanted.leader_epoch > now.leader_epoch or wanted.partition_epoch > now.partition_epoch:
+            return ErrorCode.NOT_CONTROLLER  # a newer controller has told the leader
+        if wanted.leader_epoch < now.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if set(wanted.isr) == set(now.isr) and wanted.recovery_state is now.recovery_state:
+            return now
+        if wanted.partition_epoch < now.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        is_recovered = len(wanted.isr) > 1 or now.recovery_state is LeaderRecoveryState.RECOVERED
+        if is_recovered and wanted.recovery_state is LeaderRecoveryState.RECOVERING:
+            return ErrorCode.INVALID_REQUEST
+        ineligible = set(wanted.isr) - self._cluster.context.live_broker_ids
+        if ineligible:
+            self._cluster.log.info("brokers %s may not join the ISR of %s", bounded(sorted(ineligible)), tp)
+            is_known = version >= _INELIGIBLE_REPLICA_SINCE
+            return ErrorCode.INELIGIBLE_REPLICA if is_known else ErrorCode.OPERATION_NOT_ATTEMPTED
+        return None

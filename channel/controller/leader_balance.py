@@ -1,0 +1,102 @@
+"""Elections that somebody asks for: preferred replicas by administrators or by imbalance, and unclean elections."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from channel.logs import bounded
+from kproto.error_codes import ErrorCode
+from kproto.types import TopicPartition
+
+from .cluster_events import ElectionType
+from .leader_election import Election
+from .partitions import PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Set
+
+    from .cluster import ControlledCluster
+    from .cluster_events import ReplicaLeaderElection
+    from .partitions import PartitionStateMachine
+
+__all__ = ["LeaderBalance"]
+
+
+class LeaderBalance:
+    """The elections that somebody asks for; on the event thread only."""
+
+    def __init__(self, cluster: ControlledCluster, partitions: PartitionStateMachine) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
+
+    def process_zookeeper(self) -> None:
+        """Elect the preferred replicas of the partitions in ``/admin/preferred_replica_election``, and delete it."""
+        asked = self._cluster.store.read_preferred_elections()
+        if asked:
+            codes = self._elect(ElectionType.PREFERRED, asked)
+            failed = {str(tp): code.name for tp, code in codes.items() if code is not ErrorCode.NONE}
+            if failed:
+                self._cluster.log.warning("preferred replicas that do not lead: %s", bounded(failed))
+        self._cluster.store.delete_preferred_elections(self._cluster.fence)
+
+    def process_api(self, event: ReplicaLeaderElection) -> None:
+        """Hold the elections that a client asks for, and answer with the code of each partition."""
+        if event.partitions is not None:
+            event.callback(self._elect(event.election_type, event.partitions))
+            return
+        codes = self._elect(event.election_type, set(self._cluster.context.partitions_with_leaders))
+        event.callback({tp: code for tp, code in codes.items() if code is not ErrorCode.ELECTION_NOT_NEEDED})
+
+    def process_imbalance(self) -> None:
+        """Give partitions back to the brokers that lead too few of those that prefer them."""
+        cluster, context = self._cluster, self._cluster.context
+        preferring: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for tp in context.partitions_with_leaders:
+            preferring[context.partition_replica_assignment(tp)[0]].append(tp)
+        for broker_id, partitions in sorted(preferring.items()):
+            astray = [tp for tp in partitions if self._leader(tp) != broker_id]
+            ratio = len(astray) / len(partitions)
+            if ratio * 100 <= cluster.config.leader_imbalance_per_broker_percentage or not astray:
+                continue
+            cluster.log.info("broker %d does not lead %.0f %% of its partitions", broker_id, ratio * 100)
+            if not context.partitions_being_reassigned:
+                self._partitions.change(
+                    [tp for tp in astray if self._can_lead(broker_id, tp)], PartitionState.ONLINE, Election.PREFERRED
+                )
+
+    def _leader(self, tp: TopicPartition) -> int | None:
+        info = self._cluster.context.partition_leadership_info(tp)
+        return None if info is None else info.leader_and_isr.leader
+
+    def _can_lead(self, broker_id: int, tp: TopicPartition) -> bool:
+        context = self._cluster.context
+        info = context.partition_leadership_info(tp)
+        return info is not None and broker_id in info.leader_and_isr.isr and context.is_replica_online(broker_id, tp)
+
+    def _is_needed(self, kind: ElectionType, tp: TopicPartition) -> bool:
+        context, leader = self._cluster.context, self._leader(tp)
+        if kind is ElectionType.PREFERRED:
+            return leader != context.partition_replica_assignment(tp)[0]
+        return leader is None or not context.is_replica_online(leader, tp)
+
+    def _elect(self, kind: ElectionType, partitions: Set[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        context, codes, needed = self._cluster.context, dict[TopicPartition, ErrorCode](), list[TopicPartition]()
+        for tp in sorted(partitions):
+            if not context.partition_replica_assignment(tp):
+                codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif tp.topic in context.topics_to_be_deleted:
+                codes[tp] = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif not self._is_needed(kind, tp):
+                codes[tp] = ErrorCode.ELECTION_NOT_NEEDED
+            else:
+                needed.append(tp)
+        return codes | self._hold(kind, needed)
+
+    def _hold(self, kind: ElectionType, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        if kind is ElectionType.PREFERRED:
+            election, refused = Election.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        else:
+            election, refused = Election.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        failed = self._partitions.change(partitions, PartitionState.ONLINE, election)
+        return {tp: refused if tp in failed else ErrorCode.NONE for tp in partitions}

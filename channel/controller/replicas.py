@@ -1,0 +1,257 @@
+"""The replica state machine: replicas that are created, follow, go offline with their broker, and are deleted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from channel.types import NO_LEADER, LeaderAndIsr
+from kproto.types import TopicPartition
+
+from .leader_election import with_leader
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from .batch import ControllerBrokerRequestBatch
+    from .cluster import ControlledCluster
+
+__all__ = ["PREVIOUS_STATES", "ReplicaState", "ReplicaStateMachine", "replicas_by_broker"]
+
+
+class ReplicaState(Enum):
+    """The state of a replica; a replica that the machine does not know is NON_EXISTENT."""
+
+    NON_EXISTENT = "NonExistent"
+    NEW = "New"
+    ONLINE = "Online"
+    OFFLINE = "Offline"
+    DELETION_STARTED = "DeletionStarted"
+    DELETION_SUCCESSFUL = "DeletionSuccessful"
+    DELETION_INELIGIBLE = "DeletionIneligible"
+
+
+_SERVING: Final = frozenset(
+    {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
+)
+
+PREVIOUS_STATES: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
+    ReplicaState.NEW: frozenset({ReplicaState.NON_EXISTENT}),
+    ReplicaState.ONLINE: _SERVING,
+    ReplicaState.OFFLINE: _SERVING,
+    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.OFFLINE}),
+    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
+    ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
+}
+"""The states that each state may follow."""
+
+_DELETION: Final = frozenset(
+    {ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE}
+)
+
+
+def replicas_by_broker(
+    partitions: Iterable[tuple[TopicPartition, Iterable[int]]],
+) -> dict[int, list[TopicPartition]]:
+    """The partitions of each broker, from the brokers of each partition."""
+    by_broker: dict[int, list[TopicPartition]] = {}
+    for tp, broker_ids in partitions:
+        for broker_id in broker_ids:
+            by_broker.setdefault(broker_id, []).append(tp)
+    return by_broker
+
+
+class ReplicaStateMachine:
+    """The states of all replicas; on the event thread only.
+
+    Replicas are given as the partitions of each broker.
+    """
+
+    def __init__(self, cluster: ControlledCluster) -> None:
+        self._cluster = cluster
+        self._states: dict[int, dict[TopicPartition, ReplicaState]] = {}
+        self._in_deletion: Counter[tuple[str, ReplicaState]] = Counter()
+
+    def startup(self) -> None:
+        """Take all replicas of the context: LeaderAndIsr for those that are online, an ISR without the others."""
+        context = self._cluster.context
+        online: dict[int, list[TopicPartition]] = {}
+        offline: dict[int, list[TopicPartition]] = {}
+        for tp in context.all_partitions:
+            for broker_id in context.partition_replica_assignment(tp):
+                is_online = context.is_replica_online(broker_id, tp)
+                (online if is_online else offline).setdefault(broker_id, []).append(tp)
+                # A broker may have died while no controller looked: deletions on it have to wait.
+                self._put(broker_id, tp, ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE)
+        self.change(online, ReplicaState.ONLINE)
+        self.change(offline, ReplicaState.OFFLINE)
+
+    def shutdown(self) -> None:
+        """Forget all replicas."""
+        self._states.clear()
+        self._in_deletion.clear()
+
+    def state(self, broker_id: int, tp: TopicPartition) -> ReplicaState:
+        """The state of a replica."""
+        return self._states.get(broker_id, {}).get(tp, ReplicaState.NON_EXISTENT)
+
+    def any_in_state(self, topic: str, state: ReplicaState) -> bool:
+        """Whether a replica of a topic is in one of the states of its deletion."""
+        return self._in_deletion[topic, state] > 0
+
+    def count_in_state(self, topic: str, state: ReplicaState) -> int:
+        """How many replicas of a topic are in one of the states of its deletion."""
+        return self._in_deletion[topic, state]
+
+    def replicas_in_state(self, topic: str, state: ReplicaState) -> dict[int, list[TopicPartition]]:
+        """The replicas of a topic that are in a state."""
+        context = self._cluster.context
+        return replicas_by_broker(
+            (tp, [b for b in context.partition_replica_assignment(tp) if self.state(b, tp) is state])
+            for tp in context.partitions_for_topic(topic)
+        )
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget all replicas of partitions, whatever their state."""
+        for tp in partitions:
+            for broker_id in list(self._states):
+                self._put(broker_id, tp, ReplicaState.NON_EXISTENT)
+
+    def change(self, replicas: Mapping[int, Collection[TopicPartition]], target: ReplicaState) -> None:
+        """Move replicas to a state, as far as it may follow theirs, and send what their brokers have to know.
+
+        A replica that cannot move stays in its state; the state-change log says so.
+
+        Raises:
+            ControllerMoved: Another controller has been elected.
+            IllegalState: Requests could not be made or queued.
+        """
+        if not any(replicas.values()):
+            return
+        allowed = PREVIOUS_STATES[target]
+        with self._cluster.requests() as batch:
+            for broker_id, partitions in replicas.items():
+                states = self._states.get(broker_id, {})
+                valid = []
+                for tp in partitions:
+                    state = states.get(tp, ReplicaState.NON_EXISTENT)
+                    if state in allowed:
+                        valid.append(tp)
+                    else:
+                        self._refused(broker_id, tp, target, f"it is {state.value}")
+                if valid:
+                    self._change_on_broker(batch, broker_id, valid, target)
+
+    def _change_on_broker(
+        self,
+        batch: ControllerBrokerRequestBatch,
+        broker_id: int,
+        partitions: list[TopicPartition],
+        target: ReplicaState,
+    ) -> None:
+        if target is ReplicaState.NEW:
+            self._create(batch, broker_id, partitions)
+        elif target is ReplicaState.ONLINE:
+            self._bring_online(batch, broker_id, partitions)
+        elif target is ReplicaState.OFFLINE:
+            self._take_offline(batch, broker_id, partitions)
+        else:
+            for tp in partitions:
+                if target is ReplicaState.DELETION_STARTED:
+                    batch.add_stop_replica_request_for_brokers([broker_id], tp, True)
+                elif target is ReplicaState.NON_EXISTENT:
+                    self._unassign(broker_id, tp)
+                self._put(broker_id, tp, target)
+
+    def _create(self, batch: ControllerBrokerRequestBatch, broker_id: int, partitions: list[TopicPartition]) -> None:
+        context = self._cluster.context
+        for tp in partitions:
+            info = context.partition_leadership_info(tp)
+            if info is not None:
+                if info.leader_and_isr.leader == broker_id:
+                    self._refused(broker_id, tp, ReplicaState.NEW, "it leads the partition already")
+                    continue
+                assignment = context.partition_full_replica_assignment(tp)
+                batch.add_leader_and_isr_request_for_brokers([broker_id], tp, info, assignment, True)
+            self._put(broker_id, tp, ReplicaState.NEW)
+
+    def _bring_online(
+        self, batch: ControllerBrokerRequestBatch, broker_id: int, partitions: list[TopicPartition]
+    ) -> None:
+        context = self._cluster.context
+        states = self._states.get(broker_id, {})
+        for tp in partitions:
+            assignment = context.partition_full_replica_assignment(tp)
+            if states.get(tp) is ReplicaState.NEW:
+                if broker_id not in assignment.replicas:
+                    wider = assignment._replace(replicas=(*assignment.replicas, broker_id))
+                    context.update_partition_full_replica_assignment(tp, wider)
+            elif (info := context.partition_leadership_info(tp)) is not None:
+                batch.add_leader_and_isr_request_for_brokers([broker_id], tp, info, assignment, False)
+            self._put(broker_id, tp, ReplicaState.ONLINE)
+
+    def _take_offline(
+        self, batch: ControllerBrokerRequestBatch, broker_id: int, partitions: list[TopicPartition]
+    ) -> None:
+        context = self._cluster.context
+        in_isr = []
+        for tp in partitions:
+            batch.add_stop_replica_request_for_brokers([broker_id], tp, False)
+            if context.partition_leadership_info(tp) is None:
+                batch.add_update_metadata_request_for_brokers(context.live_or_shutting_down_broker_ids, [tp])
+            elif tp.topic not in context.topics_to_be_deleted:
+                in_isr.append(tp)
+                continue
+            self._put(broker_id, tp, ReplicaState.OFFLINE)
+
+        def without_broker(_: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
+            if broker_id not in state.isr:
+                return state
+            leader = NO_LEADER if state.leader == broker_id else state.leader
+            isr = state.isr if len(state.isr) == 1 else tuple([b for b in state.isr if b != broker_id])
+            return with_leader(state, leader, isr)
+
+        known = {tp: context.partition_leadership_info(tp) for tp in in_isr}
+        done, failed = self._cluster.change_states(in_isr, without_broker)
+        for tp, reason in failed.items():
+            self._refused(broker_id, tp, ReplicaState.OFFLINE, reason)
+        unchanged = []
+        for tp, info in done.items():
+            if info is known[tp]:
+                unchanged.append(tp)  # its replicas know this leader epoch; that one of them is offline they do not
+            else:
+                assignment = context.partition_full_replica_assignment(tp)
+                others = [b for b in assignment.replicas if b != broker_id]
+                batch.add_leader_and_isr_request_for_brokers(others, tp, info, assignment, False)
+            self._put(broker_id, tp, ReplicaState.OFFLINE)
+        if unchanged:
+            batch.add_update_metadata_request_for_brokers(context.live_or_shutting_down_broker_ids, unchanged)
+
+    def _unassign(self, broker_id: int, tp: TopicPartition) -> None:
+        context = self._cluster.context
+        context.update_partition_full_replica_assignment(
+            tp, context.partition_full_replica_assignment(tp).without(broker_id)
+        )
+
+    def _put(self, broker_id: int, tp: TopicPartition, state: ReplicaState) -> None:
+        states = self._states.setdefault(broker_id, {})
+        before = states.get(tp)
+        if before in _DELETION:
+            self._count(tp.topic, before, -1)
+        if state is ReplicaState.NON_EXISTENT:
+            states.pop(tp, None)
+        else:
+            states[tp] = state
+            if state in _DELETION:
+                self._count(tp.topic, state, 1)
+
+    def _count(self, topic: str, state: ReplicaState, step: int) -> None:
+        self._in_deletion[topic, state] += step
+        if not self._in_deletion[topic, state]:
+            del self._in_deletion[topic, state]
+
+    def _refused(self, broker_id: int, tp: TopicPartition, target: ReplicaState, reason: str) -> None:
+        epoch, log = self._cluster.context.epoch, self._cluster.state_log
+        log.error(epoch, "replica %d of %s cannot become %s: %s", broker_id, tp, target.value, reason)

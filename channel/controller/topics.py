@@ -1,0 +1,149 @@
+"""Topics and partitions that are created, and topics whose znodes have gone."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from channel.logs import bounded
+from kproto.api import ibp_at_least
+from kproto.types import TopicPartition
+
+from .leader_election import Election
+from .partitions import PartitionState
+from .replicas import ReplicaState, replicas_by_broker
+from .store import TopicAssignment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from kproto.types import Uuid
+
+    from .cluster import ControlledCluster
+    from .deletion import TopicDeletions
+    from .partitions import PartitionStateMachine
+    from .replicas import ReplicaStateMachine
+
+__all__ = ["TopicChanges"]
+
+
+class TopicChanges:
+    """The decisions about new topics and partitions; on the event thread only.
+
+    Args:
+        cluster: The cluster.
+        partitions, replicas: The state machines.
+        deletions: The topics that are being deleted.
+        forget_topic: Forgets everything about a topic.
+        new_topic_id: Makes a topic id; a random one by default.
+    """
+
+    def __init__(
+        self,
+        cluster: ControlledCluster,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        deletions: TopicDeletions,
+        forget_topic: Callable[[str], None],
+        new_topic_id: Callable[[], Uuid] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
+        self._replicas = replicas
+        self._deletions = deletions
+        self._forget_topic = forget_topic
+        self._new_topic_id = new_topic_id or _random_topic_id
+        self._gives_ids = ibp_at_least(cluster.config.inter_broker_protocol_version, "2.8-IV0")
+
+    # ---- a failover
+
+    def read_all(self) -> None:
+        """Take all topics with their assignments and ids into an empty context."""
+        context = self._cluster.context
+        context.set_all_topics(self._cluster.store.read_topics())
+        self._take_up(context.all_topics)
+
+    # ---- events
+
+    def process_topic_change(self) -> None:
+        """Compare the topics in ZooKeeper with the known ones, and create those that are new."""
+        cluster, context = self._cluster, self._cluster.context
+        topics = cluster.store.read_topics()
+        new, gone = topics - context.all_topics, context.all_topics - topics
+        for topic in sorted(gone):
+            self._forget_topic(topic)
+        context.set_all_topics(topics)
+        partitions = self._take_up(new)
+        if new or gone:
+            cluster.log.info("new topics: %s, deleted topics: %s", bounded(sorted(new)), bounded(sorted(gone)))
+        self._create(partitions)
+
+    def process_partition_modification(self, topic: str) -> None:
+        """Create the partitions that a topic has got; a topic that is being deleted gets none."""
+        cluster, context = self._cluster, self._cluster.context
+        found = cluster.store.read_assignments([topic]).get(topic)
+        if found is None or topic not in context.all_topics:
+            return
+        known = {tp.partition for tp in context.partitions_for_topic(topic)}
+        added = [TopicPartition(topic, p) for p in sorted(found.partitions.keys() - known)]
+        if not added:
+            return
+        if self._deletions.is_queued(topic):
+            cluster.log.warning("partitions %s are not created: their topic is being deleted", bounded(added))
+            self._write_without(topic, found)
+            return
+        cluster.log.info("new partitions: %s", bounded(added))
+        for tp in added:
+            context.update_partition_full_replica_assignment(tp, found.partitions[tp.partition])
+        self._create(added)
+
+    # ---- steps
+
+    def _take_up(self, topics: Collection[str]) -> list[TopicPartition]:
+        """Read topics into the context; those without an id get one."""
+        context, partitions = self._cluster.context, list[TopicPartition]()
+        for topic, (assignments, topic_id) in self._with_ids(self._cluster.store.read_assignments(topics)).items():
+            if topic_id is not None:
+                context.add_topic_id(topic, topic_id)
+            for partition, assignment in assignments.items():
+                tp = TopicPartition(topic, partition)
+                partitions.append(tp)
+                context.update_partition_full_replica_assignment(tp, assignment)
+                if assignment.is_being_reassigned:
+                    context.partitions_being_reassigned.add(tp)
+        return partitions
+
+    def _with_ids(self, topics: Mapping[str, TopicAssignment]) -> Mapping[str, TopicAssignment]:
+        """The topics, those without an id with a new one that is written to ZooKeeper, from protocol version 2.8 on."""
+        if not self._gives_ids:
+            return topics
+        given = {}
+        for topic, assignment in topics.items():
+            if assignment.topic_id is None:
+                with_id = TopicAssignment(assignment.partitions, self._new_topic_id())
+                if self._cluster.store.write_assignment(topic, with_id, self._cluster.fence):
+                    given[topic] = with_id
+        return {**topics, **given}
+
+    def _create(self, partitions: Sequence[TopicPartition]) -> None:
+        """Give new partitions their first leaders."""
+        if not partitions:
+            return
+        context = self._cluster.context
+        replicas = replicas_by_broker((tp, context.partition_replica_assignment(tp)) for tp in partitions)
+        self._partitions.change(partitions, PartitionState.NEW)
+        self._replicas.change(replicas, ReplicaState.NEW)
+        self._partitions.change(partitions, PartitionState.ONLINE, Election.OFFLINE)
+        self._replicas.change(replicas, ReplicaState.ONLINE)
+
+    def _write_without(self, topic: str, found: TopicAssignment) -> None:
+        """Take the partitions out of a topic's znode that were added while it is being deleted."""
+        context = self._cluster.context
+        known = {
+            tp.partition: context.partition_full_replica_assignment(tp) for tp in context.partitions_for_topic(topic)
+        }
+        self._cluster.store.write_assignment(topic, TopicAssignment(known, found.topic_id), self._cluster.fence)
+
+
+def _random_topic_id() -> Uuid:
+    return uuid.uuid4().bytes
