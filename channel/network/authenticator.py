@@ -1,12 +1,15 @@
-"""SASL over a transport: moves the frames of an authentication before any request passes."""
+"""SASL over a transport: moves the frames of an authentication, and keeps the session that it begins."""
 
 from __future__ import annotations
 
+import contextlib
+import random
 from typing import TYPE_CHECKING, Final
 
-from channel.errors import AuthenticationFailed
+from channel.errors import AuthenticationFailed, InvalidReceive
 
-from .sasl import SaslClient, SaslServer
+from .frames import FrameReader
+from .sasl import MOST_TOKEN_BYTES, SaslClient, SaslServer
 from .transport import EVENT_READ, EVENT_WRITE
 
 if TYPE_CHECKING:
@@ -14,30 +17,50 @@ if TYPE_CHECKING:
 
 __all__ = ["SaslAuthenticator"]
 
-_MOST_BYTES: Final = 65_536
-"""A peer that is not known yet may announce no longer frame."""
+_RENEW_FROM: Final = 0.85
+_RENEW_SPREAD: Final = 0.10
+"""A client renews its session at 85 to 95 % of its lifetime: early enough for the exchange, and not all at one time."""
+
+_RENEWALS_APART_NS: Final = 1_000_000_000
+"""A server lets a session be renewed once in a second."""
 
 
 class SaslAuthenticator:
     """Lets one side of SASL talk over a transport, without blocking.
 
-    A frame is read to its last byte and no further: what follows belongs to the connection's first request or answer. A
-    server that refuses its client sends the answer that says so before it fails.
+    Before the first session a frame is read to its last byte and no further: the bytes behind it belong to the
+    connection's first request or answer. To renew the session, its frames come among the connection's other frames,
+    by ``takes``.
 
     Args:
         transport: A transport whose handshake is over by the first call.
         side: The client's or the server's side of the exchange.
+
+    Attributes:
+        renewing: Whether the session is being renewed.
+        renews_ns: From then on a client renews its session before it sends a request; 0 for never.
+        expires_ns: From then on a server takes no request before the session has been renewed; 0 for never.
+        renewal_took_ns: How long the last renewal took; None before the first.
     """
 
-    __slots__ = ("_frame", "_into", "_outgoing", "_side", "_started", "_transport")
+    __slots__ = (
+        "_began_ns", "_established", "_outgoing", "_reader", "_renewed_ns", "_side", "_started", "_transport",
+        "expires_ns", "renewal_took_ns", "renewing", "renews_ns",
+    )  # fmt: skip
 
     def __init__(self, transport: Transport, side: SaslClient | SaslServer) -> None:
         self._transport = transport
         self._side: SaslClient | SaslServer | None = side
         self._outgoing: list[Bytes] = []
-        self._started = isinstance(side, SaslServer)
-        self._frame = bytearray(4)
-        self._into = memoryview(self._frame)
+        self._reader = FrameReader(MOST_TOKEN_BYTES)
+        self._started = False
+        self._established = False
+        self._began_ns = 0
+        self._renewed_ns: int | None = None
+        self.renewing = False
+        self.renews_ns = 0
+        self.expires_ns = 0
+        self.renewal_took_ns: int | None = None
 
     @property
     def complete(self) -> bool:
@@ -48,8 +71,10 @@ class SaslAuthenticator:
     def _is_sending(self) -> bool:
         return bool(self._outgoing) or self._transport.has_pending_writes
 
+    # ---- authenticating ----------------------------------------------------------------------------------------------
+
     def authenticate(self) -> int:
-        """Go on.
+        """Go on. A server that refuses its client keeps the answer that says so for ``send_refusal``.
 
         Returns:
             Which of ``EVENT_READ | EVENT_WRITE`` it waits for; 0 when it is over.
@@ -58,22 +83,30 @@ class SaslAuthenticator:
             AuthenticationFailed: One side does not accept the other.
             EOFError, OSError: The connection broke.
         """
-        side = self._side
-        assert side is not None, "authenticate() after close()"
-        if isinstance(side, SaslClient) and not self._started:
+        side = self._open_side()
+        if not self._started:
             self._started = True
             self._send(side.start())
         while True:
+            if side.failure is not None:
+                raise side.failure
             if not self._sent():
                 return EVENT_WRITE
-            if isinstance(side, SaslServer) and side.failure is not None:
-                raise side.failure
             if side.complete:
                 return 0
-            payload = self._received()
+            payload = None if self._established else self._received()
             if payload is None:
                 return EVENT_READ
             self._send(side.receive(payload))
+
+    def send_refusal(self) -> None:
+        """Send what tells a client that it is refused, as far as the transport takes it at once."""
+        with contextlib.suppress(OSError):
+            self._sent()
+
+    def _open_side(self) -> SaslClient | SaslServer:
+        assert self._side is not None, "the authenticator is closed"
+        return self._side
 
     def _send(self, payloads: list[bytes]) -> None:
         for payload in payloads:
@@ -92,26 +125,87 @@ class SaslAuthenticator:
             self._transport.flush()
         return not self._transport.has_pending_writes
 
-    def _received(self) -> bytes | None:
+    def _received(self) -> bytearray | None:
         """The next frame's payload; None if it is not whole yet."""
-        while self._into:
-            count = self._transport.read_into(self._into)
-            if not count:
-                return None
-            self._into = self._into[count:]
-            if not self._into and len(self._frame) == 4:
-                size = int.from_bytes(self._frame, "big", signed=True)
-                if not 0 <= size <= _MOST_BYTES:
-                    raise AuthenticationFailed(f"a frame of {size} bytes before the authentication is over")
-                whole = bytearray(4 + size)
-                whole[:4] = self._frame
-                self._frame, self._into = whole, memoryview(whole)[4:]
-        payload = bytes(self._frame[4:])
-        self._frame = bytearray(4)
-        self._into = memoryview(self._frame)
-        return payload
+        while count := self._transport.read_into(self._reader.into):
+            try:
+                payload = self._reader.received(count)
+            except InvalidReceive as e:
+                raise AuthenticationFailed(f"before the authentication is over, {e}") from None
+            if payload is not None:
+                return payload
+        return None
+
+    # ---- the session -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_server(self) -> bool:
+        """Whether this end has accepted the connection."""
+        return self._side is not None and self._side.is_server
+
+    @property
+    def renewable(self) -> bool:
+        """Whether this is a server whose client can renew its session."""
+        return isinstance(self._side, SaslServer) and self._side.renewable
+
+    def begin_session(self, now_ns: int) -> bool:
+        """Note that ``authenticate`` is over; tells whether a session begins by it, or goes on renewed.
+
+        It does not after the answer to a SASL request that may not come now: the session is the one before.
+        """
+        if self._established and not self.renewing:
+            return False
+        side = self._open_side()
+        lifetime_ns = side.session_lifetime_ms * 1_000_000
+        if lifetime_ns and side.is_server:
+            self.expires_ns = now_ns + lifetime_ns
+        else:
+            share = _RENEW_FROM + _RENEW_SPREAD * random.random()  # noqa: S311 - spreads load, keeps no secret
+            self.renews_ns = now_ns + int(lifetime_ns * share) if lifetime_ns else 0
+        if self.renewing:
+            self.renewal_took_ns = now_ns - self._began_ns
+        self._established = True
+        self.renewing = False
+        return True
+
+    def renew(self, now_ns: int) -> None:
+        """Begin to renew a client's session: ``authenticate`` goes on with it."""
+        self._began_ns = now_ns
+        self.renewing = True
+        self._send(self._open_side().renew())
+
+    def takes(self, payload: Bytes, now_ns: int) -> bool:
+        """Take a frame that renews the session; tells whether it is one. The answer goes out by ``authenticate``.
+
+        Raises:
+            AuthenticationFailed: A client is not accepted any more, or a server gets a frame that is none of SASL's.
+        """
+        side = self._open_side()
+        if isinstance(side, SaslClient):
+            if not self.renewing or not side.owns(payload):
+                return False
+        elif not self.renewing:
+            if not side.owns(payload):
+                return False
+            if not side.begins(payload) or not self._may_renew(now_ns):
+                if self.expired(now_ns):
+                    return False
+                self._send(side.reject(payload))
+                return True
+            self._renewed_ns = now_ns
+            self.renew(now_ns)
+        self._send(side.receive(payload))
+        return True
+
+    def _may_renew(self, now_ns: int) -> bool:
+        return self._renewed_ns is None or now_ns - self._renewed_ns >= _RENEWALS_APART_NS
+
+    def expired(self, now_ns: int) -> bool:
+        """Whether the session has lasted longer than the server lets it."""
+        return 0 < self.expires_ns < now_ns
 
     def close(self) -> None:
         """Forget the side, and with it its secrets."""
         self._side = None
         self._outgoing.clear()
+        self._reader.close()

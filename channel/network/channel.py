@@ -127,6 +127,10 @@ class Channel:
         if connection.usable:
             wanted = EVENT_READ if connection.mute_state is MuteState.NOT_MUTED else 0
             return wanted | EVENT_WRITE if connection.outgoing is not None else wanted
+        if self.authentication_error is not None:
+            return 0
+        if connection.phase is Phase.REAUTHENTICATING:
+            return (EVENT_READ if connection.mute_state is MuteState.NOT_MUTED else 0) | self._wanted & EVENT_WRITE
         if not self.connected:
             return EVENT_WRITE
         return self._wanted or EVENT_READ
@@ -155,30 +159,56 @@ class Channel:
         return self.connected
 
     def prepare(self) -> bool:
-        """Go on with the handshake, then the authentication; tells whether both are over.
+        """Go on with the handshake, then the authentication, also to renew it; tells whether both are over.
+
+        The caller holds ``lock``.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other; the state tells it too.
+            AuthenticationFailed: One side does not accept the other.
             OSError: The connection broke.
         """
-        try:
-            wanted = 0 if self.transport.ready else self.transport.handshake()
-            if not wanted and self.authenticator is not None and not self.authenticator.complete:
+        authenticator = self.authenticator
+        wanted = 0 if self.transport.ready else self.transport.handshake()
+        if not wanted and authenticator is not None and not authenticator.complete:
+            if self.connection.phase is not Phase.REAUTHENTICATING:
                 self.connection.enter(Phase.AUTHENTICATING)
-                wanted = self.authenticator.authenticate()
-        except AuthenticationFailed as e:
-            self.refused(e)
-            raise
+            wanted = authenticator.authenticate()
         self._wanted = wanted
-        if wanted or not self.transport.ready or not (self.authenticator is None or self.authenticator.complete):
+        if wanted or not self.transport.ready or not (authenticator is None or authenticator.complete):
             return False
         self.connection.established()
         return True
 
+    def begin_session(self, now_ns: int) -> bool:
+        """Note that the two ends have accepted each other; tells whether that is new. The caller holds ``lock``."""
+        return self.authenticator is None or self.authenticator.begin_session(now_ns)
+
     def refused(self, error: AuthenticationFailed) -> None:
-        """Note that one side does not accept the other: the state tells it from now on."""
+        """Note that one side does not accept the other: the state tells it, and no event is waited for any more."""
         self.ended = ChannelState.AUTHENTICATION_FAILED
         self.authentication_error = error
+
+    def renew(self, now_ns: int) -> None:
+        """Begin to renew the session; no request goes out before that is over. The caller holds ``lock``."""
+        assert self.authenticator is not None
+        self.connection.enter(Phase.REAUTHENTICATING)
+        self.authenticator.renew(now_ns)
+        self._wanted = EVENT_WRITE
+
+    def renewal_takes(self, payload: bytearray, now_ns: int) -> bool:
+        """Hand a frame to the authenticator if it renews the session; tells whether it does.
+
+        The caller holds ``lock``, and goes on with ``prepare``.
+
+        Raises:
+            AuthenticationFailed: One side does not accept the other any more.
+        """
+        assert self.authenticator is not None
+        if not self.authenticator.takes(payload, now_ns):
+            return False
+        if self.connection.phase is not Phase.CLOSING:
+            self.connection.enter(Phase.REAUTHENTICATING)
+        return True
 
     # ---- sending -----------------------------------------------------------------------------------------------------
 

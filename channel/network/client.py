@@ -389,8 +389,9 @@ class NetworkClient:
                     self._handle_disconnection(responses, node_id, now, ended)
             if selector.connected:
                 self._handle_connections()
-            if selector.prepared and not self._discover_versions:
-                self.newly_ready += selector.prepared
+            if selector.prepared:  # a connection whose session was renewed is ready at once: its versions are known
+                pending = self._versions.pending
+                self.newly_ready += [node_id for node_id in selector.prepared if node_id not in pending]
             if self._versions.pending and (selector.prepared or selector.completed_receives):
                 self._ask_versions(now)
             self._nodes.go_on(now)

@@ -32,6 +32,7 @@ class Phase(Enum):
     AUTHENTICATING = "authenticating"
     CHECKING_VERSIONS = "checking versions"
     READY = "ready"
+    REAUTHENTICATING = "reauthenticating"
     CLOSING = "closing"
     CLOSED = "closed"
 
@@ -41,7 +42,8 @@ _FORWARD: Final = (
     Phase.CLOSED,
 )  # fmt: skip
 _NEXT: Final = {phase: frozenset(_FORWARD[at + 1 :]) for at, phase in enumerate(_FORWARD)} | {
-    Phase.READY: frozenset({Phase.AUTHENTICATING, Phase.CLOSING, Phase.CLOSED}),  # authentication is renewed
+    Phase.READY: frozenset({Phase.REAUTHENTICATING, Phase.CLOSING, Phase.CLOSED}),
+    Phase.REAUTHENTICATING: frozenset({Phase.READY, Phase.CLOSING, Phase.CLOSED}),
 }
 _USABLE: Final = frozenset({Phase.CHECKING_VERSIONS, Phase.READY})
 
@@ -83,14 +85,13 @@ class Connection:
     """A connection of a client or a server.
 
     Its phases; any may be passed over (plaintext has no handshake, an accepted connection is connected from the start,
-    a server checks no versions), and a ready connection may authenticate again::
+    a server checks no versions), and a ready connection may authenticate again, while answers still arrive::
 
-        CONNECTING -> HANDSHAKE -> AUTHENTICATING -> CHECKING_VERSIONS -> READY
-            |             |          |      ^               |              | |
-            |             |          |      +---------------(--------------+ |
-            +-------------+----------+----------+-----------+----------------+
-                                                v
-                                             CLOSING -> CLOSED
+        CONNECTING -> HANDSHAKE -> AUTHENTICATING -> CHECKING_VERSIONS -> READY <-> REAUTHENTICATING
+            |             |               |                 |               |              |
+            +-------------+---------------+--------+--------+---------------+--------------+
+                                                   v
+                                                CLOSING -> CLOSED
 
     Args:
         connection_id: Its name.
@@ -151,7 +152,8 @@ class Connection:
 
     def established(self) -> None:
         """Note that handshake and authentication are over."""
-        self.enter(Phase.CHECKING_VERSIONS if self.checks_versions else Phase.READY)
+        renewed = self.phase is Phase.REAUTHENTICATING
+        self.enter(Phase.CHECKING_VERSIONS if self.checks_versions and not renewed else Phase.READY)
 
     # ---- sending -----------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 Both sides take the payload of one frame and give back the payloads to send. A client goes this way::
 
     ApiVersions v0  ->  SaslHandshake  ->  token, token, ...  ->  complete | failed
+                              ^                                      |
+                              +---- renew, while the session lasts --+
 
 Where the server knows SaslHandshake v1, tokens travel in SaslAuthenticate requests; else each token is a bare frame.
 The client's correlation ids are from the range reserved for authenticators, so that no answer is taken for another
@@ -11,9 +13,8 @@ request's.
 
 from __future__ import annotations
 
-import hmac
 import itertools
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from channel.errors import AuthenticationFailed
 from kproto.api import ApiKey, api_name, request_header_version, response_header_version
@@ -29,151 +30,30 @@ from kproto.headers import (
     response_header,
 )
 
+from .sasl_mechanisms import client_mechanism, server_mechanism
+from .wire import FIRST_SASL_CORRELATION_ID
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from channel.security import Credentials, Password
 
+    from .sasl_mechanisms import ServerMechanism
     from .transport import Bytes
 
-__all__ = ["FIRST_CORRELATION_ID", "SaslClient", "SaslServer"]
+__all__ = ["MOST_TOKEN_BYTES", "SaslClient", "SaslServer"]
 
-FIRST_CORRELATION_ID: Final = 0x7FFFFFF8
-"""Correlation ids from here on to the greatest int32 belong to authenticators."""
+MOST_TOKEN_BYTES: Final = 65_536
+"""A peer that is not known yet may send no longer frame than this."""
 
-_SCRAM_ITERATIONS: Final = 4_096
-_MOST_TOKEN_BYTES: Final = 65_536
-"""A client that is not known yet may send no more than this in one frame."""
-
-
-# ---- mechanisms ------------------------------------------------------------------------------------------------------
-
-
-class _ClientMechanism(Protocol):
-    """The client's side of one mechanism."""
-
-    complete: bool
-
-    def first(self) -> bytes:
-        """The first token."""
-
-    def respond(self, token: bytes) -> bytes | None:
-        """The next token; None when the server has proven itself too. Raises ``AuthenticationFailed``."""
-
-
-class _PlainClient:
-    """PLAIN: name and password in clear, so only sensible over TLS."""
-
-    def __init__(self, credentials: Credentials) -> None:
-        self._credentials = credentials
-        self.complete = False
-
-    def first(self) -> bytes:
-        return f"\0{self._credentials.username}\0{self._credentials.password!s}".encode()
-
-    def respond(self, token: bytes) -> bytes | None:
-        self.complete = True
-        return None
-
-
-def _scramp() -> Any:
-    """The package that computes SCRAM.
-
-    Raises:
-        ConfigurationError: It is not installed.
-    """
-    try:
-        import scramp
-    except ImportError:
-        raise ConfigurationError("SCRAM needs the package scramp: pip install 'kproto[sasl]'") from None
-    return scramp
-
-
-class _ScramClient:
-    """SCRAM: both sides prove that they know the password, and neither sends it."""
-
-    def __init__(self, mechanism: str, credentials: Credentials) -> None:
-        self._refused = _scramp().ScramException
-        self._scram = _scramp().ScramClient([mechanism], credentials.username, str(credentials.password))
-        self._answered = False
-        self.complete = False
-
-    def first(self) -> bytes:
-        return str(self._scram.get_client_first()).encode()
-
-    def respond(self, token: bytes) -> bytes | None:
-        try:
-            text = token.decode()
-            if not self._answered:
-                self._answered = True
-                self._scram.set_server_first(text)
-                return str(self._scram.get_client_final()).encode()
-            self._scram.set_server_final(text)
-        except (self._refused, ValueError) as e:
-            raise AuthenticationFailed(f"the server could not prove that it knows the password: {e}") from None
-        self.complete = True
-        return None
-
-
-class _ServerMechanism(Protocol):
-    """The server's side of one mechanism."""
-
-    complete: bool
-
-    def respond(self, token: bytes) -> bytes:
-        """The answer to a token. Raises ``AuthenticationFailed``."""
-
-
-class _PlainServer:
-    def __init__(self, users: Mapping[str, Password]) -> None:
-        self._users = users
-        self.complete = False
-
-    def respond(self, token: bytes) -> bytes:
-        try:
-            authorization, name, password = token.decode().split("\0")
-        except ValueError:
-            raise AuthenticationFailed("a PLAIN token must be three texts between two zero bytes") from None
-        expected = self._users.get(name)
-        known = hmac.compare_digest(password.encode(), str(expected or "").encode())
-        if not name or not password or expected is None or not known or authorization not in ("", name):
-            raise AuthenticationFailed("invalid username or password")
-        self.complete = True
-        return b""
-
-
-class _ScramServer:
-    def __init__(self, mechanism: str, users: Mapping[str, Password]) -> None:
-        self._refused = _scramp().ScramException
-        self._mechanism = _scramp().ScramMechanism(mechanism)
-        self._users = users
-        self._scram = self._mechanism.make_server(self._stored)
-        self._asked = False
-        self.complete = False
-
-    def _stored(self, name: str) -> Any:
-        return self._mechanism.make_auth_info(str(self._users[name]), iteration_count=_SCRAM_ITERATIONS)
-
-    def respond(self, token: bytes) -> bytes:
-        try:
-            text = token.decode()
-            if not self._asked:
-                self._asked = True
-                self._scram.set_client_first(text)
-                return str(self._scram.get_server_first()).encode()
-            self._scram.set_client_final(text)
-            final = str(self._scram.get_server_final()).encode()
-        except (self._refused, ValueError, KeyError):
-            raise AuthenticationFailed("invalid username or password") from None
-        self.complete = True
-        return final
+_SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 # ---- client ----------------------------------------------------------------------------------------------------------
 
 
 class SaslClient:
-    """The client's side of one authentication.
+    """The client's side of the authentications of one connection.
 
     Args:
         mechanism: ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
@@ -183,8 +63,12 @@ class SaslClient:
 
     Attributes:
         complete: Whether the server has accepted the client, and proven itself where the mechanism asks for that.
-        session_lifetime_ms: How long the server lets the session live before it must be proven anew; 0 for ever.
+        session_lifetime_ms: How long the session lasts unless it is renewed, as the server has said; 0 for ever.
+        failure: None: a client that fails raises.
     """
+
+    is_server: ClassVar = False
+    failure: ClassVar[AuthenticationFailed | None] = None
 
     def __init__(
         self, mechanism: str, credentials: Credentials, client_id: str | None, server: str = "the server"
@@ -192,9 +76,8 @@ class SaslClient:
         self.complete = False
         self.session_lifetime_ms = 0
         self._name = mechanism
-        self._mechanism: _ClientMechanism = (
-            _PlainClient(credentials) if mechanism == "PLAIN" else _ScramClient(mechanism, credentials)
-        )
+        self._credentials = credentials
+        self._mechanism = client_mechanism(mechanism, credentials)
         self._client_id = client_id
         self._server = server
         self._ids = itertools.count()
@@ -205,6 +88,16 @@ class SaslClient:
     def start(self) -> list[bytes]:
         """The first payload to send."""
         return [self._request(message_class(ApiKey.API_VERSIONS, "request")(), 0)]
+
+    def renew(self) -> list[bytes]:
+        """Begin to authenticate again, with the versions that the server told the first time; the payload to send."""
+        self.complete = False
+        self._mechanism = client_mechanism(self._name, self._credentials)
+        return self._ask_for_mechanism()
+
+    def owns(self, payload: Bytes) -> bool:
+        """Whether this frame, one of many on its connection, answers a request of this side."""
+        return int.from_bytes(payload[:4], "big", signed=True) >= FIRST_SASL_CORRELATION_ID
 
     def receive(self, payload: Bytes) -> list[bytes]:
         """Go on with what the server answered.
@@ -225,7 +118,7 @@ class SaslClient:
 
     def _request(self, message: Any, version: int) -> bytes:
         api_key = ApiKey(message.api_key)
-        correlation_id = FIRST_CORRELATION_ID + next(self._ids) % 8
+        correlation_id = FIRST_SASL_CORRELATION_ID + next(self._ids) % 8
         self._expected = (api_key, version, correlation_id)
         header = request_header(api_key, version, correlation_id, self._client_id)
         return encode_request_header(header, request_header_version(api_key, version)) + encode(message, version)
@@ -255,6 +148,9 @@ class SaslClient:
             raise AuthenticationFailed(f"{self._server} does not authenticate by SASL")
         self._handshake_version = min(1, highest[ApiKey.SASL_HANDSHAKE])
         self._authenticate_version = min(2, highest.get(ApiKey.SASL_AUTHENTICATE, 0))
+        return self._ask_for_mechanism()
+
+    def _ask_for_mechanism(self) -> list[bytes]:
         request = message_class(ApiKey.SASL_HANDSHAKE, "request")(mechanism=self._name)
         return [self._request(request, self._handshake_version)]
 
@@ -283,10 +179,12 @@ class SaslClient:
 
 
 class SaslServer:
-    """The server's side of one authentication.
+    """The server's side of the authentications of one connection.
 
-    A refused client is told so: ``receive`` gives the last payload to send, and ``failure`` says why. The owner sends
-    the payload, waits ``connection.failed.authentication.delay.ms`` and closes the connection.
+    A refused client is told so: ``receive`` gives the last payload to send, and ``failure`` says why. The owner waits
+    ``connection.failed.authentication.delay.ms``, sends the payload and closes the connection.
+
+    A session is renewed by the user and the mechanism that began it; anything else is refused.
 
     Args:
         mechanisms: What is offered.
@@ -297,10 +195,14 @@ class SaslServer:
     Attributes:
         complete: Whether the client has been accepted.
         failure: Why it was refused, None if it was not.
+        session_lifetime_ms: ``session_ms``.
+        renewable: Whether the client can renew its session: it speaks SaslAuthenticate v1 or newer.
 
     Raises:
         ConfigurationError: No mechanism is offered.
     """
+
+    is_server: ClassVar = True
 
     def __init__(
         self,
@@ -316,13 +218,49 @@ class SaslServer:
         self._offered = tuple(mechanisms)
         self._users = users
         self._api_versions = api_versions
-        self._session_ms = session_ms
-        self._mechanism: _ServerMechanism | None = None
+        self.session_lifetime_ms = session_ms
+        self.renewable = False
+        self._mechanism: ServerMechanism | None = None
+        self._mechanism_name = ""
+        self._user: str | None = None
         self._bare = False
+
+    def start(self) -> list[bytes]:
+        """Nothing: the client begins."""
+        return []
+
+    def renew(self) -> list[bytes]:
+        """Let the client authenticate again. Nothing is to be sent: the client begins."""
+        self.complete = False
+        self._mechanism = None
+        return []
+
+    def owns(self, payload: Bytes) -> bool:
+        """Whether this frame, one of many on its connection, is a request of SASL."""
+        return int.from_bytes(payload[:2], "big") in _SASL_APIS
+
+    def begins(self, payload: Bytes) -> bool:
+        """Whether this frame asks to authenticate."""
+        return int.from_bytes(payload[:2], "big") == ApiKey.SASL_HANDSHAKE
+
+    def reject(self, payload: Bytes) -> list[bytes]:
+        """The answer to a SASL request that may not come now; the session goes on.
+
+        Raises:
+            AuthenticationFailed: It is no SASL request.
+        """
+        try:
+            header, at = decode_request_header_from(payload)
+            api_key, version = ApiKey(header.request_api_key), header.request_api_version
+            decode_request(api_key, version, memoryview(payload)[at:])
+            answer = message_class(api_key, "response")(error_code=int(ErrorCode.ILLEGAL_SASL_STATE))
+            return [self._response(header.correlation_id, answer, version)]
+        except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
+            raise AuthenticationFailed(f"no SASL request: {e}") from e
 
     def receive(self, payload: Bytes) -> list[bytes]:
         """Go on with what the client sent: the payloads to send back; none if it is refused by the old handshake."""
-        if len(payload) > _MOST_TOKEN_BYTES:
+        if len(payload) > MOST_TOKEN_BYTES:
             self.failure = AuthenticationFailed(f"a frame of {len(payload)} bytes before the authentication is over")
             return []
         try:
@@ -359,10 +297,16 @@ class SaslServer:
             self.failure = AuthenticationFailed(f"the client asked for {request.mechanism!r}, which is not offered")
             answer = response(error_code=int(ErrorCode.UNSUPPORTED_SASL_MECHANISM), mechanisms=list(self._offered))
             return self._response(correlation_id, answer, version)
+        if self._user is not None and version == 0:
+            self.failure = AuthenticationFailed("a session can be renewed by SaslHandshake v1 or newer alone")
+            answer = response(error_code=int(ErrorCode.ILLEGAL_SASL_STATE))
+            return self._response(correlation_id, answer, version)
         self._bare = version == 0
-        self._mechanism = (
-            _PlainServer(self._users) if request.mechanism == "PLAIN" else _ScramServer(request.mechanism, self._users)
-        )
+        self._mechanism = server_mechanism(request.mechanism, self._users)
+        if self._user is None:
+            self._mechanism_name = request.mechanism
+        elif request.mechanism != self._mechanism_name:  # told by the answer to the token, which has room for words
+            self._mechanism = _AnotherMechanism(self._mechanism_name, request.mechanism)
         return self._response(correlation_id, response(error_code=0, mechanisms=list(self._offered)), version)
 
     def _authenticate(self, correlation_id: int, version: int, request: Any) -> bytes:
@@ -377,14 +321,21 @@ class SaslServer:
                 auth_bytes=b"",
             )
         else:
-            lifetime = self._session_ms if self.complete and version >= 1 else 0
+            self.renewable = version >= 1
+            lifetime = self.session_lifetime_ms if self.complete and self.renewable else 0
             answer = response(error_code=0, error_message=None, auth_bytes=token, session_lifetime_ms=lifetime)
         return self._response(correlation_id, answer, version)
 
     def _respond(self, token: bytes) -> bytes:
         assert self._mechanism is not None
         answer = self._mechanism.respond(token)
-        self.complete = self._mechanism.complete
+        if self._mechanism.complete:
+            if self._user not in (None, self._mechanism.user):
+                raise AuthenticationFailed(
+                    f"the session is that of user {self._user!r}; user {self._mechanism.user!r} cannot renew it"
+                )
+            self._user = self._mechanism.user
+            self.complete = True
         return answer
 
     def _response(self, correlation_id: int, message: Any, version: int) -> bytes:
@@ -392,3 +343,16 @@ class SaslServer:
         return encode_response_header(header, response_header_version(message.api_key, version)) + encode(
             message, version
         )
+
+
+class _AnotherMechanism:
+    """Refuses a client that would renew its session by another mechanism than it began with."""
+
+    complete = False
+    user = ""
+
+    def __init__(self, before: str, now: str) -> None:
+        self._error = AuthenticationFailed(f"the session began with {before}; {now} cannot renew it")
+
+    def respond(self, token: bytes) -> bytes:
+        raise self._error

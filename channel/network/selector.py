@@ -17,6 +17,7 @@ from channel.logs import get_logger
 from . import sockets
 from .channel import Channel, ChannelState, Disconnection, Receive
 from .connection import Connection, MuteState, Phase
+from .delayed_close import DelayedCloses
 from .frames import UNLIMITED, Send, Window
 from .idle import IdleExpiry, StalledFrames
 from .poller import Poller, SystemPoller
@@ -64,6 +65,8 @@ class Selector:
         metrics: What to count, None for nothing.
         metrics_of: Tells what to count of a connection by its id, instead of ``metrics``.
         polls: Takes the times of polls; those of ``metrics`` if None.
+        failed_authentication_delay_ms: A client that fails to authenticate by SASL is told so, and its connection is
+            closed, after this time.
         pool: The pool that gives the buffers of frames, None for the heap.
         channel_builder: Puts transports on sockets.
         recorder: Sees every frame that has passed, None for nobody.
@@ -85,6 +88,7 @@ class Selector:
         max_receive_size: int = UNLIMITED,
         max_idle_ms: int = -1,
         max_stall_ms: int = -1,
+        failed_authentication_delay_ms: int = 0,
         clock: Clock = SYSTEM_CLOCK,
         metrics: SelectorMetrics | None = None,
         metrics_of: Callable[[str], SelectorMetrics | None] | None = None,
@@ -107,6 +111,7 @@ class Selector:
         self._recorded = recorder is not None
         self._idle = IdleExpiry(max_idle_ms, clock.nanoseconds()) if max_idle_ms >= 0 else None
         self._stalled = StalledFrames(max_stall_ms) if max_stall_ms >= 0 else None
+        self._refused = DelayedCloses(failed_authentication_delay_ms)
         self._window = Window()
 
         self.channels: dict[str, Channel] = {}
@@ -288,6 +293,7 @@ class Selector:
         if channel is None:
             raise IllegalState(f"there is no connection {send.destination} to send over")
         with channel.lock:
+            self._renew_if_due(channel)
             if self._start(channel, send):
                 self._writes.append(channel)
 
@@ -301,6 +307,7 @@ class Selector:
         """
         connection = channel.connection
         with channel.lock:
+            self._renew_if_due(channel)
             if connection.usable and connection.outgoing is None and not channel.closed:
                 connection.start(send)
             elif not self._start(channel, send) or not connection.usable:
@@ -334,6 +341,17 @@ class Selector:
             self._give_up(channel)
             raise
         return True
+
+    def _renew_if_due(self, channel: Channel) -> None:
+        """Begin to renew a client's session before its next request, under the channel's lock; the request waits."""
+        authenticator = channel.authenticator
+        if authenticator is None or not authenticator.renews_ns:
+            return
+        now, connection = self._clock.nanoseconds(), channel.connection
+        if now >= authenticator.renews_ns and connection.phase is Phase.READY and connection.outgoing is None:
+            channel.renew(now)
+            self._poller.changed(channel)
+            self.wakeup()
 
     def _give_up(self, channel: Channel) -> None:
         """Let the next ``poll`` close a channel that cannot be written to any more."""
@@ -446,6 +464,8 @@ class Selector:
         before = self._clock.nanoseconds()
         if self._idle is not None and self.channels:
             timeout_ms = min(timeout_ms, self._idle.remaining_ms(before))
+        if self._refused:
+            timeout_ms = min(timeout_ms, self._refused.remaining_ms(before))
         if self._stalled:
             timeout_ms = min(timeout_ms, self._stalled.remaining_ms(before))
         events = self._poller.wait(timeout_ms)
@@ -470,6 +490,8 @@ class Selector:
                 callbacks[fd]()  # the waker, or a listening socket
         if self._broken:
             self._close_broken()
+        if self._refused:
+            self._close_refused(now)
         if self._idle is not None:
             self._close_oldest(now)
         if self._stalled:
@@ -486,7 +508,7 @@ class Selector:
         buffered, self._buffered = self._buffered, {}
         announced = {fd for fd, _ in events}
         for channel in buffered:
-            if channel.fd not in announced or not channel.registered:
+            if (channel.fd not in announced or not channel.registered) and channel not in self._refused:
                 self._process(channel, EVENT_READ, now)
         for channel in immediate:
             self._process(channel, 0, now)
@@ -499,7 +521,7 @@ class Selector:
         if self._idle is not None:
             self._idle.touch(channel.id, now)
         try:
-            if connection.usable or self._establish(channel):
+            if connection.usable or connection.phase is Phase.REAUTHENTICATING or self._establish(channel, now):
                 if not channel.has_completed_receive and connection.mute_state is _NOT_MUTED:
                     if mask & ~EVENT_WRITE or channel.has_buffered:
                         self._read(channel, now)
@@ -507,14 +529,12 @@ class Selector:
                         not connection.explicitly_muted
                     ):
                         self._buffered[channel] = None
+                if connection.phase is Phase.REAUTHENTICATING:
+                    self._establish(channel, now)
                 if mask & EVENT_WRITE and connection.outgoing is not None:
                     self._write(channel)
         except AuthenticationFailed as e:
-            channel.refused(e)  # also of a channel that was ready: TLS 1.3 tells so with the first bytes
-            _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, e)
-            if channel.metrics is not None:
-                channel.metrics.not_authenticated.value += 1
-            self._close(channel, Closing.GRACEFUL)
+            self._refuse(channel, e, now)
         except (OSError, EOFError) as e:
             _log.debug("connection %s to %s ended: %s", channel.id, channel.transport.remote, e)
             self._close(channel, Closing.GRACEFUL)
@@ -531,7 +551,7 @@ class Selector:
             ) and channel.interest != channel.registered:
                 self._poller.changed(channel)
 
-    def _establish(self, channel: Channel) -> bool:
+    def _establish(self, channel: Channel, now: int) -> bool:
         """Go on connecting, shaking hands and authenticating; tells whether requests may pass now."""
         if not channel.connected:
             if not channel.finish_connect():
@@ -542,15 +562,18 @@ class Selector:
             with channel.lock:
                 if not channel.prepare():
                     return False
-            if channel.metrics is not None:
-                channel.metrics.authenticated.value += 1
+                began = channel.begin_session(now)
+            if began and channel.metrics is not None:
+                channel.metrics.passed(channel.authenticator)
         self.prepared.append(channel.id)
         if channel.connection.outgoing is not None:
             self._writes.append(channel)
         return True
 
     def _read(self, channel: Channel, now: int) -> None:
-        if self._recorded:
+        if channel.authenticator is not None:
+            count, payload = self._read_session(channel, now)
+        elif self._recorded:
             with channel.lock:  # or an answer could be recorded before its request, which another thread has sent
                 count, payload = channel.read()
                 self._traffic.read(channel, count, payload)
@@ -568,9 +591,39 @@ class Selector:
         elif connection.reader.refused:
             self._out_of_memory = True  # it muted itself: the pool had nothing for it
 
+    def _read_session(self, channel: Channel, now: int) -> tuple[int, bytearray | None]:
+        """Read from a channel whose peer has authenticated, and may do so again; its tokens are not recorded.
+
+        Raises:
+            AuthenticationFailed: One side does not accept the other any more.
+            ConnectionAbortedError: The peer's session has expired, and this is a request.
+            EOFError, OSError: The connection cannot be read on.
+        """
+        authenticator = channel.authenticator
+        assert authenticator is not None
+        with channel.lock:
+            count, payload = channel.read()
+            if payload is not None:
+                is_taken = channel.renewal_takes(payload, now)
+                has_expired = not is_taken and authenticator.expired(now)
+                if is_taken or has_expired:
+                    if self._pool is not None and payload:
+                        self._pool.release(payload)
+                    self._progressed = True
+                    payload = None
+                if has_expired:
+                    channel.ended = ChannelState.EXPIRED
+                    if channel.metrics is not None:
+                        channel.metrics.expired.value += 1
+                    raise ConnectionAbortedError("a request has come though the SASL session has expired")
+            self._traffic.read(channel, count, payload)
+        return count, payload
+
     def _write(self, channel: Channel) -> None:
         try:
             with channel.lock:
+                if not channel.connection.usable:
+                    return  # another thread has just begun to renew the session
                 count, send = channel.write()
                 self._traffic.wrote(channel, count, send)
         except OSError as e:
@@ -579,6 +632,28 @@ class Selector:
             return
         if send is not None:
             self.completed_sends.append(send)
+
+    def _refuse(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
+        """End a connection whose two ends do not accept each other; a client is told so after the delay."""
+        authenticator = channel.authenticator
+        is_told = authenticator is not None and authenticator.is_server and channel.transport.ready
+        _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, error)
+        if channel.metrics is not None:
+            channel.metrics.refused(authenticator)
+        channel.refused(error)
+        if is_told:
+            self._poller.drop(channel)
+            self._refused.add(channel, now)
+        else:
+            self._close(channel, Closing.GRACEFUL)
+
+    def _close_refused(self, now: int) -> None:
+        """Tell clients that they are refused, and close their connections, when the delay is over."""
+        for channel in self._refused.due(now):
+            if channel.authenticator is not None:
+                with channel.lock:
+                    channel.authenticator.send_refusal()
+            self._close(channel, Closing.NOTIFY)
 
     def _close_oldest(self, now: int) -> None:
         assert self._idle is not None
@@ -657,12 +732,13 @@ class Selector:
             return True
         try:
             self._read(channel, self._worked_since_ns)
-        except (OSError, EOFError):
+        except (OSError, EOFError, AuthenticationFailed):
             return False
         return channel.has_completed_receive
 
     def _finish_close(self, channel: Channel, *, notify: bool) -> None:
         self._buffered.pop(channel, None)
+        self._refused.forget(channel)
         if channel in self._immediate:
             self._immediate.remove(channel)
         if self._idle is not None:

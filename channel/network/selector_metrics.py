@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from channel.metrics import Meter, MetricName
+from channel.metrics import Counter, Histogram, Meter, MetricName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.clock import Clock
     from channel.metrics import Metrics
+
+    from .transport import Authenticator
 
 __all__ = ["NodeMetrics", "PollTimes", "SelectorMetrics"]
 
@@ -106,6 +108,9 @@ class SelectorMetrics:
         self.reauthenticated = self._meter("successful-reauthentication", "authentications renewed")
         self.not_authenticated = self._meter("failed-authentication", "connections that failed authentication")
         self.not_reauthenticated = self._meter("failed-reauthentication", "authentications that could not be renewed")
+        self._without_renewal = 0
+        self._renewals = Histogram()
+        self.expired = Counter()
         self.outgoing = self._meter("outgoing-byte", "bytes sent")
         self.incoming = self._meter("incoming-byte", "bytes received")
         self.requests = self._meter("request", "frames sent")
@@ -116,10 +121,13 @@ class SelectorMetrics:
             ("network-io-total", lambda: self.reads + self.writes, "reads and writes in total"),
             ("select-rate", selects.rate, "times the selector looked for ready connections per second"),
             ("select-total", lambda: selects.value, "times the selector looked for ready connections in total"),
-            ("successful-authentication-no-reauth-total", lambda: self.authenticated.value,
-             "connections that passed authentication and need not renew it"),
-            ("reauthentication-latency-avg", lambda: 0.0, "mean time of renewing an authentication in ms"),
-            ("reauthentication-latency-max", lambda: 0.0, "longest time of renewing an authentication in ms"),
+            ("successful-authentication-no-reauth-total", lambda: self._without_renewal,
+             "connections that passed authentication and cannot renew it"),
+            ("reauthentication-latency-avg", self._renewals.mean, "mean time of renewing an authentication in ms"),
+            ("reauthentication-latency-max", lambda: self._renewals.maximum,
+             "longest time of renewing an authentication in ms"),
+            ("expired-connections-killed-count", lambda: self.expired.value,
+             "connections closed because a request came after the end of the session"),
             ("request-size-avg", lambda: self.outgoing.value / max(1, self.requests.value), "mean size of frames sent"),
             ("request-size-max", lambda: self.request_size_max, "largest frame sent in bytes"),
             ("io-wait-time-ns-avg", lambda: polls.io_wait_ns / max(1, selects.value), "mean wait for a connection"),
@@ -145,6 +153,21 @@ class SelectorMetrics:
     def _io_rate(self) -> float:
         self._io.value = self.reads + self.writes
         return self._io.rate()
+
+    def passed(self, authenticator: Authenticator | None) -> None:
+        """Count an authentication, or its renewal, that succeeded."""
+        if authenticator is not None and authenticator.renewal_took_ns is not None:
+            self.reauthenticated.value += 1
+            self._renewals.record(authenticator.renewal_took_ns / 1e6)
+            return
+        self.authenticated.value += 1
+        if authenticator is None or not authenticator.renewable:
+            self._without_renewal += 1
+
+    def refused(self, authenticator: Authenticator | None) -> None:
+        """Count an authentication, or its renewal, that failed."""
+        renewing = authenticator is not None and authenticator.renewing
+        (self.not_reauthenticated if renewing else self.not_authenticated).value += 1
 
     def node(self, channel_id: str) -> NodeMetrics | None:
         """Metrics of one connection, if they are wanted."""

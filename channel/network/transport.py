@@ -107,11 +107,32 @@ class Transport(Protocol):
 
 
 class Authenticator(Protocol):
-    """Proves over a ready transport who the two are, before any request passes (SASL). Plaintext has none."""
+    """Proves over a ready transport who the two are, before any request passes and again as sessions end (SASL).
+
+    Plaintext, and TLS alone, have none. Times are in ns of the selector's clock. All calls but ``is_server`` are made
+    under the channel's lock.
+
+    Attributes:
+        renewing: Whether the session is being renewed.
+        renews_ns: From then on the session is to be renewed before a request is sent; 0 for never.
+        renewal_took_ns: How long the last renewal took; None before the first.
+    """
+
+    renewing: bool
+    renews_ns: int
+    renewal_took_ns: int | None
 
     @property
     def complete(self) -> bool:
         """Whether it is over."""
+
+    @property
+    def is_server(self) -> bool:
+        """Whether this end has accepted the connection."""
+
+    @property
+    def renewable(self) -> bool:
+        """Whether the peer is a client that can renew its session."""
 
     def authenticate(self) -> int:
         """Go on; tells which of ``EVENT_READ | EVENT_WRITE`` it waits for, 0 when it is over.
@@ -120,6 +141,25 @@ class Authenticator(Protocol):
             AuthenticationFailed: One side does not accept the other.
             OSError: The connection broke.
         """
+
+    def send_refusal(self) -> None:
+        """Send what tells a client that it is refused, as far as the transport takes it at once."""
+
+    def begin_session(self, now_ns: int) -> bool:
+        """Note that ``authenticate`` is over; tells whether a session begins by it, or goes on renewed."""
+
+    def renew(self, now_ns: int) -> None:
+        """Begin to renew the session."""
+
+    def takes(self, payload: Bytes, now_ns: int) -> bool:
+        """Take a frame that renews the session; tells whether it is one.
+
+        Raises:
+            AuthenticationFailed: One side does not accept the other any more.
+        """
+
+    def expired(self, now_ns: int) -> bool:
+        """Whether no request may come any more before the session has been renewed."""
 
     def close(self) -> None:
         """Forget secrets."""

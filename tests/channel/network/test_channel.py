@@ -192,8 +192,10 @@ def test_a_failed_authentication_is_the_channels_state_and_its_reason_is_kept():
     channel = channel_over(FakeTransport(), authenticator)
     channel.finish_connect()
     assert not channel.prepare()
-    with pytest.raises(AuthenticationFailed):
+    with pytest.raises(AuthenticationFailed) as caught:
         channel.prepare()
+    channel.refused(caught.value)
+    assert channel.interest == 0
     assert channel.state is ChannelState.AUTHENTICATION_FAILED
     assert "wrong password" in str(channel.authentication_error)
     assert not channel.ready

@@ -16,6 +16,7 @@ from channel.network.memory import MemoryPool
 from channel.network.request import BodyRequest, ClientRequest
 
 ORDER = [Phase.CONNECTING, Phase.HANDSHAKE, Phase.AUTHENTICATING, Phase.CHECKING_VERSIONS, Phase.READY]
+AGAIN = Phase.REAUTHENTICATING
 ENDS = [Phase.CLOSING, Phase.CLOSED]
 
 
@@ -34,10 +35,19 @@ def in_phase(phase: Phase) -> Connection:
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product([*ORDER, *ENDS], repeat=2)))
-def test_a_connection_goes_on_and_never_back_but_to_authenticate_again(before, after):
+def test_a_connection_goes_on_and_never_back(before, after):
     order = [*ORDER, *ENDS]
+    goes(before, after, allowed=order.index(after) >= order.index(before))
+
+
+@pytest.mark.parametrize("other", [*ORDER, *ENDS])
+def test_a_ready_connection_alone_may_authenticate_again_and_is_ready_after_it(other):
+    goes(other, AGAIN, allowed=other is Phase.READY)
+    goes(AGAIN, other, allowed=other in (Phase.READY, *ENDS))
+
+
+def goes(before, after, *, allowed):
     connection = in_phase(before)
-    allowed = order.index(after) >= order.index(before) or (before, after) == (Phase.READY, Phase.AUTHENTICATING)
     if allowed:
         connection.enter(after)
         assert connection.phase is after
@@ -57,6 +67,11 @@ def test_requests_may_pass_once_it_is_established_and_until_it_closes(checks_ver
     assert connection.phase is (Phase.CHECKING_VERSIONS if checks_versions else Phase.READY)
     assert connection.usable
     connection.enter(Phase.READY)
+    assert connection.usable
+    connection.enter(AGAIN)
+    assert not connection.usable
+    connection.established()
+    assert connection.phase is Phase.READY
     assert connection.usable
     connection.enter(Phase.CLOSING)
     assert not connection.usable

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from channel.errors import AuthenticationFailed
-from channel.network.sasl import FIRST_CORRELATION_ID, SaslClient, SaslServer
+from channel.network.sasl import SaslClient, SaslServer
+from channel.network.wire import FIRST_SASL_CORRELATION_ID
 from channel.security import MECHANISMS, Credentials, Password
 from kproto.api import ApiKey
 from kproto.codec import decode_response, encode, message_class
@@ -95,7 +96,7 @@ def test_a_mechanism_that_is_not_offered_is_refused_with_those_that_are() -> Non
 def test_correlation_ids_are_of_the_reserved_range() -> None:
     sent = converse(a_client("SCRAM-SHA-512"), a_server())
     ids = [decode_request_header_from(payload)[0].correlation_id for payload in sent]
-    assert ids == list(range(FIRST_CORRELATION_ID, FIRST_CORRELATION_ID + 4))
+    assert ids == list(range(FIRST_SASL_CORRELATION_ID, FIRST_SASL_CORRELATION_ID + 4))
 
 
 def test_the_old_handshake_is_followed_by_bare_tokens() -> None:
