@@ -47,8 +47,8 @@ fuzz:    ## codecs, columns, framing, captures: a minute each; led by coverage w
 	cd tests && for target in decode cold columns framing capture; do \
 	  ../.venv/bin/python -m fuzz.run $$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
-MUTATIONS = --count 200 --result tests/mutations/result.md
-mutations: ## mutants drawn by seed and known breakages, one after the other, to see their tests go red
+MUTATIONS = --count 200 --commit
+mutations: ## mutants drawn by seed and known breakages, to see their tests go red; MUTATIONS="--replay 24" in minutes
 	@tools/setup test
 	.venv/bin/python tests/conformance/coverage.py
 	.venv/bin/python tests/mutations/run.py $(MUTATIONS)

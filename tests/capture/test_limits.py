@@ -42,11 +42,12 @@ def work(run: Callable[[], object]) -> int:
             count += 1
         return trace
 
+    before = sys.gettrace()
     sys.settrace(trace)  # type: ignore[arg-type]
     try:
         run()
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return count
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from mutations.operators import Mutant
 
-__all__ = ["Covering", "measure", "test_of"]
+__all__ = ["Covering", "measure", "mirrors", "test_of"]
 
 KEPT = ROOT / "out" / "mutations"
 MARKS = "not java and not kafka and not spark"
@@ -38,38 +39,29 @@ class Covering:
 
     Attributes:
         seconds: Test id to the time that the test took.
-        rows: Conformance row to the ids of the tests that hold it.
         lines: Path and line number to test ids.
         files: Path to the ids of the tests that run any line of the file.
         breadth: Test file to the number of the packages' files that its tests run.
     """
 
     seconds: dict[str, float]
-    rows: dict[str, set[str]]
     lines: dict[tuple[str, int], set[str]]
     files: dict[str, set[str]]
     breadth: dict[str, int]
 
-    def tests_of(self, mutant: Mutant, budget: float) -> list[str]:
-        """The ids of the tests that may notice a mutant, quickest first, as many as take ``budget`` seconds.
+    def stages(self, mutant: Mutant, budget: float) -> list[list[str]]:
+        """The tests that may notice a mutant, in runs of at most ``budget`` seconds, each quickest first.
 
-        A line that runs when its module is imported concerns every test that runs anything of the module.
+        The first run has the tests of the mutant's lines in the two test files that run least else: collecting a test
+        file costs more than most of its tests, and a file that is about the place kills most of its mutants. The
+        second has all other tests of the lines. The third holds whatever was measured: the tests of the folders that
+        mirror the mutant's. They alone can tell of lines that run in child processes.
         """
-        if mutant.lines is None:
-            found = self.files.get(mutant.path, set())
-        else:
-            first, last = mutant.lines
-            found = set().union(*(self.lines.get((mutant.path, line), ()) for line in range(first, last + 1)))
-        return self.quickest(found, budget)
-
-    def stages(self, tests: list[str]) -> list[list[str]]:
-        """The tests in two runs: those of the two test files that run least else, then all others.
-
-        Collecting a test file costs more than most of its tests, and a file that is about the place kills most of
-        its mutants.
-        """
-        files = sorted({test_of(test) for test in tests}, key=lambda file: (self.breadth[file], file))
-        stages = [[t for t in tests if test_of(t) in files[:2]], [t for t in tests if test_of(t) in files[2:]]]
+        found = self._tests_of(mutant)
+        files = sorted({test_of(test) for test in found}, key=lambda file: (self.breadth[file], file))
+        near = {test for test in found if test_of(test) in files[:2]}
+        mirror = {test for test in self.seconds if mirrors(test_of(test), mutant.path)}
+        stages = [self._quickest(tests, budget) for tests in (near, found - near, mirror - found)]
         return [stage for stage in stages if stage]
 
     def samples(self) -> list[str]:
@@ -80,7 +72,15 @@ class Covering:
                 by_file[test_of(test)].append(test)
         return [test for tests in by_file.values() for test in tests[:3]]
 
-    def quickest(self, tests: set[str], budget: float) -> list[str]:
+    def _tests_of(self, mutant: Mutant) -> set[str]:
+        """The tests that run a mutant's lines; of lines that run at import alone, all tests that run its file."""
+        found: set[str] = set()
+        if mutant.lines is not None:
+            first, last = mutant.lines
+            found.update(*(self.lines.get((mutant.path, line), ()) for line in range(first, last + 1)))
+        return found or self.files.get(mutant.path, set())
+
+    def _quickest(self, tests: set[str], budget: float) -> list[str]:
         """The tests in the order of their time, as many as take ``budget`` seconds, but at least five."""
         chosen, total = [], 0.0
         for test in sorted(tests, key=lambda t: (self.seconds[t], t)):
@@ -96,8 +96,25 @@ def test_of(test: str) -> str:
     return test.partition("::")[0]
 
 
-def measure(root: Path = ROOT, kept: Path = KEPT) -> Covering:
-    """The tests of every line of ``root``; measures what no kept file in ``kept`` tells.
+def mirrors(test_file: str, path: str) -> bool:
+    """Whether a test file stands where the tests of a file's folder stand.
+
+    That is the folder of the same name below tests/, or the nearest above it; both codecs are also held by
+    tests/contract, and a module of kproto itself by the test files that are in no folder.
+    """
+    folder, tests = PurePosixPath(path).parent, PurePosixPath(test_file).parent
+    if folder.parts[0] == "kproto":
+        folder = folder.relative_to("kproto")
+        if folder == PurePosixPath() or folder.name == "reference":
+            return tests in (PurePosixPath("tests") / folder, PurePosixPath("tests/contract"))
+    mirror = PurePosixPath("tests") / folder
+    while not (ROOT / mirror).is_dir():
+        mirror = mirror.parent
+    return tests.is_relative_to(mirror)
+
+
+def measure(root: Path = ROOT, kept: Path = KEPT, jobs: int = 1) -> Covering:
+    """The tests of every line of ``root``; measures what no kept file in ``kept`` tells, in ``jobs`` runs at a time.
 
     Raises:
         RuntimeError: pytest could not run the tests.
@@ -117,10 +134,13 @@ def measure(root: Path = ROOT, kept: Path = KEPT) -> Covering:
             stale.append(name)
     if stale:
         print(f"measuring which lines the tests of {len(stale)} files run", file=sys.stderr, flush=True)
-        for name, record in _measured(root, stale).items():
-            record["inputs"] = digests.of(name, record["lines"])
-            _kept(kept, name).write_text(json.dumps(record), encoding="utf-8")
-            known[name] = record
+        runs = [stale[i :: min(len(stale), 4 * jobs)] for i in range(min(len(stale), 4 * jobs))]
+        with ThreadPoolExecutor(jobs) as pool:
+            for measured in pool.map(lambda files: _measured(root, files), runs):
+                for name, record in measured.items():
+                    record["inputs"] = digests.of(name, record["lines"])
+                    _kept(kept, name).write_text(json.dumps(record), encoding="utf-8")
+                    known[name] = record
     return _joined(known)
 
 
@@ -166,7 +186,7 @@ def _measured(root: Path, files: list[str]) -> dict[str, dict[str, Any]]:
     """Run the tests of some files and tell for each what its tests ran."""
     with tempfile.TemporaryDirectory(prefix="kproto-measure-") as folder:
         target = Path(folder) / "measured.json"
-        command = [sys.executable, "-m", "pytest", "-q", "--timeout", "60", "-p", "mutations.plugin", "-m", MARKS]
+        command = [sys.executable, "-m", "pytest", "-q", "--timeout", "120", "-p", "mutations.plugin", "-m", MARKS]
         environment = {**os.environ, "PYTHONPATH": str(root / "tests"), "KPROTO_MEASURE": str(target)}
         run = subprocess.run(
             [*command, *files], cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT
@@ -177,32 +197,35 @@ def _measured(root: Path, files: list[str]) -> dict[str, dict[str, Any]]:
     red = sorted(test for test, record in told["tests"].items() if record["outcome"] == "failed")
     if red:
         print(f"left out, as they did not pass unbroken: {', '.join(red)}", file=sys.stderr)
-    records: dict[str, dict[str, Any]] = {name: {"tests": {}, "lines": {}} for name in files}
+    records: dict[str, dict[str, Any]] = {name: {"seconds": {}, "lines": {}} for name in files}
+    passed: dict[str, list[str]] = defaultdict(list)  # by context: a test, or a file whose tests share fixtures
     for test, record in told["tests"].items():
         if record["outcome"] == "passed":
-            records[test_of(test)]["tests"][test] = record
+            records[test_of(test)]["seconds"][test] = record["seconds"]
+            passed[test] = [test]
+            passed[test_of(test)].append(test)
     for path, lines in told["lines"].items():
-        for line, tests in lines.items():
-            for test in tests:
-                if told["tests"][test]["outcome"] == "passed":
-                    records[test_of(test)]["lines"].setdefault(path, {}).setdefault(line, []).append(test)
+        for line, contexts in lines.items():
+            by_file: dict[str, set[str]] = defaultdict(set)
+            for context in contexts:
+                by_file[test_of(context)].update(passed[context])
+            for name, tests in by_file.items():
+                if tests:
+                    records[name]["lines"].setdefault(path, {})[line] = sorted(tests)
     return records
 
 
 def _joined(records: dict[str, dict[str, Any]]) -> Covering:
     seconds: dict[str, float] = {}
-    rows, lines, files = defaultdict(set), defaultdict(set), defaultdict(set)
+    lines, files = defaultdict(set), defaultdict(set)
     for record in records.values():
-        for test, told in record["tests"].items():
-            seconds[test] = told["seconds"]
-            for row in told["rows"]:
-                rows[row].add(test)
+        seconds.update(record["seconds"])
         for path, by_line in record["lines"].items():
             for line, tests in by_line.items():
                 lines[path, int(line)].update(tests)
                 files[path].update(tests)
     breadth = {name: len(record["lines"]) for name, record in records.items()}
-    return Covering(seconds, dict(rows), dict(lines), dict(files), breadth)
+    return Covering(seconds, dict(lines), dict(files), breadth)
 
 
 def _kept(kept: Path, test: str) -> Path:

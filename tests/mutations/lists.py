@@ -1,7 +1,7 @@
 """The two lists that go with the drawn mutants, as data: breakages that tests must notice, mutants that none can.
 
 ``known.toml`` holds deliberate breakages, each larger than an operator's change: a text of a file and what replaces it.
-One that names conformance rows must turn the tests of those rows red, any other a test that runs its lines.
+One that names conformance rows must turn a test of each of those rows red, any other one of the tests that it names.
 ``equivalent.toml`` holds mutants that behave as the program does, each with the reason. Neither can go stale: a place
 that is not found exactly once, a breakage that survives and an equivalent that is killed all fail the run.
 """
@@ -30,13 +30,20 @@ class Breakage:
 
     Attributes:
         name: What no longer holds.
-        rows: The conformance rows whose tests must go red; empty if any test will do.
+        rows: The conformance rows of which a test must go red each.
+        tests: The tests of which one must go red, where no row tells of the behaviour.
         change: The change of text that makes it.
     """
 
     name: str
     rows: tuple[str, ...]
+    tests: tuple[str, ...]
     change: Mutant
+
+    @property
+    def runs(self) -> list[list[str]]:
+        """The runs of tests that must notice, each by rows or test ids."""
+        return [[row] for row in self.rows] or [list(self.tests)]
 
 
 def known_breakages(root: Path = ROOT, text: str | None = None) -> list[Breakage]:
@@ -47,7 +54,13 @@ def known_breakages(root: Path = ROOT, text: str | None = None) -> list[Breakage
     """
     listed = tomllib.loads(text or (HERE / "known.toml").read_text(encoding="utf-8"))["breakage"]
     return [
-        Breakage(entry["name"], tuple(entry.get("rows", ())), _change(root, entry["name"], entry)) for entry in listed
+        Breakage(
+            entry["name"],
+            tuple(entry.get("rows", ())),
+            tuple(entry.get("tests", ())),
+            _change(root, entry["name"], entry),
+        )
+        for entry in listed
     ]
 
 

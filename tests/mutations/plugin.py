@@ -1,7 +1,7 @@
-"""A pytest plugin: measures which test runs which lines, or runs a chosen list of tests in its order.
+"""A pytest plugin: measures which test runs which lines, or runs chosen tests in a chosen order.
 
-``KPROTO_MEASURE`` names the file for what is measured, ``KPROTO_CHOSEN`` the file with the test ids to run, one a line.
-Either way the run ends with a JSON file that says what became of the tests.
+``KPROTO_MEASURE`` names the file for what is measured. ``KPROTO_CHOSEN`` names the file that lists what to run, one
+test id or conformance row a line. Either way the run ends with a JSON file that says what became of the tests.
 """
 
 from __future__ import annotations
@@ -25,27 +25,48 @@ MEMORY = 8 << 30
 
 
 class Measuring:
-    """Notes the lines that each test runs, in whatever thread, with its duration and its conformance rows."""
+    """Notes the lines that each test runs, in whatever thread, with its duration and its conformance rows.
+
+    A context is a test id, or a test file for the lines of the fixtures that the tests of a file share: they run
+    within the first test that asks for them, and concern all. The context is "" while modules are imported.
+    """
 
     def __init__(self, target: Path) -> None:
+        os.environ["COVERAGE_CORE"] = "ctrace"  # the only core that tells contexts apart in every version of Python
         import coverage
 
         packages = [str(Path.cwd() / name) for name in ("channel", "kproto")]
         self._coverage = coverage.Coverage(data_file=None, config_file=False, source=packages, concurrency="thread")
         self._coverage.start()
+        self._tracer = sys.gettrace()
+        self._root = Path.cwd()
         self._target = target
+        self._context = ""
         self._tests: dict[str, dict[str, Any]] = {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         rows = [row for marker in item.iter_markers("conformance") for row in marker.args]
         test = self._tests[item.nodeid] = {"seconds": 0.0, "rows": rows, "outcome": "passed"}
-        self._coverage.switch_context(item.nodeid)
+        if sys.gettrace() is not self._tracer:  # a test that traces by itself may have put an end to the measuring
+            sys.settrace(self._tracer)
+        self._switch(item.nodeid)
         began = time.monotonic()
         result = yield
         test["seconds"] = round(time.monotonic() - began, 4)
-        self._coverage.switch_context("")
+        self._switch("")
         return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Iterator[object]:
+        if fixturedef.scope == "function":
+            return (yield)
+        before = self._context
+        self._switch(before.partition("::")[0])
+        try:
+            return (yield)
+        finally:
+            self._switch(before)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not report.passed:
@@ -55,37 +76,46 @@ class Measuring:
         self._coverage.stop()
         data, lines = self._coverage.get_data(), {}
         for path in data.measured_files():
-            by_line = {line: [t for t in tests if t] for line, tests in data.contexts_by_lineno(path).items()}
-            lines[Path(path).relative_to(Path.cwd()).as_posix()] = {line: t for line, t in by_line.items() if t}
+            by_line = {line: [c for c in contexts if c] for line, contexts in data.contexts_by_lineno(path).items()}
+            lines[Path(path).relative_to(self._root).as_posix()] = {line: c for line, c in by_line.items() if c}
         self._target.write_text(json.dumps({"tests": self._tests, "lines": lines}), encoding="utf-8")
+
+    def _switch(self, context: str) -> None:
+        self._context = context
+        self._coverage.switch_context(context)
 
 
 class Choosing:
-    """Runs the chosen tests alone, in their order, and tells the first that failed."""
+    """Runs the chosen tests alone, in their order, and tells the first that failed and how long each took."""
 
     def __init__(self, chosen: Path) -> None:
         self._order = {name: i for i, name in enumerate(chosen.read_text(encoding="utf-8").splitlines())}
         self._target = chosen.with_suffix(".outcome")
-        self._outcome: dict[str, Any] = {"passed": 0, "red": ""}
+        self._red = ""
+        self._seconds: dict[str, float] = defaultdict(float)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
     @pytest.hookimpl(trylast=True)  # after pytest has grouped tests by their fixtures: quick ones come first here
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        others = [item for item in items if item.nodeid not in self._order]
-        items[:] = sorted((i for i in items if i.nodeid in self._order), key=lambda i: self._order[i.nodeid])
-        config.hook.pytest_deselected(items=others)
+        place = {item: self._place(item) for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if place[item] is None])
+        items[:] = sorted((item for item in items if place[item] is not None), key=lambda item: place[item] or 0)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._outcome["red"] = self._outcome["red"] or report.nodeid
-        elif report.when == "call":
-            self._outcome["passed"] += 1
+            self._red = self._red or report.nodeid
+        self._seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        files: dict[str, str] = defaultdict(str)
-        for name in ("kproto", "channel"):
-            files[name] = getattr(sys.modules.get(name), "__file__", None) or ""
-        self._target.write_text(json.dumps(self._outcome | {"ran": files}), encoding="utf-8")
+        ran = [getattr(sys.modules.get(name), "__file__", None) or "" for name in ("kproto", "channel")]
+        told = {"red": self._red, "seconds": self._seconds, "ran": ran}
+        self._target.write_text(json.dumps(told), encoding="utf-8")
+
+    def _place(self, item: pytest.Item) -> int | None:
+        """Where a test stands in the order, by its id, with or without parameters, or by a row; None if nowhere."""
+        rows = [row for marker in item.iter_markers("conformance") for row in marker.args]
+        names = (item.nodeid, item.nodeid.partition("[")[0], *rows)
+        return min((self._order[name] for name in names if name in self._order), default=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from mutations.covering import measure
+from mutations import trial
+from mutations.campaign import Trial, attempts
+from mutations.covering import measure, mirrors
 from mutations.draw import ROOT, all_mutants, draw
 from mutations.kills import Kills
 from mutations.lists import equivalents, known_breakages
-from mutations.operators import OPERATORS, mutants_of
-from mutations.run import report, table, try_mutant
+from mutations.operators import OPERATORS, Mutant, mutants_of
+from mutations.report import report, table
+from mutations.run import replayed
 from mutations.trial import Outcome, Tree
 
 HERE = Path(__file__).parent
@@ -171,6 +174,7 @@ class TestLists:
     def test_the_known_breakages_and_equivalents_stand_where_they_are_said_to(self) -> None:
         breakages = known_breakages()
         assert len({b.name for b in breakages}) == len(breakages) >= 28
+        assert all(names for b in breakages for names in b.runs)
         assert all(len(reason) > 10 for reason in equivalents(all_mutants()).values())
 
     def test_a_breakage_is_a_change_of_text(self, tmp_path: Path) -> None:
@@ -214,14 +218,45 @@ class TestReport:
         (tmp_path / "x.py").write_text("b = 2\n")
         (breakage,) = known_breakages(tmp_path, dedent(TestLists.ENTRY))
         killed = dict.fromkeys(self.MUTANTS, self.KILLED)
-        assert report(killed, {}, {breakage: self.KILLED}, 1)[1] == []
-        (wrong,) = report(killed, {self.MUTANTS[0]: "why"}, {}, 1)[1]
+        assert report(killed, {}, {breakage: self.KILLED})[1] == []
+        (wrong,) = report(killed, {self.MUTANTS[0]: "why"}, {})[1]
         assert wrong.startswith("equivalent.toml: kproto/x.py:2 ")
-        assert report(killed, {}, {breakage: self.SURVIVED}, 1)[1] == ["it is broken: no test notices"]
-        lines, wrong = report(killed | {self.MUTANTS[0]: self.SURVIVED}, {}, {}, 1)
+        assert report(killed, {}, {breakage: self.SURVIVED})[1] == ["it is broken: no test notices"]
+        survived = killed | {self.MUTANTS[0]: self.SURVIVED}
+        lines, wrong = report(survived, {}, {})
         assert len(wrong) == 1
         assert "at least 90% are wanted" in wrong[0]
         assert any("survived" in line for line in lines)
+
+    def test_a_mutant_that_changes_nothing_does_not_count_against_the_tests(self) -> None:
+        survived = dict.fromkeys(self.MUTANTS, self.KILLED) | {self.MUTANTS[0]: self.SURVIVED}
+        lines, wrong = report(survived, {self.MUTANTS[0]: "it is the same"}, {})
+        assert wrong == []
+        rest = len(survived) - 1
+        assert f"{rest}, 100.0% of the {rest} that" in lines[0]
+        assert f"{rest / len(survived):.1%} of all" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "test", "does"),
+    [
+        ("channel/network/selector.py", "tests/channel/network/test_tls.py", True),
+        ("channel/network/selector.py", "tests/channel/test_tap.py", False),
+        ("channel/broker/handlers/metadata.py", "tests/channel/broker/test_cluster.py", True),
+        ("channel/tap.py", "tests/channel/network/test_tls.py", True),
+        ("kproto/cli/table.py", "tests/cli/test_main.py", True),
+        ("kproto/cli/table.py", "tests/tables/test_ids.py", False),
+        ("kproto/reference/struct.py", "tests/reference/test_text.py", True),
+        ("kproto/reference/struct.py", "tests/contract/test_vectors.py", True),
+        ("kproto/codec.py", "tests/contract/test_vectors.py", True),
+        ("kproto/codec.py", "tests/test_api.py", True),
+        ("kproto/codec.py", "tests/cli/test_main.py", False),
+    ],
+)
+def test_a_mutant_that_no_measured_test_notices_is_tried_on_the_tests_of_its_folder(
+    path: str, test: str, does: bool
+) -> None:
+    assert mirrors(test, path) is does
 
 
 @pytest.fixture
@@ -232,13 +267,24 @@ def project(tmp_path: Path) -> Path:
         (root / folder).mkdir(parents=True)
     for name in ("kproto", "channel"):
         (root / name / "__init__.py").write_text("")
-    functions = [f"def {name}(a):\n    return a + 1\n" for name in ("held", "run_only", "never_run")]
+    names = ("held", "run_only", "shared", "traced", "in_a_child", "never_run")
+    functions = [f"def {name}(a):\n    return a + 1\n" for name in names]
     (root / "kproto" / "sums.py").write_text("\n\n".join(functions))
     (root / "tests" / "test_sums.py").write_text(
         dedent(
             """
-            import threading, pytest
-            from kproto.sums import held, run_only
+            import subprocess, sys, threading, pytest
+            from kproto.sums import held, run_only, shared, traced
+
+            @pytest.fixture(scope="module")
+            def sum_of_all():
+                return shared(1)
+
+            def test_first(sum_of_all):
+                assert sum_of_all
+
+            def test_traces_by_itself():
+                sys.settrace(None)
 
             @pytest.mark.conformance("SUM-01")
             def test_held():
@@ -249,8 +295,22 @@ def project(tmp_path: Path) -> Path:
                 thread.start()
                 thread.join()
 
+            def test_last(sum_of_all):
+                assert traced(1) == sum_of_all == 2
+
             def test_red():
                 assert held(1) == 3
+            """
+        )
+    )
+    (root / "tests" / "test_child.py").write_text(
+        dedent(
+            """
+            import subprocess, sys
+
+            def test_child():
+                child = "import kproto.sums, sys; sys.exit(kproto.sums.in_a_child(1))"
+                assert subprocess.run([sys.executable, "-c", child]).returncode == 2
             """
         )
     )
@@ -264,33 +324,96 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_campaign_from_end_to_end(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "kept"
-    covering = measure(project, kept)
+    covering = measure(project, kept, jobs=2)
     assert "test_red" in capsys.readouterr().err  # told and left out: it cannot tell what is broken
-    held, run = "tests/test_sums.py::test_held", "tests/test_sums.py::test_run_in_a_thread"
-    assert covering.rows == {"SUM-01": {held}}
+    first, traces, held, run, last = (
+        f"tests/test_sums.py::test_{name}" for name in ("first", "traces_by_itself", "held", "run_in_a_thread", "last")
+    )
+    child = "tests/test_child.py::test_child"
     mutants = {m.function: m for m in all_mutants(project) if m.operator == "arithmetic"}
-    assert [covering.tests_of(m, 60) for m in mutants.values()] == [[held], [run], []]
-
-    tree = Tree(tmp_path, project)
-    tree.prepare(covering.samples())
-    outcomes = {name: try_mutant(tree, m, covering.tests_of(m, 60), covering) for name, m in mutants.items()}
-    assert {name: o.verdict for name, o in outcomes.items()} == {
-        "held": "killed",
-        "run_only": "survived",
-        "never_run": "untested",
+    stages = {name: [sorted(stage) for stage in covering.stages(m, 60)] for name, m in mutants.items()}
+    everything = {first, traces, held, run, last, child}
+    assert {name: found[0] for name, found in stages.items()} == {
+        "held": [held],
+        "run_only": [run],
+        "shared": sorted(everything - {child}),  # fixtures that tests share concern all tests of their file
+        "traced": [last],
+        # Lines that no test runs in this process: all tests that run anything of the file, then those of its folder.
+        "in_a_child": sorted({held, run, first, traces, last}),
+        "never_run": sorted({held, run, first, traces, last}),
     }
-    assert outcomes["held"].red == held
-    assert (tree.root / "kproto" / "sums.py").read_bytes() == (project / "kproto" / "sums.py").read_bytes()
+    assert all({test for stage in found for test in stage} == everything for found in stages.values())
 
-    kills = Kills(project, tmp_path / "kills.json")
-    for name, mutant in mutants.items():
-        kills.add(mutant, outcomes[name])
-    kills = Kills(project, tmp_path / "kills.json")
-    assert [kills.of(m) for m in mutants.values()] == [Outcome("killed", held), None, None]
+    tree = Tree.of(project, tmp_path)
+    seconds = tree.prepare(covering.samples())
+    trials = [Trial(m, covering.stages(m, 60), seconds) for m in mutants.values()]
+    outcomes = {m.function: outcome for m, outcome in attempts(tree, tmp_path, 2, trials)}
+    assert {name: (o.verdict, o.red) for name, o in outcomes.items()} == {
+        "held": ("killed", held),
+        "run_only": ("survived", ""),
+        "shared": ("killed", last),
+        "traced": ("killed", last),
+        "in_a_child": ("killed", child),
+        "never_run": ("survived", ""),
+    }
+    assert (tree.root / "kproto" / "sums.py").read_bytes() == (project / "kproto" / "sums.py").read_bytes()
+    (row,) = dict(attempts(tree, tmp_path / "rows", 1, [Trial(mutants["held"], [["SUM-01"]], {}, each=True)])).values()
+    assert row.red == held
+
+    kills = Kills(tmp_path / "kills.json", project)
+    kills.add(mutants["held"], held)
+    kills.write()
+    kills.commit([mutants["held"]], tmp_path / "killed.json")
+    kills = Kills(tmp_path / "kills.json", project)
+    assert [kills.of(m, unchanged=True) for m in mutants.values()] == [held, "", "", "", "", ""]
 
     measure(project, kept)
     assert capsys.readouterr().err == ""  # nothing has changed, nothing is measured again
     (project / "kproto" / "sums.py").write_text("def held(a):\n    return a - 1\n\n\ndef run_only(a):\n    pass\n")
+    (project / "tests" / "test_sums.py").write_text("from kproto.sums import held\ndef test_held():\n    held(1)\n")
     measure(project, kept)
     assert "tests of 1 files" in capsys.readouterr().err
-    assert kills.of(mutants["held"]) is None
+    assert kills.of(mutants["held"], unchanged=True) == ""
+    assert Kills(tmp_path / "killed.json", project).of(mutants["held"]) == held
+
+
+class TestNoticing:
+    """What a busy machine does to tests is no kill."""
+
+    @pytest.fixture
+    def tree(self, project: Path, tmp_path: Path) -> Tree:
+        return Tree.of(project, tmp_path)
+
+    @pytest.fixture
+    def mutant(self, project: Path) -> Mutant:
+        return next(m for m in all_mutants(project) if m.operator == "arithmetic")
+
+    @pytest.mark.parametrize(("until", "verdict"), [(1, "survived"), (9, "killed")])
+    def test_a_test_that_failed_must_fail_again(
+        self, tree: Tree, mutant: Mutant, tmp_path: Path, until: int, verdict: str
+    ) -> None:
+        (tree.root / "tests" / "test_flaky.py").write_text(
+            f"from pathlib import Path\nruns = Path({str(tmp_path / 'runs')!r})\n"
+            "def test_it():\n    with runs.open('a') as f:\n        f.write('x')\n"
+            f"    assert runs.stat().st_size > {until}\n"
+        )
+        assert tree.notices(mutant, ["tests/test_flaky.py::test_it"], {}).verdict == verdict
+
+    @pytest.mark.parametrize(("unbroken_s", "verdict"), [(0.1, "timeout"), (2.5, "survived")])
+    def test_running_out_of_time_tells_something_only_of_tests_that_are_quick_unbroken(
+        self, tree: Tree, mutant: Mutant, monkeypatch: pytest.MonkeyPatch, unbroken_s: float, verdict: str
+    ) -> None:
+        outcomes = iter([Outcome("timeout", seconds=3), Outcome("survived", seconds=unbroken_s)])
+        monkeypatch.setattr(trial, "LIMIT", 3)
+        monkeypatch.setattr(tree, "run", lambda *_: next(outcomes))
+        assert tree.notices(mutant, [], {}).verdict == verdict
+
+
+def test_a_replay_takes_the_places_that_still_stand_and_says_when_too_few_do(tmp_path: Path) -> None:
+    mutants = draw(all_mutants(), 3, seed=1)
+    kills = Kills(tmp_path / "killed.json", ROOT)
+    kills.add(mutants[0], "tests/test_gone.py::test_it")
+    kills.add(mutants[2], "tests/test_api.py::test_it")
+    assert replayed(mutants, 1, kills) == {mutants[2]: "tests/test_api.py::test_it"}
+    with pytest.raises(LookupError, match="1 places still stand, not 2"):
+        replayed(mutants, 2, kills)

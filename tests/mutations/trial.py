@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import json
 import os
@@ -10,19 +11,24 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis  # noqa: F401 - loaded once, before the children that run the tests are forked
 import pytest
 from mutations.covering import test_of
-from mutations.draw import PACKAGES, ROOT
+from mutations.draw import PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mutations.operators import Mutant
+
 __all__ = ["Outcome", "Tree"]
+
+LIMIT = 120.0
+"""Seconds that a run of tests may take to begin, on however busy a machine."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +40,13 @@ class Outcome:
             runs the place.
         red: The first test that failed, "" if there is none to name.
         seconds: How long it took.
+        tests: Test id to the time that the test took.
     """
 
     verdict: str
     red: str = ""
     seconds: float = 0.0
+    tests: dict[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def killed(self) -> bool:
@@ -49,55 +57,95 @@ class Outcome:
 class Tree:
     """A copy of the packages with their built extensions, and of the tests; what no test writes is linked."""
 
-    def __init__(self, folder: Path, root: Path = ROOT) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.root = folder / "tree"
         self._chosen = folder / "chosen.txt"
+
+    @classmethod
+    def of(cls, root: Path, folder: Path) -> Tree:
+        """Copy a repository."""
+        tree = cls(folder)
         for name in (*PACKAGES, "tests"):
-            shutil.copytree(root / name, self.root / name, ignore=_left_out)
-        (self.root / "tests" / "data").symlink_to(root / "tests" / "data")
+            shutil.copytree(root / name, tree.root / name, ignore=_left_out)
+        (tree.root / "tests" / "data").symlink_to(root / "tests" / "data")
         for path in root.iterdir():
             if path.name not in (*PACKAGES, "tests", "out") and not path.name.startswith("."):
-                (self.root / path.name).symlink_to(path)
+                (tree.root / path.name).symlink_to(path)
+        for name in PACKAGES:
+            compileall.compile_dir(tree.root / name, quiet=1)
+        return tree
 
-    def prepare(self, tests: list[str]) -> None:
-        """Run some tests unbroken, which also compiles what the broken runs import.
+    def copy(self, folder: Path) -> Tree:
+        """Copy this tree, with whatever was compiled in it."""
+        shutil.copytree(self.root, folder / "tree", symlinks=True)
+        return Tree(folder)
+
+    def prepare(self, names: list[str]) -> dict[str, float]:
+        """Run some tests unbroken, which compiles them too, and tell how long each takes.
 
         Raises:
             RuntimeError: They are not green, or did not run against the copy.
         """
-        outcome = self.run(tests, limit=600, PYTHONDONTWRITEBYTECODE="")
+        outcome = self.run(names, PYTHONDONTWRITEBYTECODE="")
         if outcome.verdict != "survived":
             raise RuntimeError(f"the tests must pass before anything is broken: {outcome.red or outcome.verdict}")
+        return outcome.tests
 
     @contextlib.contextmanager
-    def broken(self, path: str, text: bytes) -> Iterator[None]:
-        """Put another text in the place of a file for a while."""
-        target = self.root / path
+    def broken(self, mutant: Mutant) -> Iterator[None]:
+        """Apply a mutant for a while."""
+        target = self.root / mutant.path
         whole = target.read_bytes()
         for compiled in target.parent.glob(f"__pycache__/{target.stem}.*.pyc"):
             compiled.unlink()  # it is taken for current if size and second agree
-        target.write_bytes(text)
+        target.write_bytes(mutant.applied_to(whole))
         try:
             yield
         finally:
             target.write_bytes(whole)
 
-    def run(self, tests: list[str], limit: float, one_test: float = 60, **environment: str) -> Outcome:
-        """Run the tests in their order until one fails, for at most ``limit`` seconds.
+    def notices(self, mutant: Mutant, names: list[str], seconds: dict[str, float]) -> Outcome:
+        """Apply a mutant and run tests until one fails.
+
+        What a busy machine does to the tests is no kill: the test that failed must fail again by itself (or the same
+        tests once more, if it needs what ran before it), and where time ran out, the same tests must pass unbroken in
+        a third of that time.
+
+        Args:
+            mutant: What is broken.
+            names: Test ids or conformance rows, in the order in which they run.
+            seconds: Test id to the time that the test takes unbroken.
+        """
+        times = [seconds.get(name, 2.0) for name in names]
+        limit, one_test = LIMIT + 5 * sum(times), 20 + 5 * max(times, default=0)
+        with self.broken(mutant):
+            outcome = self.run(names, limit, one_test)
+            if outcome.verdict == "killed" and outcome.red:
+                again = self.run([outcome.red], limit, one_test)
+                if not again.killed:
+                    again = self.run(names, limit, one_test)
+                outcome = replace(again, red=again.red or outcome.red, seconds=outcome.seconds + again.seconds)
+        if outcome.verdict == "timeout":
+            unbroken = self.run(names, limit, one_test)
+            verdict = "timeout" if unbroken.verdict == "survived" and unbroken.seconds < limit / 3 else "survived"
+            outcome = replace(outcome, verdict=verdict, seconds=outcome.seconds + unbroken.seconds)
+        return outcome
+
+    def run(self, names: list[str], limit: float = 600, one_test: float = 60, **environment: str) -> Outcome:
+        """Run tests in the order of their ids or rows until one fails, for at most ``limit`` seconds.
 
         A single test that takes ``one_test`` seconds has found an endless loop: it fails.
         """
-        if not tests:
+        files = self._files(names)
+        if not files:
             return Outcome("untested")
-        self._chosen.write_text("\n".join(tests), encoding="utf-8")
+        self._chosen.write_text("\n".join(names), encoding="utf-8")
         told = self._chosen.with_suffix(".outcome")
         told.unlink(missing_ok=True)
         command = ["-q", "-x", "-p", "mutations.plugin", "-p", "no:cacheprovider"]
-        command += [
-            "-W",
-            "ignore:Module already imported:pytest.PytestAssertRewriteWarning",
-        ]  # hypothesis is, on purpose
-        command += ["--timeout", f"{one_test:.0f}", *sorted({test_of(test) for test in tests})]
+        command += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]  # hypothesis, on purpose
+        command += ["--timeout", f"{one_test:.0f}", *files]
         paths = f"{self.root}{os.pathsep}{self.root / 'tests'}"
         settings = {"PYTHONPATH": paths, "KPROTO_CHOSEN": str(self._chosen), "HYPOTHESIS_PROFILE": "mutations"}
         settings |= {"PYTHONDONTWRITEBYTECODE": "1"} | environment
@@ -107,16 +155,23 @@ class Tree:
         if status is None:
             return Outcome("timeout", seconds=seconds)
         if not told.exists():
-            return Outcome("killed", f"pytest ended with {status}", seconds)
+            return Outcome("killed", "", seconds)
         outcome = json.loads(told.read_text(encoding="utf-8"))
-        for ran in outcome["ran"].values():
+        for ran in outcome["ran"]:
             if ran and not Path(ran).is_relative_to(self.root):
                 raise RuntimeError(f"tests ran against {ran}, not against the copy")
-        if status == 0:
-            return Outcome("survived", seconds=seconds)
-        if status == 5:
-            return Outcome("untested", seconds=seconds)
-        return Outcome("killed", outcome["red"] or f"pytest ended with {status}", seconds)
+        verdict = {0: "survived", 5: "untested"}.get(status, "killed")
+        return Outcome(verdict, outcome["red"], seconds, outcome["seconds"])
+
+    def _files(self, names: list[str]) -> list[str]:
+        """The test files of some test ids, and all that name one of the rows."""
+        files = {test_of(name) for name in names if "::" in name}
+        rows = [f'"{name}"' for name in names if "::" not in name]
+        for path in (self.root / "tests").rglob("test_*.py") if rows else ():
+            text = path.read_text(encoding="utf-8")
+            if any(row in text for row in rows):
+                files.add(path.relative_to(self.root).as_posix())
+        return sorted(name for name in files if (self.root / name).exists())
 
 
 def _pytest(arguments: list[str], folder: Path, environment: dict[str, str], limit: float) -> int | None:
