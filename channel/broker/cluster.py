@@ -39,13 +39,13 @@ thread; and one to spare."""
 _LAST_PORT: Final = 65_535
 
 
-def raise_file_limit(brokers: int) -> None:
+def raise_file_limit(brokers: int, files_a_broker: int = _FILES_A_BROKER) -> None:
     """Raise this process's limit of open files to the need of so many brokers.
 
     Raises:
         BrokerNotAvailable: The hard limit is too low; the text says what it must be.
     """
-    wanted = 256 + brokers * _FILES_A_BROKER
+    wanted = 256 + brokers * files_a_broker
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -105,6 +105,9 @@ class EmbeddedCluster:
         listener_name: The name of every listener; that of the protocol by default.
         kraft: Whether brokers take part in a migration to KRaft; their KRaft epoch is their broker epoch.
         features: The features that all brokers announce.
+        cluster_id: The cluster id in Metadata answers.
+        register: Registers a broker whose port is open and gives its broker epoch; the broker serves no request
+            before. By default a broker is in no registry, and takes the next number.
         protocol: How every listener is secured.
         security: The certificate, and whom to accept, for that; by default those of ``config``.
     """
@@ -123,6 +126,8 @@ class EmbeddedCluster:
         listener_name: str | None = None,
         kraft: bool = False,
         features: Features | None = None,
+        cluster_id: str = "kproto",
+        register: Callable[[ClusterMember], int] | None = None,
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         security: SecurityConfig | None = None,
     ) -> None:
@@ -134,6 +139,8 @@ class EmbeddedCluster:
         self._listener_name = listener_name or protocol.name
         self._kraft = kraft
         self._features = features
+        self._cluster_id = cluster_id
+        self._register = register
         self._updates = SharedUpdates()
         self._worker = Worker("embedded-cluster-worker-thread")
         config = config or ChannelConfig()
@@ -161,6 +168,8 @@ class EmbeddedCluster:
                 port = self._base_port + broker_id if self._base_port else 0
                 listener = self._listen(broker, port)
                 self.members[broker_id] = ClusterMember(broker, listener, self._host, listener.port)
+            for member in self.members.values() if self._register is not None else ():
+                self._enter(member)
             self._server.start()
         except BaseException:
             self._server.close()
@@ -213,7 +222,14 @@ class EmbeddedCluster:
         logs = member.broker.replicas.logs
         member.broker = self._broker(broker_id)
         member.broker.replicas.logs.update(logs)
-        member.listener = self._listen(member.broker, member.port)
+        self._server.call(lambda: self._reopen(member))
+        if self._register is not None:
+            try:
+                self._enter(member)
+            except BaseException:
+                self.kill(broker_id)
+                raise
+            self.resume(broker_id)
         return member.epoch
 
     def pause(self, broker_id: int) -> None:
@@ -223,6 +239,20 @@ class EmbeddedCluster:
     def resume(self, broker_id: int) -> None:
         """Let a paused broker go on."""
         self._listener(broker_id).resume()
+
+    def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
+        """Call a function that does not block on the network thread after a delay; never once this is closed."""
+        self._server.call_later(delay_ms, function)
+
+    def _reopen(self, member: ClusterMember) -> None:
+        """Open a broker's port; on the network thread, so that no request is read before the registration."""
+        member.listener = self._listen(member.broker, member.port)
+        if self._register is not None:
+            member.listener.pause()
+
+    def _enter(self, member: ClusterMember) -> None:
+        assert self._register is not None
+        member.broker.broker_epoch = self._register(member)
 
     def _listener(self, broker_id: int) -> Listener:
         listener = self[broker_id].listener
@@ -235,6 +265,7 @@ class EmbeddedCluster:
         return EmbeddedBroker(
             broker_id,
             broker_epoch=epoch,
+            cluster_id=self._cluster_id,
             kraft_epoch=epoch if self._kraft else None,
             hooks=self._hooks(broker_id) if self._hooks else None,
             features=self._features,

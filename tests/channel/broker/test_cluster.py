@@ -320,6 +320,42 @@ def test_a_killed_broker_comes_back_with_a_new_epoch_and_no_memory(cluster):
         assert peer.ask(update_metadata({}, broker_epoch=epoch), 8).error_code == 0
 
 
+def test_a_broker_serves_nothing_before_it_is_registered():
+    epochs = iter((500, 600))
+    asked = []
+
+    def register(member):
+        with Peer(member) as peer:  # the port is open, and nobody answers yet
+            peer.send(6, 8, codec.encode(update_metadata({}, broker_epoch=500), 8))
+            peer.socket.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                peer.receive()
+        asked.append(member.id)
+        return next(epochs)
+
+    with EmbeddedCluster([7], register=register) as cluster:
+        assert cluster[7].epoch == 500
+        assert cluster.restart(7) == 600
+        with Peer(cluster[7]) as peer:
+            assert peer.ask(update_metadata({}, broker_epoch=500), 8).error_code == 77
+            assert peer.ask(update_metadata({}, broker_epoch=600), 8).error_code == 0
+    assert asked == [7, 7]
+
+
+def test_a_broker_that_cannot_register_again_is_down():
+    epochs = [500]
+
+    def register(member):
+        if not epochs:
+            raise IllegalState("the id is taken")
+        return epochs.pop()
+
+    with EmbeddedCluster([7], register=register) as cluster:
+        with pytest.raises(IllegalState, match="the id is taken"):
+            cluster.restart(7)
+        assert not cluster[7].is_up
+
+
 def test_a_paused_broker_answers_when_it_goes_on(cluster):
     with Peer(cluster[0]) as peer:
         peer.ask(update_metadata({}), 8)

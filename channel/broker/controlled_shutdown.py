@@ -1,0 +1,92 @@
+"""Controlled shutdown: brokers ask the controller to move their leaders away before they leave."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+from channel.errors import IllegalState
+from channel.network.request import MessageRequest
+from kproto.error_codes import ErrorCode, error_name
+from kproto.messages import ControlledShutdownRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from channel.network.request import ClientResponse
+
+    from .to_controller import NodeToControllerChannel
+
+__all__ = ["controlled_shutdown"]
+
+_MOST_ATTEMPTS: Final = 4
+_RETRY_S: Final = 0.5
+
+
+def controlled_shutdown(
+    brokers: Mapping[int, tuple[NodeToControllerChannel, int]], on_leaving: Callable[[int], None], timeout_s: float
+) -> dict[int, str]:
+    """Ask for all brokers at once; each is asked again while it still leads partitions, four times at most.
+
+    Args:
+        brokers: Broker id to the broker's channel to its controller, and its broker epoch.
+        on_leaving: Takes each broker that leads nothing any more, on the calling thread.
+        timeout_s: How long to wait for all of them.
+
+    Returns:
+        For each broker that has not been let go, by its id, the reason.
+    """
+    deadline = time.monotonic() + timeout_s
+    answers: SimpleQueue[tuple[int, ClientResponse | None]] = SimpleQueue()
+    failures = dict.fromkeys(brokers, f"the controller did not answer within {timeout_s:g} s")
+    attempts = dict.fromkeys(brokers, 0)
+    due = [(0.0, broker_id) for broker_id in brokers]  # when to ask for each broker next
+    unanswered = 0
+    while due or unanswered:
+        now = time.monotonic()
+        while due and due[0][0] <= now:
+            broker_id = heapq.heappop(due)[1]
+            attempts[broker_id] += 1
+            channel, epoch = brokers[broker_id]
+            message = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=epoch)
+            try:
+                channel.send_request(
+                    MessageRequest(message, oldest_version=1),
+                    lambda response, i=broker_id: answers.put((i, response)),  # type: ignore[misc]
+                    lambda i=broker_id: answers.put((i, None)),  # type: ignore[misc]
+                )
+            except IllegalState as e:  # the broker was killed meanwhile
+                failures[broker_id] = str(e)
+            else:
+                unanswered += 1
+        wait_s = min(deadline, due[0][0] if due else deadline) - time.monotonic()
+        try:
+            broker_id, response = answers.get(timeout=max(0.0, wait_s))
+        except Empty:
+            if time.monotonic() >= deadline:
+                break
+            continue
+        unanswered -= 1
+        failure = _failure(response)
+        if failure is None:
+            del failures[broker_id]
+            on_leaving(broker_id)
+        else:
+            failures[broker_id] = failure
+            if attempts[broker_id] < _MOST_ATTEMPTS:
+                heapq.heappush(due, (time.monotonic() + _RETRY_S, broker_id))
+    return failures
+
+
+def _failure(response: ClientResponse | None) -> str | None:
+    """The reason why a broker may not leave yet; None if it may."""
+    answer = None if response is None else response.body
+    if answer is None:
+        return "the controller could not be asked"
+    if answer.error_code != ErrorCode.NONE:
+        return f"the controller refused: {error_name(answer.error_code)}"
+    if answer.remaining_partitions:
+        return f"it still leads {len(answer.remaining_partitions)} partitions that no other replica can lead"
+    return None

@@ -1,0 +1,374 @@
+"""Simulated brokers for a real controller: registered in ZooKeeper, each with its session and its controller channel.
+
+>>> def rehearse(zookeeper):
+...     with Fleet(zookeeper, range(100, 150)) as fleet:  # the controller creates its topics on these brokers
+...         fleet.kill(101)  # its registration ends one session timeout later
+...         fleet.restart(101)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from channel.clock import FOREVER, SYSTEM_CLOCK
+from channel.config import ChannelConfig
+from channel.errors import ChannelError, IllegalState
+from channel.logs import get_logger
+from channel.network.client import NetworkClient
+from channel.network.metadata import ManualMetadataUpdater
+from channel.network.secured import ListenerChannels
+from channel.network.selector import Selector
+from channel.types import Broker, EndPoint, SecurityProtocol
+from channel.zookeeper.cluster import cluster_id, create_persistent_nodes
+from channel.zookeeper.session import ZooKeeperSession
+from kproto.api import ibp_at_least
+
+from .cluster import EmbeddedCluster, raise_file_limit
+from .controlled_shutdown import controlled_shutdown
+from .hooks import BrokerHooks, Interception, RequestContext
+from .isr import LedPartitions
+from .isr_changes import AlterPartition, ZooKeeperIsr
+from .registration import BrokerRegistration
+from .to_controller import ControllerInformation, MetadataCacheProvider, NodeToControllerThread
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from channel.network.recorder import Recorder
+    from channel.security import SecurityConfig
+    from kproto.types import TopicPartition
+
+    from .cluster import ClusterMember
+    from .isr_changes import IsrChanges
+    from .replicas import HostedReplica
+    from .to_controller import NodeToControllerChannel
+
+__all__ = ["Fleet"]
+
+_log = get_logger(__name__)
+
+_FILES_A_BROKER: Final = 14
+"""As an embedded broker, and those of its ZooKeeper session and of its connection to the controller."""
+
+_CHECK_MS: Final = 1_000
+"""How often leaders look at their followers, at most."""
+
+
+@dataclass(slots=True)
+class _Links:
+    """One broker's links to the rest of the cluster, from its registration to its end."""
+
+    registration: BrokerRegistration
+    channel: NodeToControllerChannel
+    led: LedPartitions
+    changes: IsrChanges
+
+
+class Fleet:
+    """Simulated brokers that a controller finds in ZooKeeper; they store no records.
+
+    A leader drops a follower that is down or paused for longer than ``replica_lag_time_max_ms`` from the ISR, and takes
+    it back once it follows again: by AlterPartition, or before IBP 2.7-IV2 by a write to ZooKeeper. Brokers outside of
+    the fleet fetch nothing from its leaders, and leave the ISR too.
+
+    ZooKeeper must allow a connection for each broker: its ``maxClientCnxns`` is 60 by default, and 0 means no limit.
+
+    Args:
+        zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
+        broker_ids: The ids of the brokers.
+        base_port: Broker N listens at this port + N; 0 lets the system choose.
+        host: The address to listen at, and to register.
+        config: ``inter.broker.protocol.version``, the listener's name, time limits of the channel to the controller.
+        session_timeout_ms: ZooKeeper's session timeout.
+        replica_lag_time_max_ms: How long a silent follower stays in the ISR.
+        hooks: Gives each broker's hooks by its id; None for no hooks.
+        recorder: Sees every frame that the brokers receive and send.
+        protocol: How every listener is secured.
+        security: The certificate, and whom to accept, for that; by default those of ``config``.
+
+    Attributes:
+        cluster: The brokers themselves, by id; for reading.
+    """
+
+    def __init__(
+        self,
+        zookeeper: str,
+        broker_ids: Iterable[int],
+        *,
+        base_port: int = 0,
+        host: str = "127.0.0.1",
+        config: ChannelConfig | None = None,
+        session_timeout_ms: int = 18_000,
+        replica_lag_time_max_ms: int = 30_000,
+        hooks: Callable[[int], BrokerHooks] | None = None,
+        recorder: Recorder | None = None,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        security: SecurityConfig | None = None,
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._broker_ids = list(broker_ids)
+        self._config = config = config or ChannelConfig()
+        self._security = security or config.security
+        self._protocol = protocol
+        self._listener_name = config.inter_broker_listener_name or protocol.name
+        self._session_timeout_ms = session_timeout_ms
+        self._lag_max_ms = replica_lag_time_max_ms
+        self._user_hooks = hooks
+        self._cluster_settings: dict[str, Any] = {
+            "base_port": base_port, "host": host, "config": config, "recorder": recorder,
+            "protocol": protocol, "security": security,
+        }  # fmt: skip
+        self._links: dict[int, _Links] = {}
+        self._paused: set[int] = set()
+        self._delays_s: dict[int, float] = {}
+        self._worker = Worker("fleet-worker-thread")
+        self._is_closed = False
+        self._to_controller = NodeToControllerThread(
+            "fleet-to-controller-thread",
+            self._new_client,
+            ControllerInformation(None, self._listener_name, protocol),
+            config.controller_socket_timeout_ms,
+            exit_procedure=lambda status: _log.critical("the fleet's brokers cannot ask their controller any more"),
+        )
+        self.cluster: EmbeddedCluster
+
+    # ---- starting and ending -----------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Open every broker's port, register the brokers, and serve.
+
+        Raises:
+            Disconnected: No ZooKeeper answers.
+            NodeExists: Another process has registered one of the ids.
+            ConfigurationError: A port is taken, or beyond the last one.
+            BrokerNotAvailable: The limit of open files is too low for so many.
+        """
+        raise_file_limit(len(self._broker_ids), _FILES_A_BROKER)
+        try:
+            with ZooKeeperSession(self._zookeeper) as session:
+                create_persistent_nodes(session)
+                cluster = cluster_id(session)
+            self._to_controller.start()
+            self.cluster = EmbeddedCluster(
+                self._broker_ids,
+                hooks=self._hooks,
+                cluster_id=cluster,
+                register=self._register,
+                listener_name=self._listener_name,
+                **self._cluster_settings,
+            )
+            self.cluster.start()
+        except BaseException:
+            self.close()
+            raise
+        self._check_later()
+        return self
+
+    def close(self) -> None:
+        """End all brokers at once, without a controlled shutdown; their registrations go. Harmless if closed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if hasattr(self, "cluster"):
+            self.cluster.close()
+        self._worker.close()
+        self._to_controller.shutdown()
+        for links in self._links.values():
+            links.registration.close()
+
+    def shut_down(self, *broker_ids: int, timeout_s: float = 10.0) -> dict[int, str]:
+        """Let brokers leave as on SIGTERM: the controller moves their leaders away first. By default all that are up.
+
+        Each leaves as soon as the controller lets it go, and at the latest after ``timeout_s``, whatever it leads.
+
+        Returns:
+            For each broker that has left without the controller's consent, by its id, the reason.
+        """
+        leaving = {i: self._links[i].channel for i in broker_ids or self._broker_ids if self.cluster[i].is_up}
+        failures = controlled_shutdown(
+            {i: (channel, self.cluster[i].epoch) for i, channel in leaving.items()}, self._leave, timeout_s
+        )
+        for broker_id in failures:
+            self._leave(broker_id)
+        return failures
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[ClusterMember]:
+        return iter(self.cluster)
+
+    def __getitem__(self, broker_id: int) -> ClusterMember:
+        return self.cluster[broker_id]
+
+    # ---- single brokers ----------------------------------------------------------------------------------------------
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker as kill -9 does: its port closes now, its registration ends one session timeout later.
+
+        Raises:
+            IllegalState: It is down already.
+        """
+        self.cluster.kill(broker_id)
+        self._paused.discard(broker_id)
+        links = self._links[broker_id]
+        links.channel.close()
+        self.cluster.call_later(self._session_timeout_ms, lambda: self._submit(links.registration.close))
+
+    def restart(self, broker_id: int) -> int:
+        """Bring a broker back on its port, killing it first if it is up; it keeps its logs.
+
+        Returns:
+            The new broker epoch.
+        """
+        self._paused.discard(broker_id)
+        links = self._links[broker_id]
+        links.channel.close()
+        links.registration.close()
+        return self.cluster.restart(broker_id)
+
+    def pause(self, broker_id: int) -> None:
+        """Let a broker hang: it serves nothing, fetches nothing and asks nothing; its ZooKeeper session lives on.
+
+        Raises:
+            IllegalState: It is down.
+        """
+        self.cluster.pause(broker_id)
+        self._paused.add(broker_id)
+
+    def resume(self, broker_id: int) -> None:
+        """Let a paused broker go on.
+
+        Raises:
+            IllegalState: It is down.
+        """
+        self.cluster.resume(broker_id)
+        self._paused.discard(broker_id)
+
+    def is_paused(self, broker_id: int) -> bool:
+        """Whether a broker hangs."""
+        return broker_id in self._paused
+
+    def slow(self, broker_id: int, delay_s: float) -> None:
+        """Let a broker wait before it handles a request; 0 for no wait.
+
+        Raises:
+            BrokerNotAvailable: There is no such broker.
+            ValueError: The delay is negative or longer than a day.
+        """
+        Interception(delay_s=delay_s)  # which says what is wrong with the delay
+        self.cluster[broker_id]
+        self._delays_s[broker_id] = delay_s
+
+    # ---- registration ------------------------------------------------------------------------------------------------
+
+    def _register(self, member: ClusterMember) -> int:
+        broker = member.broker
+        endpoint = EndPoint(member.host, member.port, self._listener_name, self._protocol)
+
+        def registered_again(epoch: int) -> None:
+            broker.broker_epoch = epoch
+
+        registration = BrokerRegistration(
+            self._zookeeper,
+            Broker(member.id, (endpoint,)),
+            self._config.inter_broker_protocol_version,
+            timeout_ms=self._session_timeout_ms,
+            on_registered=registered_again,
+        )
+        provider = MetadataCacheProvider(broker.metadata, self._listener_name, self._protocol)
+        channel = self._to_controller.channel(member.id, provider, FOREVER)
+        changes: IsrChanges = (
+            AlterPartition(channel)
+            if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV2")
+            else ZooKeeperIsr(registration.session)
+        )
+        led = LedPartitions(broker, self._is_fetching, self._lag_max_ms)
+        self._links[member.id] = _Links(registration, channel, led, changes)
+        return registration.start()
+
+    def _leave(self, broker_id: int) -> None:
+        links = self._links[broker_id]
+        links.channel.close()
+        if self.cluster[broker_id].is_up:
+            self.cluster.kill(broker_id)
+        links.registration.close()
+
+    def _new_client(
+        self, information: ControllerInformation, on_invalid_answer: Callable[[str, Exception], None]
+    ) -> NetworkClient:
+        config, client_id = self._config, "kproto-fleet"
+        channels = ListenerChannels(self._security, client_id)
+        channels.use(information.listener, information.security_protocol)
+        return NetworkClient(
+            Selector(max_receive_size=config.receive_max, channel_builder=channels),
+            ManualMetadataUpdater(),
+            client_id,
+            max_in_flight=1,
+            reconnect_backoff_ms=50,
+            reconnect_backoff_max_ms=50,
+            request_timeout_ms=config.controller_socket_timeout_ms,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+            on_invalid_answer=on_invalid_answer,
+        )
+
+    # ---- requests ----------------------------------------------------------------------------------------------------
+
+    def _hooks(self, broker_id: int) -> BrokerHooks:
+        """The owner's hooks of a broker, with the delay of a slow broker before the owner's interceptor."""
+        hooks = self._user_hooks(broker_id) if self._user_hooks is not None else BrokerHooks()
+        intercept = hooks.intercept
+
+        def slow_or(context: RequestContext, request: Any) -> Interception | None:
+            plan = intercept(context, request) if intercept is not None else None
+            delay_s = self._delays_s.get(broker_id, 0.0)
+            return Interception(delay_s=delay_s) if plan is None and delay_s else plan
+
+        hooks.intercept = slow_or
+        return hooks
+
+    # ---- in-sync replicas --------------------------------------------------------------------------------------------
+
+    def _is_fetching(self, follower: int, tp: TopicPartition, led: HostedReplica) -> bool:
+        member = self.cluster.members.get(follower)
+        if member is None or not member.is_up or follower in self._paused:
+            return False
+        fetcher = member.broker.replicas.fetchers.get(tp)
+        return fetcher is not None and (fetcher.leader, fetcher.leader_epoch) == (led.leader, led.leader_epoch)
+
+    def _check_later(self) -> None:
+        delay_ms = min(_CHECK_MS, max(1, self._lag_max_ms // 2))
+        self.cluster.call_later(delay_ms, lambda: self._submit(self._check_followers))
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        try:
+            self._worker.submit(work)
+        except IllegalState:
+            _log.debug("the fleet is closed; work that was due is dropped")
+
+    def _check_followers(self) -> None:
+        now = SYSTEM_CLOCK.milliseconds()
+        try:
+            for broker_id, links in list(self._links.items()):
+                if not self.cluster[broker_id].is_up or broker_id in self._paused:
+                    continue
+                proposals = links.led.proposals(now)
+                if proposals:
+                    self._propose(links, proposals)
+        finally:
+            self._check_later()
+
+    def _propose(self, links: _Links, proposals: list[Any]) -> None:
+        try:
+            links.changes.propose(links.led, proposals)
+        except ChannelError as e:
+            _log.info("broker %d cannot propose an ISR now: %s", links.led.broker.broker_id, e)
+            for proposal in proposals:
+                links.led.refused(proposal)

@@ -1,0 +1,247 @@
+"""Simulated brokers in a real ZooKeeper, and a real Kafka controller that leads them.
+
+``KPROTO_FLEET=50`` makes the fleet larger than the 20 brokers of the short form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+from real_brokers import free_ports, real_kafka
+
+from channel.broker.fleet import Fleet
+from channel.config import ChannelConfig
+from channel.errors import NodeExists
+from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.znodes import (
+    CLUSTER_ID,
+    broker_path,
+    decode_broker,
+    decode_partition_state,
+    partition_state_path,
+)
+from kproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+COUNT = int(os.environ.get("KPROTO_FLEET", "20"))
+FIRST = 100
+SESSION_MS = 6_000
+LAG_MS = 2_000
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.02)
+
+
+# ---- ZooKeeper alone -------------------------------------------------------------------------------------------------
+
+
+def registrations(zookeeper: str) -> dict[int, tuple[dict[str, Any], int]]:
+    """The contents and the czxid of each broker's znode."""
+    with ZooKeeperSession(zookeeper) as session:
+        found = {}
+        for name in session.children("/brokers/ids"):
+            data, stat = session.get(broker_path(int(name)))
+            found[int(name)] = json.loads(data), stat.czxid
+        return found
+
+
+@pytest.mark.parametrize(("ibp", "version"), [("2.6", 4), ("3.9", 5)])
+def test_brokers_are_registered_in_the_form_of_their_protocol(zookeeper: str, ibp: str, version: int) -> None:
+    with Fleet(zookeeper, [7, 8], config=ChannelConfig(inter_broker_protocol_version=ibp)) as fleet:
+        found = registrations(zookeeper)
+        assert {i: (value["version"], epoch) for i, (value, epoch) in found.items()} == {
+            member.id: (version, member.epoch) for member in fleet
+        }
+        assert found[7][0]["endpoints"] == [f"PLAINTEXT://127.0.0.1:{fleet[7].port}"]
+        with ZooKeeperSession(zookeeper) as session:
+            assert json.loads(session.get(CLUSTER_ID)[0])["id"] == fleet[7].broker.cluster_id
+    assert registrations(zookeeper) == {}
+
+
+def test_an_id_that_another_process_has_is_refused(zookeeper: str) -> None:
+    with Fleet(zookeeper, [7]), pytest.raises(NodeExists, match="broker id 7"):
+        Fleet(zookeeper, [6, 7]).start()
+    assert registrations(zookeeper) == {}  # broker 6 is gone too
+
+
+def test_a_broker_whose_session_expired_registers_again(zookeeper: str) -> None:
+    with Fleet(zookeeper, [7]) as fleet:
+        first = fleet[7].epoch
+        thief = KazooClient(zookeeper, client_id=fleet._links[7].registration.session._client.client_id)
+        thief.start(10)
+        thief.stop()
+        thief.close()
+        eventually(lambda: fleet[7].epoch > first)
+        assert registrations(zookeeper)[7][1] == fleet[7].epoch
+
+
+def test_a_killed_broker_stays_registered_until_its_session_ends(zookeeper: str) -> None:
+    with Fleet(zookeeper, [7, 8], session_timeout_ms=2_000) as fleet:
+        fleet.kill(7)
+        assert set(registrations(zookeeper)) == {7, 8}
+        eventually(lambda: set(registrations(zookeeper)) == {8}, 20)
+        epoch = fleet.restart(7)
+        assert registrations(zookeeper)[7][1] == epoch
+        assert fleet.restart(7) > epoch  # without a pause between
+
+
+# ---- a real controller -----------------------------------------------------------------------------------------------
+
+
+class Rehearsal:
+    """A real broker as controller over a fleet; each partition N of a topic has three replicas from broker N on."""
+
+    def __init__(self, fleet: Fleet, zookeeper: str) -> None:
+        self.fleet = fleet
+        self.zookeeper = zookeeper
+        self.admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{fleet[FIRST].port}"})
+
+    def up(self) -> list[Any]:
+        return [m for m in self.fleet if m.is_up and not self.fleet.is_paused(m.id)]
+
+    def assignment(self, partition: int) -> list[int]:
+        return [FIRST + (partition + i) % COUNT for i in range(3)]
+
+    def create(self, topic: str) -> None:
+        new = NewTopic(topic, COUNT, replica_assignment=[self.assignment(p) for p in range(COUNT)])
+        self.admin.create_topics([new])[topic].result(30)
+
+    def everywhere(self, topic: str, partition: int) -> set[tuple[int, frozenset[int]] | None]:
+        """Leader and ISR of a partition as the brokers have them from UpdateMetadata; one value if all agree."""
+        found = set()
+        for member in self.up():
+            row = member.broker.metadata.partition_info(topic, partition)
+            found.add(None if row is None else (row.leader, frozenset(row.isr)))
+        return found
+
+    def isrs(self, topic: str, partition: int) -> set[frozenset[int] | None]:
+        """The ISR of a partition as the brokers have it."""
+        return {None if seen is None else seen[1] for seen in self.everywhere(topic, partition)}
+
+    def state(self, topic: str, partition: int) -> tuple[int, frozenset[int]]:
+        """Leader and ISR in ZooKeeper."""
+        tp = TopicPartition(topic, partition)
+        with ZooKeeperSession(self.zookeeper) as session:
+            data, stat = session.get(partition_state_path(tp))
+        state = decode_partition_state(tp, data, stat.version).leader_and_isr
+        return state.leader, frozenset(state.isr)
+
+    def hosts_as(self, topic: str, partition: int, role: str) -> set[int]:
+        tp = TopicPartition(topic, partition)
+        return {m.id for m in self.up() if (r := m.broker.replicas.hosted.get(tp)) is not None and r.role == role}
+
+
+@pytest.fixture(scope="module", params=["3.9", "2.4-IV1"])
+def rehearsal(
+    request: pytest.FixtureRequest, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rehearsal]:
+    folder, base = str(tmp_path_factory.mktemp("controller")), free_ports(3)
+    zookeeper = f"127.0.0.1:{base + 2}"
+    real_kafka("install", folder, "--jars", str(kafka_jars))
+    try:
+        real_kafka("start", folder, "--brokers", "1", "--ibp", request.param,
+                   "--base-port", str(base), "--zk-port", str(base + 2))  # fmt: skip
+        config = ChannelConfig(inter_broker_protocol_version=request.param)
+        with Fleet(
+            zookeeper, range(FIRST, FIRST + COUNT), config=config,
+            session_timeout_ms=SESSION_MS, replica_lag_time_max_ms=LAG_MS,
+        ) as fleet:  # fmt: skip
+            eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == COUNT + 1 for m in fleet))
+            yield Rehearsal(fleet, zookeeper)
+    finally:
+        real_kafka("stop", folder, "--kill")
+
+
+def test_leaders_and_isr_are_as_assigned_at_every_broker(rehearsal: Rehearsal) -> None:
+    rehearsal.create("assigned")
+    for partition in range(COUNT):
+        leader, *followers = rehearsal.assignment(partition)
+        expected = (leader, frozenset((leader, *followers)))
+        eventually(lambda: rehearsal.everywhere("assigned", partition) == {expected})  # noqa: B023
+        assert rehearsal.state("assigned", partition) == expected
+        assert rehearsal.hosts_as("assigned", partition, "leader") == {leader}
+        assert rehearsal.hosts_as("assigned", partition, "follower") == set(followers)
+
+
+def test_a_paused_follower_leaves_the_isr_and_comes_back(rehearsal: Rehearsal) -> None:
+    rehearsal.create("paused")
+    leader, silent, other = rehearsal.assignment(0)
+    whole = (leader, frozenset((leader, silent, other)))
+    eventually(lambda: rehearsal.everywhere("paused", 0) == {whole})
+    rehearsal.fleet.pause(silent)
+    try:
+        eventually(lambda: rehearsal.state("paused", 0) == (leader, frozenset((leader, other))))
+        eventually(lambda: rehearsal.everywhere("paused", 0) == {(leader, frozenset((leader, other)))})
+    finally:
+        rehearsal.fleet.resume(silent)
+    eventually(lambda: rehearsal.state("paused", 0) == whole)
+    eventually(lambda: rehearsal.everywhere("paused", 0) == {whole})
+
+
+def test_ten_brokers_are_killed_at_once_and_come_back(rehearsal: Rehearsal) -> None:
+    rehearsal.create("killed")
+    fleet, ten = rehearsal.fleet, range(FIRST, FIRST + 10)
+    # partition 8 keeps its third replica, partition 0 loses all of its replicas
+    eventually(lambda: rehearsal.everywhere("killed", 8) == {(FIRST + 8, frozenset(rehearsal.assignment(8)))})
+    for broker_id in ten:
+        fleet.kill(broker_id)
+    survivor = FIRST + 10
+    eventually(lambda: rehearsal.everywhere("killed", 8) == {(survivor, frozenset({survivor}))})
+    eventually(lambda: all(seen is not None and seen[0] == -1 for seen in rehearsal.everywhere("killed", 0)))
+    for broker_id in ten:
+        fleet.restart(broker_id)
+    eventually(lambda: rehearsal.everywhere("killed", 8) == {(survivor, frozenset(rehearsal.assignment(8)))})
+    eventually(lambda: rehearsal.isrs("killed", 0) == {frozenset(rehearsal.assignment(0))})
+    assert rehearsal.hosts_as("killed", 8, "leader") == {survivor}
+
+
+def test_ten_brokers_are_bounced_at_once(rehearsal: Rehearsal) -> None:
+    rehearsal.create("bounced")
+    eventually(lambda: None not in rehearsal.everywhere("bounced", COUNT - 1))
+    before = {m.id: m.epoch for m in rehearsal.fleet}
+    for broker_id in range(FIRST, FIRST + 10):
+        assert rehearsal.fleet.restart(broker_id) > before[broker_id]
+    for partition in (0, 5, 9):
+        whole = frozenset(rehearsal.assignment(partition))
+        eventually(lambda: rehearsal.isrs("bounced", partition) == {whole})  # noqa: B023
+    eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == COUNT + 1 for m in rehearsal.fleet))
+
+
+def test_a_controlled_shutdown_moves_the_leaders_first(rehearsal: Rehearsal) -> None:
+    rehearsal.create("left")
+    eventually(lambda: rehearsal.everywhere("left", 12) == {(FIRST + 12, frozenset(rehearsal.assignment(12)))})
+    leaving = FIRST + 12
+    try:
+        assert rehearsal.fleet.shut_down(leaving) == {}
+        assert not rehearsal.fleet[leaving].is_up
+        leader, isr = rehearsal.state("left", 12)
+        assert leader in rehearsal.assignment(12)[1:]
+        assert leaving not in isr
+    finally:
+        rehearsal.fleet.restart(leaving)
+    eventually(lambda: rehearsal.isrs("left", 12) == {frozenset(rehearsal.assignment(12))})
+
+
+def test_the_registration_is_what_the_controller_announces(rehearsal: Rehearsal) -> None:
+    with ZooKeeperSession(rehearsal.zookeeper) as session:
+        for member in rehearsal.fleet:
+            registered = decode_broker(member.id, session.get(broker_path(member.id))[0])
+            (endpoint,) = registered.endpoints
+            assert (endpoint.host, endpoint.port) == (member.host, member.port)
+            known = {b.id: b for b in rehearsal.fleet[FIRST].broker.metadata.alive_brokers()}
+            assert known[member.id].endpoints == registered.endpoints
