@@ -305,16 +305,14 @@ class ScriptedTransport:
     abandon = close
 
 
-class ScriptedSelector(Selector):
-    """The selector itself, over transports and events that a test scripts; it never waits.
+class ObservedSelector(Selector):
+    """The selector itself over a network that a test owns, with what it was asked to do.
 
     A connection stands at the next poll unless its node is ``blocked``; it is refused at once if its address is in
     ``refused``; its handshake fails with the error that ``failing`` has for its node.
     """
 
-    def __init__(self, clock: Any, **habits: Any) -> None:
-        self.numbers = itertools.count(10_000)
-        self.transports: dict[int, ScriptedTransport] = {}
+    def __init__(self, clock: Any, **parts: Any) -> None:
         self.blocked: set[str] = set()
         self.refused: set[Any] = set()
         self.failing: dict[str, Exception] = {}
@@ -323,12 +321,69 @@ class ScriptedSelector(Selector):
         self.polls: list[int] = []
         self.dialling = ""
         self.closed = False
+        super().__init__(clock=clock, dial=self._observed_dial, **parts)
+
+    def _observed_dial(self, address, send_buffer, receive_buffer):
+        if address in self.refused:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return self.new_connection(), False
+
+    def connect(self, channel_id, address, *args, **kwargs):
+        self._ensure_new(channel_id)
+        self.attempts.append((channel_id, address))
+        self.dialling = channel_id
+        super().connect(channel_id, address, *args, **kwargs)
+
+    def send(self, send):
+        self.sends.append(send)
+        super().send(send)
+
+    def poll(self, timeout_ms, *, for_sends=True):
+        self.polls.append(timeout_ms)
+        super().poll(timeout_ms, for_sends=for_sends)
+
+    def close(self):
+        self.closed = True
+        super().close()
+
+    @property
+    def open(self):
+        """The nodes that there are connections to."""
+        return set(self.channels)
+
+    # ---- what a test calls
+
+    def answers(self, node_id: str, correlation_id: int, body: bytes, *, flexible: bool = True) -> None:
+        """Let the node's answer to a request arrive."""
+        self.receives(node_id, struct.pack(">i", correlation_id) + (b"\0" if flexible else b"") + body)
+
+    # ---- what each network has
+
+    def new_connection(self) -> Any:
+        """The socket, or the like of one, of a new connection to the node that is being dialled."""
+        raise NotImplementedError
+
+    def receives(self, node_id: str, payload: bytes) -> None:
+        """Let the node's next frame arrive, header included."""
+        raise NotImplementedError
+
+    def drops(self, node_id: str) -> None:
+        """Let the node end the connection."""
+        raise NotImplementedError
+
+
+class ScriptedSelector(ObservedSelector):
+    """The selector over transports and events that a test scripts; it never waits."""
+
+    def __init__(self, clock: Any, **habits: Any) -> None:
+        self.numbers = itertools.count(10_000)
+        self.transports: dict[int, ScriptedTransport] = {}
         self._registered: dict[int, int] = {}
 
         def builder(sock, peer):
             return ScriptedTransport(self, peer, **habits), None
 
-        super().__init__(clock=clock, channel_builder=builder, system=self.Events(self), dial=self._scripted_dial)
+        super().__init__(clock, channel_builder=builder, system=self.Events(self))
 
     class Events:
         """What the system would tell."""
@@ -362,46 +417,13 @@ class ScriptedSelector(Selector):
         def close(self):
             self.network._registered.clear()
 
-    def _scripted_dial(self, address, send_buffer, receive_buffer):
-        if address in self.refused:
-            raise ConnectionRefusedError(111, "Connection refused")
-        return contextlib.closing(None), False
-
-    def connect(self, channel_id, address, *args, **kwargs):
-        self._ensure_new(channel_id)
-        self.attempts.append((channel_id, address))
-        self.dialling = channel_id
-        super().connect(channel_id, address, *args, **kwargs)
-
-    def send(self, send):
-        self.sends.append(send)
-        super().send(send)
-
-    def poll(self, timeout_ms, *, for_sends=True):
-        self.polls.append(timeout_ms)
-        super().poll(timeout_ms, for_sends=for_sends)
-
-    def close(self):
-        self.closed = True
-        super().close()
-
-    @property
-    def open(self):
-        """The nodes that there are connections to."""
-        return set(self.channels)
-
-    # ---- what a test calls
+    def new_connection(self):
+        return contextlib.closing(None)
 
     def receives(self, node_id: str, payload: bytes) -> None:
-        """Let the node's next frame arrive, header included."""
         self.channels[node_id].transport.inbox += frame(payload)
 
-    def answers(self, node_id: str, correlation_id: int, body: bytes, *, flexible: bool = True) -> None:
-        """Let the node's answer to a request arrive."""
-        self.receives(node_id, struct.pack(">i", correlation_id) + (b"\0" if flexible else b"") + body)
-
     def drops(self, node_id: str) -> None:
-        """Let the node end the connection."""
         self.channels[node_id].transport.ended = EOFError("the end")
 
 
