@@ -36,13 +36,8 @@ class SystemClock:
         """Elapsed ms."""
         return time.monotonic_ns() // 1_000_000
 
-    def nanoseconds(self) -> int:
-        """Elapsed ns."""
-        return time.monotonic_ns()
-
-    def wall_nanoseconds(self) -> int:
-        """ns since 1970-01-01 UTC."""
-        return time.time_ns()
+    nanoseconds = staticmethod(time.monotonic_ns)
+    wall_nanoseconds = staticmethod(time.time_ns)
 
     def sleep(self, ms: float) -> None:
         """Sleep; nothing for a time that is not positive."""

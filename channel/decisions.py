@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.config import ChannelConfig
+    from channel.controller.broker_requests import DroppedRequest
     from channel.controller.requests import ControlRequest
-    from channel.controller.send_thread import DroppedRequest
     from channel.journal import Journal
     from channel.metrics import Metrics
     from channel.network.recorder import Recorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
@@ -14,22 +14,16 @@ from channel.metrics import Metrics
 from channel.network.client import NetworkClient
 from channel.network.secured import ListenerChannels
 from channel.network.selector import Selector
-from channel.network.selector_metrics import PollTimes, SelectorMetrics
+from channel.network.selector_metrics import SelectorMetrics
 from channel.security import MECHANISMS
 from channel.threads import ends_with_process
 from channel.types import Node, SecurityProtocol
 from kproto.api import api_name
-from kproto.errors import ConfigurationError, KprotoError
+from kproto.errors import KprotoError
 
-from .send_thread import (
-    BrokerRequests,
-    ClientFactory,
-    DroppedRequest,
-    Outcome,
-    QueueItem,
-    RequestSendThread,
-    send_thread_name,
-)
+from .broker_requests import BrokerRequests, DroppedRequest, Outcome, QueueItem
+from .send_thread import ClientFactory, RequestSendThread
+from .send_thread_pool import SendThreadPool, SendThreads, ServingThread
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
@@ -38,6 +32,7 @@ if TYPE_CHECKING:
 
     from channel.network.metadata import MetadataUpdater
     from channel.network.recorder import Recorder
+    from channel.network.selector_metrics import PollTimes
     from channel.security import SecurityConfig
     from channel.types import Broker
 
@@ -50,9 +45,6 @@ _QUEUE_SIZE: Final = "QueueSize"
 _RATE_AND_TIME: Final = "RequestRateAndQueueTimeMs"
 _PREFIX: Final = "controller-channel"
 
-SendThreads = int | Literal["per_broker"]
-"""How many send threads serve the brokers: a number, or one for each as in Kafka."""
-
 
 class DroppedHook(Protocol):
     """Hears of requests that will not be answered."""
@@ -64,17 +56,8 @@ class DroppedHook(Protocol):
 @dataclass(slots=True)
 class _BrokerState:
     requests: BrokerRequests
-    thread: RequestSendThread
+    serving: ServingThread
     metrics: SelectorMetrics
-
-
-@dataclass(slots=True)
-class _SendThread:
-    """A send thread, and what belongs to it."""
-
-    thread: RequestSendThread
-    polls: PollTimes
-    brokers: int = 0
 
 
 class ControllerChannelManager:
@@ -138,7 +121,6 @@ class ControllerChannelManager:
         self._clock = clock
         self.metrics = Metrics(clock) if metrics is None else metrics
         self._state_log = state_log or StateChangeLog(controller_id)
-        self._prefix = thread_name_prefix
         self._client_factory = client_factory
         self._on_dropped = on_dropped
         self._on_thread_failed = on_thread_failed
@@ -146,10 +128,7 @@ class ControllerChannelManager:
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
         if send_threads is None:
             send_threads = "per_broker" if config.send_threads == "per_broker" else int(config.send_threads)
-        if send_threads != "per_broker" and send_threads < 1:
-            raise ConfigurationError(f"send_threads is {send_threads}; it must be a number from 1, or 'per_broker'")
-        self._send_threads = send_threads
-        self._threads: list[_SendThread] = []
+        self._threads = SendThreadPool(send_threads, controller_id, thread_name_prefix, clock, self._new_thread)
         self._brokers: dict[int, _BrokerState] = {}
         self._lock = threading.Lock()  # the map and the counts
         self._changing = threading.RLock()  # starting and removing, which may take long
@@ -158,13 +137,22 @@ class ControllerChannelManager:
         ends_with_process(self)
 
     def _publish(self) -> None:
+        threads = self._threads
         gauges: list[tuple[str, Callable[[], float], str]] = [
             ("TotalQueueSize", self._total_queue_size, "Requests that wait for any broker"),
             ("DroppedRequests", lambda: self.dropped, "Requests that will not be answered"),
             ("PossiblyAppliedRequests", lambda: self.possibly_applied, "Dropped requests that were sent"),
             ("FailedSendThreads", lambda: len(self.failed_threads), "Send threads that have died of an error"),
-            ("CallbackTimeMsMax", self._callback_time_max, "Longest time that a callback held its send thread up"),
-            ("CallbackTimeMsMean", self._callback_time_mean, "Mean time that callbacks held their send threads up"),
+            (
+                "CallbackTimeMsMax",
+                threads.callback_ms_max,
+                "Longest time that a callback held its send thread up",
+            ),
+            (
+                "CallbackTimeMsMean",
+                threads.callback_ms_mean,
+                "Mean time that callbacks held their send threads up",
+            ),
         ]
         for name, read, doc in gauges:
             self.metrics.gauge(GROUP, name, read, doc=doc)
@@ -215,7 +203,7 @@ class ControllerChannelManager:
             self._remove(broker_id, state)
 
     def shutdown(self) -> None:
-        """Close all channels. Threads are told first and waited for then, so that it takes as long as the slowest."""
+        """Close all channels; takes as long as the slowest send thread."""
         self._shut_down(None)
 
     def _shut_down(self, timeout_s: float | None) -> None:
@@ -223,13 +211,7 @@ class ControllerChannelManager:
             with self._lock:
                 states = list(self._brokers.items())
                 self._is_shut_down = True
-            for serving in self._threads:
-                if serving.thread is threading.current_thread():
-                    raise IllegalState("a callback cannot shut its own channel manager down; do it on another thread")
-            for serving in self._threads:
-                serving.thread.initiate_shutdown()
-            for serving in self._threads:
-                serving.thread.await_shutdown(timeout_s)
+            self._threads.shut_down(timeout_s)
             for broker_id, state in states:
                 self._remove(broker_id, state)
 
@@ -243,7 +225,7 @@ class ControllerChannelManager:
         self._lock, self._changing = threading.Lock(), threading.RLock()
         self._is_shut_down = True
         self._brokers = {}
-        self._threads = []
+        self._threads.forget()
 
     def __enter__(self) -> Self:
         return self
@@ -309,13 +291,13 @@ class ControllerChannelManager:
         if self._client_factory is None:
             self._channels.use(listener, endpoint.security_protocol)
         node = Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener)
-        serving = self._thread_for(broker.id)
+        serving = self._threads.for_broker(broker.id)
         tags = {"broker-id": node.key}
         timer = self.metrics.timer(GROUP, _RATE_AND_TIME, tags, "How long requests wait, and how many there are")
         requests = BrokerRequests(node, serving.thread, timer, self._undeliverable)
         self.metrics.gauge(GROUP, _QUEUE_SIZE, requests.__len__, tags, "Requests that wait")
         selector_metrics = SelectorMetrics(self.metrics, _PREFIX, tags, polls=serving.polls)
-        state = _BrokerState(requests, serving.thread, selector_metrics)
+        state = _BrokerState(requests, serving, selector_metrics)
         with self._lock:
             self._brokers[broker.id] = state
             self._is_shut_down = False
@@ -328,24 +310,12 @@ class ControllerChannelManager:
             self._remove(broker.id, state)  # a channel without its thread would take requests for ever
             raise
 
-    def _thread_for(self, broker_id: int) -> _SendThread:
-        """The send thread that a new broker is assigned to: a new one as long as there may be more."""
-        alive = [serving for serving in self._threads if not serving.thread.is_failed]
-        if self._send_threads != "per_broker" and len(alive) >= self._send_threads:
-            return min(alive, key=lambda serving: serving.brokers)
-        per_broker = self._send_threads == "per_broker"
-        used = {serving.thread.name for serving in self._threads}
-        names = (
-            send_thread_name(self.controller_id, broker_id if per_broker else None, number, self._prefix)
-            for number in range(len(used) + 1)
-        )
-        polls = PollTimes(self._clock)
-
+    def _new_thread(self, name: str, polls: PollTimes) -> RequestSendThread:
         def new_client(metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
             return self._new_client(metadata, on_invalid_answer, polls)
 
-        thread = RequestSendThread(
-            next((name for name in names if name not in used), self._prefix or "send-thread"),
+        return RequestSendThread(
+            name,
             self.controller_id,
             self._controller_epoch,
             self._client_factory or new_client,
@@ -353,8 +323,6 @@ class ControllerChannelManager:
             self._state_log,
             self._thread_failed,
         )
-        self._threads.append(_SendThread(thread, polls))
-        return self._threads[-1]
 
     def _new_client(
         self, metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None], polls: PollTimes
@@ -388,26 +356,22 @@ class ControllerChannelManager:
         return None if state is None else state.metrics
 
     def _remove(self, broker_id: int, state: _BrokerState) -> None:
-        thread = state.thread
-        if threading.current_thread() is thread:
+        serving = state.serving
+        if threading.current_thread() is serving.thread:
             raise IllegalState(f"a callback cannot remove a broker of its own thread, as {broker_id} is")
-        serving = next((each for each in self._threads if each.thread is thread), None)
         tags = {"broker-id": str(broker_id)}
         try:
-            if serving is not None and serving.brokers == 1:
-                thread.shutdown()  # the client is its own until it has ended
-                thread.client.close()
-                self._threads.remove(serving)
+            if serving.brokers == 1:
+                self._threads.end(serving)
             else:
-                thread.remove(state.requests)
+                serving.thread.remove(state.requests)
             dropped = state.requests.close()
             self.metrics.remove(GROUP, _QUEUE_SIZE, tags)
             self.metrics.remove(GROUP, _RATE_AND_TIME, tags)
             state.metrics.remove()
             with self._lock:
                 del self._brokers[broker_id]
-            if serving is not None:
-                serving.brokers -= 1
+            serving.brokers -= 1
             if dropped:
                 self._log.warning("broker %d is removed: %d requests will not be answered", broker_id, len(dropped))
             self._drop(broker_id, dropped)
@@ -445,13 +409,6 @@ class ControllerChannelManager:
     def _total_queue_size(self) -> int:
         with self._lock:
             return sum(len(state.requests) for state in self._brokers.values())
-
-    def _callback_time_max(self) -> float:
-        return max((serving.thread.callback_max_ns for serving in self._threads), default=0) / 1e6
-
-    def _callback_time_mean(self) -> float:
-        calls = sum(serving.thread.callbacks for serving in self._threads)
-        return sum(serving.thread.callback_ns for serving in self._threads) / max(1, calls) / 1e6
 
 
 def _inter_broker_security(config: ChannelConfig) -> SecurityConfig:

@@ -189,8 +189,14 @@ class NetworkClient:
             raise IllegalState(f"node {request.destination} can take no request now: {bounded(str(request))}")
         self._send(request, now)
 
-    def request(self, node_id: str, builder: RequestBuilder, callback: Callback) -> ClientRequest:
+    def request(self, node_id: str, builder: RequestBuilder, callback: Callback, now: int) -> ClientRequest:
         """Make a request and write it at once, on the calling thread; no correlation id is taken if it cannot be.
+
+        Args:
+            node_id: To whom, ``Node.key``.
+            builder: Makes the body.
+            callback: Called in ``poll`` with the answer, or with what came instead.
+            now: The time, in ms of the client's clock.
 
         Raises:
             ClientClosed: This client is closing or closed.
@@ -199,7 +205,6 @@ class NetworkClient:
         """
         if self._phase is not _Phase.ACTIVE:
             self._ensure_active()
-        now = self.clock.milliseconds()
         channel = self._nodes.sendable(node_id, now)
         if channel is None:
             raise IllegalState(f"node {node_id} can take no request now")

@@ -6,25 +6,27 @@ One ``poll`` gives at most one received frame for each connection; what else has
 from __future__ import annotations
 
 import random
-from collections import deque
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
-from channel.errors import AuthenticationFailed, IllegalState
+from channel.errors import AuthenticationFailed
 from channel.logs import get_logger
 
 from . import sockets
-from .channel import Channel, ChannelState, Disconnection, Receive
-from .connection import Connection, MuteState, Phase
+from .channel import Channel, ChannelState
+from .channel_factory import ChannelFactory
+from .connection import MuteState, Phase
 from .delayed_close import DelayedCloses
-from .frames import UNLIMITED, Send, Window
+from .frames import UNLIMITED, Send
 from .idle import IdleExpiry, StalledFrames
 from .poller import Poller, SystemPoller
+from .reading import ChannelReader
+from .registry import ChannelRegistry, Closing
 from .selector_metrics import PollTimes
 from .sockets import Peer
 from .traffic import Traffic
 from .transport import EVENT_READ, EVENT_WRITE
+from .writing import ChannelWriter
 
 if TYPE_CHECKING:
     import socket
@@ -41,17 +43,6 @@ __all__ = ["Closing", "Selector"]
 
 _log = get_logger(__name__)
 _NOT_MUTED: Final = MuteState.NOT_MUTED
-
-
-class Closing(Enum):
-    """How a connection is ended.
-
-    GRACEFUL gives out first what has arrived, NOTIFY only reports the end, DISCARD not even that.
-    """
-
-    GRACEFUL = "graceful"
-    NOTIFY = "notify"
-    DISCARD = "discard"
 
 
 class Selector:
@@ -99,41 +90,33 @@ class Selector:
         system: SystemPoller | None = None,
         dial: Callable[[Address, int, int], tuple[socket.socket, bool]] = sockets.dial,
     ) -> None:
-        self._max_receive_size = max_receive_size
         self._clock = clock
         self._metrics = metrics
-        self._metrics_of = metrics_of or (lambda _: metrics)
         self._polls = polls or (metrics.polls if metrics is not None else PollTimes(clock))
-        self._pool = pool
-        self._build = channel_builder
         self._dial = dial
+        self._factory = ChannelFactory(channel_builder, metrics_of or (lambda _: metrics), max_receive_size, pool)
         self._traffic = Traffic(recorder, clock)
-        self._recorded = recorder is not None
         self._idle = IdleExpiry(max_idle_ms, clock.nanoseconds()) if max_idle_ms >= 0 else None
         self._stalled = StalledFrames(max_stall_ms) if max_stall_ms >= 0 else None
         self._refused = DelayedCloses(failed_authentication_delay_ms)
-        self._window = Window()
-
-        self.channels: dict[str, Channel] = {}
-        self.completed_sends: list[Send] = []
-        self.completed_receives: list[Receive] = []
-        self.connected: list[str] = []
-        self.prepared: list[str] = []
-        self.disconnected: dict[str, Disconnection] = {}
-
-        self._closing: dict[str, Channel] = {}
-        self._immediate: list[Channel] = []
-        self._buffered: dict[Channel, None] = {}
-        self._writes: list[Channel] = []
-
-        self._broken: deque[Channel] = deque()  # writing to them failed, on whichever thread
-        self._out_of_memory = False
-        self._progressed = True  # so that the first poll looks at buffered bytes
-        self._worked_since_ns = clock.nanoseconds()
-
         self._poller = Poller(system)
         self._waker = sockets.Waker()
         self._poller.watch(self._waker.fileno(), self._waker.drain)
+        self._writer = ChannelWriter(self._traffic, clock, self._poller.changed, self._waker.wake)
+        self._reader = ChannelReader(self._traffic, recorded=recorder is not None, pool=pool, stalled=self._stalled)
+
+        self._registry = ChannelRegistry(
+            self._poller, self._reader, self._traffic, self._idle, self._stalled, self._refused
+        )
+
+        self.channels = self._registry.open
+        self.connected = self._registry.connected
+        self.prepared = self._registry.prepared
+        self.disconnected = self._registry.disconnected
+        self.completed_sends = self._writer.completed
+        self.completed_receives = self._reader.completed
+        self.send_at_once = self._writer.write_at_once
+        self._worked_since_ns = clock.nanoseconds()
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
@@ -162,15 +145,15 @@ class Selector:
             IllegalState: There is a connection of that name.
             OSError: The address is none, the system refuses at once, or no transport can be put on the socket.
         """
-        self._ensure_new(channel_id)
+        self._registry.ensure_new(channel_id)
         sock, at_once = self._dial(address, send_buffer, receive_buffer)
         channel = None
         try:
             peer = Peer(address[0] if host is None else host, address[1], listener)
-            channel = self._channel(channel_id, sock, peer, checks_versions=checks_versions)
-            self._register(channel)
+            channel = self._factory.channel(channel_id, sock, peer, checks_versions=checks_versions)
+            self._registry.add(channel, self._clock.nanoseconds())
             if at_once:
-                self._immediate.append(channel)
+                self._registry.immediate.append(channel)
         except BaseException:
             self._undo(channel, sock)
             raise
@@ -182,59 +165,25 @@ class Selector:
             IllegalState: There is a connection of that name.
             OSError: It is gone already, or no transport can be put on it.
         """
-        self._ensure_new(channel_id)
+        self._registry.ensure_new(channel_id)
         channel = None
         try:
             sockets.configure(sock)
             host, port = sock.getpeername()[:2] if sock.family != sockets.UNIX else ("", 0)
-            channel = self._channel(channel_id, sock, Peer(host, port, listener, accepted=True))
+            channel = self._factory.channel(channel_id, sock, Peer(host, port, listener, accepted=True))
             channel.finish_connect()
-            self._register(channel)
+            self._registry.add(channel, self._clock.nanoseconds())
         except BaseException:
             self._undo(channel, sock)
             raise
         self._traffic.opened(channel, accepted=True)
         return channel
 
-    def _channel(self, channel_id: str, sock: socket.socket, peer: Peer, *, checks_versions: bool = False) -> Channel:
-        try:
-            transport, authenticator = self._build(sock, peer)
-        except OSError:
-            raise
-        except Exception as e:
-            raise OSError(f"no channel to {peer.host}:{peer.port} ({peer.listener}): {type(e).__name__}: {e}") from e
-        connection = Connection(
-            channel_id,
-            max_receive_size=self._max_receive_size,
-            pool=self._pool,
-            window=self._window,
-            checks_versions=checks_versions,
-        )
-        channel = Channel(connection, transport, authenticator)
-        channel.metrics = self._metrics_of(channel_id)
-        return channel
-
-    def _register(self, channel: Channel) -> None:
-        self.channels[channel.id] = channel
-        self._poller.update(channel)
-        if self._idle is not None:
-            self._idle.touch(channel.id, self._clock.nanoseconds())
-        if channel.metrics is not None:
-            channel.metrics.connections += 1
-
     def _undo(self, channel: Channel | None, sock: socket.socket) -> None:
         """Leave nothing of a channel that could not be taken."""
         if channel is not None:
-            self._poller.drop(channel)
-            if self.channels.get(channel.id) is channel:
-                del self.channels[channel.id]
+            self._registry.take_back(channel)
         sock.close()
-
-    def _ensure_new(self, channel_id: str) -> None:
-        if channel_id in self.channels:
-            raise IllegalState(f"there is a connection {channel_id} already")
-        if channel_id in self._closing:
-            raise IllegalState(f"the last connection {channel_id} is still being closed")
 
     def listen(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
         """Call ``on_ready`` in ``poll`` whenever this listening socket can be accepted from."""
@@ -250,11 +199,11 @@ class Selector:
 
     def closing_channel(self, channel_id: str) -> Channel | None:
         """A connection that has ended but still has frames to give."""
-        return self._closing.get(channel_id)
+        return self._registry.closing.get(channel_id)
 
     def all_channels(self) -> list[Channel]:
         """Every connection, those that are being closed too. Any thread may ask."""
-        return [*self.channels.values(), *self._closing.values()]
+        return self._registry.all()
 
     def is_channel_ready(self, channel_id: str) -> bool:
         """Whether requests may pass over it."""
@@ -263,12 +212,7 @@ class Selector:
 
     def lowest_priority_channel(self) -> Channel | None:
         """Which to close to make room: one that is closing, else the one used least recently, else any."""
-        if self._closing:
-            return next(iter(self._closing.values()))
-        oldest = self._idle.oldest() if self._idle is not None else None
-        if oldest is not None:
-            return self.channels.get(oldest)
-        return next(iter(self.channels.values()), None)
+        return self._registry.lowest_priority()
 
     def client_information(self, channel_id: str, name: str, version: str) -> None:
         """Note which client software a connection belongs to."""
@@ -289,143 +233,56 @@ class Selector:
             IllegalState: No such connection, or its last frame has not gone out yet. In the second case the
                 connection is closed, and the next ``poll`` reports it with ``FAILED_SEND``.
         """
-        channel = self.channels.get(send.destination) or self._closing.get(send.destination)
-        if channel is None:
-            raise IllegalState(f"there is no connection {send.destination} to send over")
-        with channel.lock:
-            self._renew_if_due(channel)
-            if self._start(channel, send):
-                self._writes.append(channel)
-
-    def send_at_once(self, channel: Channel, send: Send) -> None:
-        """Write a frame now, on the calling thread, which may be any; what is left of it ``poll`` writes.
-
-        It is ``send.completed`` when it has gone out at once, and in ``completed_sends`` else.
-
-        Raises:
-            IllegalState: As ``send``.
-        """
-        connection = channel.connection
-        with channel.lock:
-            self._renew_if_due(channel)
-            if connection.usable and connection.outgoing is None and not channel.closed:
-                connection.start(send)
-            elif not self._start(channel, send) or not connection.usable:
-                return
-            try:
-                count, whole = channel.write()
-            except OSError as e:
-                _log.debug("could not write to connection %s to %s: %s", channel.id, channel.transport.remote, e)
-                self._give_up(channel)
-                return
-            self._traffic.wrote(channel, count, whole)
-        if whole is None:
-            self._poller.changed(channel)
-            self.wakeup()
-
-    def _start(self, channel: Channel, send: Send) -> bool:
-        """Make a frame the one to be written, under the channel's lock; tells whether it is to be."""
-        if channel.closed:
-            raise IllegalState(f"there is no connection {send.destination} to send over any more")
-        connection = channel.connection
-        if connection.phase is Phase.CLOSING:
-            channel.ended = ChannelState.FAILED_SEND
-            if send.request is not None:
-                connection.in_flight.add(send.request)  # it comes back with the connection's end
-                send.request = None
-            return False
-        try:
-            connection.start(send)
-        except IllegalState:
-            channel.ended = ChannelState.FAILED_SEND
-            self._give_up(channel)
-            raise
-        return True
-
-    def _renew_if_due(self, channel: Channel) -> None:
-        """Begin to renew a client's session before its next request, under the channel's lock; the request waits."""
-        authenticator = channel.authenticator
-        if authenticator is None or not authenticator.renews_ns:
-            return
-        now, connection = self._clock.nanoseconds(), channel.connection
-        if now >= authenticator.renews_ns and connection.phase is Phase.READY and connection.outgoing is None:
-            channel.renew(now)
-            self._poller.changed(channel)
-            self.wakeup()
-
-    def _give_up(self, channel: Channel) -> None:
-        """Let the next ``poll`` close a channel that cannot be written to any more."""
-        channel.broken = True
-        self._broken.append(channel)
-        self.wakeup()
+        self._writer.start(self._registry.find(send.destination), send)
 
     def write_now(self) -> None:
         """Write new frames, which ``poll`` does too: there is nearly always room, and no event to wait for.
 
         What has gone out is added to ``completed_sends``.
         """
-        writes, self._writes = self._writes, []
+        writes, self._writer.started = self._writer.started, []
         for channel in writes:
             if channel.connection.outgoing is not None and channel.connection.usable and not channel.broken:
                 self._write(channel)
                 if channel.interest != channel.registered:
                     self._poller.changed(channel)
 
+    def _write(self, channel: Channel) -> None:
+        if not self._writer.write(channel):
+            self._close(channel, Closing.NOTIFY)
+
     def mute(self, channel_id: str) -> None:
         """Read this connection no more until ``unmute``."""
-        channel = self._open_or_closing(channel_id)
+        channel = self._registry.find(channel_id)
         channel.connection.mute()
         channel.connection.explicitly_muted = True
-        self._buffered.pop(channel, None)
+        self._reader.buffered.pop(channel, None)
         self._poller.changed(channel)
 
     def unmute(self, channel_id: str) -> bool:
         """Read this connection again if its mute state allows; tells whether it is read now."""
-        channel = self._open_or_closing(channel_id)
-        if not self._read_again(channel):
+        channel = self._registry.find(channel_id)
+        if not self._reader.read_again(channel):
             return False
         channel.connection.explicitly_muted = False
-        return True
-
-    def _read_again(self, channel: Channel) -> bool:
-        """Unmute a channel if its mute state allows; no event announces the bytes that it holds already."""
-        if not channel.connection.maybe_unmute():
-            return False
-        if channel.has_buffered:
-            self._buffered[channel] = None
-            self._progressed = True
         self._poller.changed(channel)
         return True
-
-    def _open_or_closing(self, channel_id: str) -> Channel:
-        channel = self.channels.get(channel_id) or self._closing.get(channel_id)
-        if channel is None:
-            raise IllegalState(f"there is no connection {channel_id}")
-        return channel
 
     # ---- polling -----------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
         """Drop the results of the last poll; connections that were closing get on with it."""
         self.completed_sends.clear()
-        self.connected.clear()
-        self.prepared.clear()
-        self.disconnected.clear()
         if self.completed_receives:
-            for receive in self.completed_receives:
-                receive.channel.has_completed_receive = False
-            self.completed_receives.clear()
-        if self._closing:
-            for channel_id, channel in list(self._closing.items()):
-                if channel.ended is ChannelState.FAILED_SEND or not self._read_closing(channel):
-                    del self._closing[channel_id]
-                    self._finish_close(channel, notify=True)
-        if self._broken:
+            self._reader.clear()
+        self._registry.clear(self._worked_since_ns)
+        if self._writer.broken:
             self._close_broken()
 
     def _close_broken(self) -> None:
-        while self._broken:
-            channel = self._broken.popleft()
+        broken = self._writer.broken
+        while broken:
+            channel = broken.popleft()
             if not channel.closed and self.channels.get(channel.id) is channel:
                 self._close(channel, Closing.NOTIFY)
 
@@ -443,22 +300,20 @@ class Selector:
         if timeout_ms < 0:
             raise ValueError(f"a poll of {timeout_ms} ms; it must be 0 or more")
         self.clear()
-        if self._out_of_memory and (self._pool is None or not self._pool.out_of_memory):
-            self._out_of_memory = False
-            for refused in self.channels.values():
-                if not refused.connection.explicitly_muted and refused.connection.muted:
-                    self._read_again(refused)
-        if self._writes:
+        for refused in self._reader.refused(self.channels.values()):
+            self._poller.changed(refused)
+        if self._writer.started:
             self.write_now()
+        reader = self._reader
         if (
-            self._immediate
-            or (self._progressed and self._buffered)
+            self._registry.immediate
+            or (reader.progressed and reader.buffered)
             or self.disconnected
             or self.completed_receives
             or (for_sends and self.completed_sends)
         ):
             timeout_ms = 0
-        self._progressed = False
+        reader.progressed = False
 
         polls = self._polls
         before = self._clock.nanoseconds()
@@ -475,11 +330,11 @@ class Selector:
         polls.io_wait_ns += now - before
         self._worked_since_ns = now
 
-        if self._immediate or self._buffered:
+        if self._registry.immediate or reader.buffered:
             self._process_unannounced(events, now)
         elif not events:
-            self._progressed = True
-        if self._pool is not None and self._pool.available < self._pool.size // 10:
+            reader.progressed = True
+        if reader.short_of_memory:
             random.shuffle(events)  # let no connection always be the one that gets no memory
         ready, callbacks = self._poller.channels.get, self._poller.callbacks
         for fd, mask in events:
@@ -488,7 +343,7 @@ class Selector:
                 self._process(channel, mask, now)
             elif fd in callbacks:
                 callbacks[fd]()  # the waker, or a listening socket
-        if self._broken:
+        if self._writer.broken:
             self._close_broken()
         if self._refused:
             self._close_refused(now)
@@ -504,8 +359,9 @@ class Selector:
 
     def _process_unannounced(self, events: list[tuple[int, int]], now: int) -> None:
         """Go on with channels of which no event tells: they stand already, or have bytes on this side."""
-        immediate, self._immediate = self._immediate, []
-        buffered, self._buffered = self._buffered, {}
+        registry = self._registry
+        immediate, registry.immediate = registry.immediate, []
+        buffered, self._reader.buffered = self._reader.buffered, {}
         announced = {fd for fd, _ in events}
         for channel in buffered:
             if (channel.fd not in announced or not channel.registered) and channel not in self._refused:
@@ -524,11 +380,11 @@ class Selector:
             if connection.usable or connection.phase is Phase.REAUTHENTICATING or self._establish(channel, now):
                 if not channel.has_completed_receive and connection.mute_state is _NOT_MUTED:
                     if mask & ~EVENT_WRITE or channel.has_buffered:
-                        self._read(channel, now)
+                        self._reader.read(channel, now)
                     if (connection.reader.waiting or channel.transport.has_bytes_buffered) and (
                         not connection.explicitly_muted
                     ):
-                        self._buffered[channel] = None
+                        self._reader.buffered[channel] = None
                 if connection.phase is Phase.REAUTHENTICATING:
                     self._establish(channel, now)
                 if mask & EVENT_WRITE and connection.outgoing is not None:
@@ -567,71 +423,8 @@ class Selector:
                 channel.metrics.passed(channel.authenticator)
         self.prepared.append(channel.id)
         if channel.connection.outgoing is not None:
-            self._writes.append(channel)
+            self._writer.started.append(channel)
         return True
-
-    def _read(self, channel: Channel, now: int) -> None:
-        if channel.authenticator is not None:
-            count, payload = self._read_session(channel, now)
-        elif self._recorded:
-            with channel.lock:  # or an answer could be recorded before its request, which another thread has sent
-                count, payload = channel.read()
-                self._traffic.read(channel, count, payload)
-        else:
-            count, payload = channel.read()
-            self._traffic.read(channel, count, payload)
-        connection = channel.connection
-        if count or payload is not None:  # a frame may have been read together with the one before it
-            self._progressed = True
-        if count and self._stalled is not None and (connection.reader.bytes_read or channel.watched):
-            self._stalled.look(channel, now)
-        if payload is not None:
-            channel.has_completed_receive = True
-            self.completed_receives.append(Receive(channel, payload, self._pool))
-        elif connection.reader.refused:
-            self._out_of_memory = True  # it muted itself: the pool had nothing for it
-
-    def _read_session(self, channel: Channel, now: int) -> tuple[int, bytearray | None]:
-        """Read from a channel whose peer has authenticated, and may do so again; its tokens are not recorded.
-
-        Raises:
-            AuthenticationFailed: One side does not accept the other any more.
-            ConnectionAbortedError: The peer's session has expired, and this is a request.
-            EOFError, OSError: The connection cannot be read on.
-        """
-        authenticator = channel.authenticator
-        assert authenticator is not None
-        with channel.lock:
-            count, payload = channel.read()
-            if payload is not None:
-                is_taken = channel.renewal_takes(payload, now)
-                has_expired = not is_taken and authenticator.expired(now)
-                if is_taken or has_expired:
-                    if self._pool is not None and payload:
-                        self._pool.release(payload)
-                    self._progressed = True
-                    payload = None
-                if has_expired:
-                    channel.ended = ChannelState.EXPIRED
-                    if channel.metrics is not None:
-                        channel.metrics.expired.value += 1
-                    raise ConnectionAbortedError("a request has come though the SASL session has expired")
-            self._traffic.read(channel, count, payload)
-        return count, payload
-
-    def _write(self, channel: Channel) -> None:
-        try:
-            with channel.lock:
-                if not channel.connection.usable:
-                    return  # another thread has just begun to renew the session
-                count, send = channel.write()
-                self._traffic.wrote(channel, count, send)
-        except OSError as e:
-            _log.debug("could not write to connection %s to %s: %s", channel.id, channel.transport.remote, e)
-            self._close(channel, Closing.NOTIFY)
-            return
-        if send is not None:
-            self.completed_sends.append(send)
 
     def _refuse(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
         """End a connection whose two ends do not accept each other; a client is told so after the delay."""
@@ -672,24 +465,16 @@ class Selector:
         Returns:
             Its requests that were not answered, oldest first.
         """
-        channel = self.channels.get(channel_id)
-        if channel is not None:
-            channel.ended = ChannelState.LOCAL_CLOSE
-            self._close(channel, Closing.DISCARD)
-        else:
-            channel = self._closing.pop(channel_id, None)
-            if channel is None:
-                return []
-            self._finish_close(channel, notify=False)
-        return channel.unanswered
+        channel = self._registry.discard(channel_id, self._worked_since_ns)
+        return [] if channel is None else channel.unanswered
 
     def close(self) -> None:
         """Close every connection and the selector; what fails is raised after all has been closed."""
         failures: list[BaseException] = []
         try:
-            for channel_id in [*self.channels, *self._closing]:
+            for channel in self._registry.all():
                 try:
-                    self.close_channel(channel_id)
+                    self.close_channel(channel.id)
                 except Exception as e:  # noqa: BLE001 - raised below, when the others are closed
                     failures.append(e)
         finally:
@@ -704,50 +489,7 @@ class Selector:
         """Give back a forked child's copies of all descriptors; the parent's connections go on."""
         self._waker.abandon()
         self._poller.close()
-        for channel in self.all_channels():
-            channel.transport.abandon()
-        self.channels.clear()
-        self._closing.clear()
+        self._registry.abandon()
 
     def _close(self, channel: Channel, mode: Closing) -> None:
-        self._poller.drop(channel)
-        if self.channels.pop(channel.id, None) is not None and channel.metrics is not None:
-            channel.metrics.connections -= 1
-        if channel.id in self.connected:
-            self.connected.remove(channel.id)
-        if channel.id in self.prepared:
-            self.prepared.remove(channel.id)
-        if mode is Closing.GRACEFUL and self._read_closing(channel):
-            with channel.lock:
-                channel.connection.enter(Phase.CLOSING)
-            self._closing[channel.id] = channel
-        else:
-            self._finish_close(channel, notify=mode is not Closing.DISCARD)
-
-    def _read_closing(self, channel: Channel) -> bool:
-        """Read one more frame of a connection that has ended; tells whether there was one, or is one still unseen."""
-        if channel.state is not ChannelState.READY:
-            return False
-        if channel.connection.explicitly_muted or channel.has_completed_receive:
-            return True
-        try:
-            self._read(channel, self._worked_since_ns)
-        except (OSError, EOFError, AuthenticationFailed):
-            return False
-        return channel.has_completed_receive
-
-    def _finish_close(self, channel: Channel, *, notify: bool) -> None:
-        self._buffered.pop(channel, None)
-        self._refused.forget(channel)
-        if channel in self._immediate:
-            self._immediate.remove(channel)
-        if self._idle is not None:
-            self._idle.remove(channel.id)
-        if self._stalled is not None:
-            self._stalled.forget(channel)
-        try:
-            channel.close()
-        finally:
-            self._traffic.closed(channel)
-            if notify:
-                self.disconnected[channel.id] = channel.disconnection
+        self._registry.close(channel, mode, self._worked_since_ns)

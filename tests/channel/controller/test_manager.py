@@ -14,9 +14,9 @@ import pytest
 from scripted_broker import ScriptedBroker, Seen, answer, until
 
 from channel.config import ChannelConfig
+from channel.controller.broker_requests import Outcome
 from channel.controller.manager import GROUP, ControllerChannelManager
 from channel.controller.requests import SingleRequest
-from channel.controller.send_thread import Outcome
 from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
 from channel.types import Broker, EndPoint
@@ -32,7 +32,7 @@ from kproto.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from channel.controller.send_thread import DroppedRequest
+    from channel.controller.broker_requests import DroppedRequest
 
 FAST = ChannelConfig(request_timeout_ms=500, controller_socket_timeout_ms=500)
 

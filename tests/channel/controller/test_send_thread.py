@@ -18,9 +18,10 @@ from scripted_broker import answer, until
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
+from channel.controller.broker_requests import DroppedRequest, Outcome
 from channel.controller.manager import GROUP, ControllerChannelManager
 from channel.controller.requests import ControlRequest, SingleRequest
-from channel.controller.send_thread import DroppedRequest, Outcome, RequestSendThread
+from channel.controller.send_thread import RequestSendThread
 from channel.errors import BrokerNotAvailable, ClientClosed, IllegalState
 from channel.metrics import Metrics
 from channel.network.request import ClientRequest, ClientResponse
@@ -56,7 +57,7 @@ class FakeClient:
 
     is_ready = ready
 
-    def request(self, node_id: str, builder: Any, callback: Any) -> ClientRequest:
+    def request(self, node_id: str, builder: Any, callback: Any, now: int) -> ClientRequest:
         if not self.active:
             raise ClientClosed("closed")
         self.correlation_id += 1
@@ -309,7 +310,7 @@ def test_a_send_thread_that_dies_is_told_and_so_are_its_requests(make, scripted,
     for n in (2, 3):
         manager.send_request(1, request(n), answered.append)
     until(lambda: len(broker.seen) == 2)
-    thread = manager._brokers[1].thread
+    thread = manager._brokers[1].serving.thread
 
     def die() -> None:
         raise MemoryError("a fault in the thread itself")
@@ -514,7 +515,7 @@ def test_a_put_that_is_interrupted_loses_no_request(make, scripted, monkeypatch)
     manager = make(broker.broker())
     manager.send_request(1, request(1), answered.append)
     until(lambda: len(answered) == 1)
-    client = manager._brokers[1].thread.client
+    client = manager._brokers[1].serving.thread.client
     really = client.request
 
     def interrupted(*args: Any) -> Any:

@@ -273,7 +273,7 @@ def test_requests_of_another_thread_pass_in_order_whenever_sessions_end(serve, a
         for number in range(200):
             if number % 3 == 0:
                 asking.clock.sleep(LIFETIME_MS)
-            asking.client.request("1", UPDATE, callback)
+            asking.client.request("1", UPDATE, callback, asking.client.clock.milliseconds())
             assert turn.acquire(timeout=10)
 
     sending = threading.Thread(target=sends)
@@ -405,7 +405,7 @@ def test_the_byte_budget_gets_the_bytes_of_renewals_back(serve, ask):
             end.clock.sleep(LIFETIME_MS * 0.99)
     asking.ask()
     assert asking.counts() == [1, 3, 0, 0]
-    until(lambda: serving.server.selector._pool.available == 100_000)
+    until(lambda: serving.server.selector._reader.pool.available == 100_000)
 
 
 def test_a_paused_listener_renews_when_it_goes_on(serve, ask):

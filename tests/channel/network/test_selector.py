@@ -333,11 +333,11 @@ def connects_at_once(monkeypatch):
 @pytest.mark.parametrize("poll_first", [True, False])
 def test_a_connection_that_stands_at_once_is_told_by_the_next_poll_and_leaves_nothing(selector, server, poll_first):
     selector.connect("0", server.address)
-    assert selector._immediate
+    assert selector._registry.immediate
     if poll_first:
         selector.poll(10_000)
         assert selector.connected == ["0"]
-        assert not selector._immediate
+        assert not selector._registry.immediate
         until(lambda: selector.is_channel_ready("0"), step=lambda: selector.poll(1000))
         assert echo(selector, "0", b"works") == b"works"
     selector.close_channel("0")
@@ -346,9 +346,9 @@ def test_a_connection_that_stands_at_once_is_told_by_the_next_poll_and_leaves_no
 
 def assert_empty(selector):
     assert not selector.channels
-    assert not selector._immediate
-    assert not selector._closing
-    assert not selector._buffered
+    assert not selector._registry.immediate
+    assert not selector._registry.closing
+    assert not selector._reader.buffered
     assert not selector.connected
     assert not selector.disconnected
     assert not selector._poller.channels
@@ -367,7 +367,7 @@ def test_a_connection_that_cannot_be_registered_leaves_nothing(selector, server,
             assert selector._poller.channels
             raise error
 
-    monkeypatch.setattr(selector, "_idle", Refusing())
+    monkeypatch.setattr(selector._registry, "_idle", Refusing())
     client, accepted = accepted_pair()
     begin = {
         "connect": lambda: selector.connect("x", server.address),
@@ -512,9 +512,9 @@ def test_the_connection_to_give_up_is_one_that_closes_or_the_one_used_longest_ag
         echo(selector, channel_id, b"use")
     assert selector.lowest_priority_channel().id == "2"
     channel = selector.channel("3")
-    selector._closing["3"] = channel
+    selector._registry.closing["3"] = channel
     assert selector.lowest_priority_channel().id == "3"
-    del selector._closing["3"]
+    del selector._registry.closing["3"]
     for channel_id in "01234":
         selector.close_channel(channel_id)
     assert selector.lowest_priority_channel() is None
@@ -674,7 +674,7 @@ def test_an_accepted_connection_that_cannot_be_taken_is_closed(selector, monkeyp
     def refuses(sock, peer):
         raise ValueError("no certificate")
 
-    monkeypatch.setattr(selector, "_build", refuses)
+    monkeypatch.setattr(selector._factory, "_builder", refuses)
     with client, pytest.raises(OSError, match="no certificate"):
         selector.register("0", accepted)
     assert accepted.fileno() == -1

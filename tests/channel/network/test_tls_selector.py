@@ -55,7 +55,7 @@ def test_a_connection_that_is_closed_with_bytes_buffered_leaves_nothing(selector
     until(lambda: channel.transport.has_bytes_buffered, step=lambda: selector.poll(1000), what="the first bytes")
     selector.close_channel("1")
     assert list(selector.channels) == ["2"]
-    assert channel not in selector._buffered
+    assert channel not in selector._reader.buffered
     echo(selector, "2", b"still here")
 
 
@@ -66,7 +66,7 @@ def test_a_byte_that_cannot_be_decrypted_yet_costs_one_look(selector, muted):
     channel = selector.channel("1")
     channel.transport._incoming.write(b"\x17")  # a record's first byte
     channel.transport._may_have_more = True
-    selector._buffered[channel] = None
+    selector._reader.buffered[channel] = None
     selector._progressed = True
     if muted:
         channel.connection.mute()
@@ -74,4 +74,4 @@ def test_a_byte_that_cannot_be_decrypted_yet_costs_one_look(selector, muted):
     for number in range(100):
         echo(selector, "2", b"%d" % number)
     assert selector.looks["1"] == 1
-    assert channel not in selector._buffered
+    assert channel not in selector._reader.buffered

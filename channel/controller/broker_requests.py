@@ -1,0 +1,268 @@
+"""One broker's control requests: the queue, and the request that is being delivered.
+
+A broker's requests are sent by whichever thread finds the broker idle and connected: the thread that puts the request,
+or the send thread, which does everything else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from channel.errors import ClientClosed, Disconnected, IllegalState, RequestTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from channel.metrics import Timer
+    from channel.network.client import NetworkClient
+    from channel.network.request import ClientRequest, ClientResponse
+    from channel.types import Node
+
+    from .requests import ControlRequest
+
+__all__ = ["BrokerRequests", "DroppedRequest", "Outcome", "QueueItem", "SendThread"]
+
+
+class Outcome(Enum):
+    """How a request ended that was not answered."""
+
+    NOT_SENT = "not sent"
+    POSSIBLY_APPLIED = "possibly applied"
+
+
+class QueueItem(NamedTuple):
+    """A request that waits for its broker.
+
+    Attributes:
+        request: What to send.
+        callback: Takes the response, on the send thread; None if nobody asks.
+        enqueue_time_ms: When it came, in ms of the clock.
+    """
+
+    request: ControlRequest
+    callback: Callable[[Any], None] | None
+    enqueue_time_ms: int
+
+
+class DroppedRequest(NamedTuple):
+    """A request that will not be answered any more.
+
+    Attributes:
+        request: What was to be sent.
+        callback: What would have taken the response; it is not called.
+        enqueue_time_ms: When it came, in ms of the clock.
+        outcome: Whether the broker may have applied it: all of it was sent at least once.
+        error: Why it could not be sent; None if its broker was removed, or is unknown.
+    """
+
+    request: ControlRequest
+    callback: Callable[[Any], None] | None
+    enqueue_time_ms: int
+    outcome: Outcome
+    error: BaseException | None = None
+
+
+class SendThread(Protocol):
+    """The thread that runs a broker's client, as the broker's requests see it."""
+
+    @property
+    def client(self) -> NetworkClient:
+        """Sends the requests."""
+
+    def call_soon(self, task: Callable[[], None]) -> None:
+        """Do something on this thread; any thread may ask."""
+
+    def connect(self, broker: BrokerRequests) -> None:
+        """Connect to the broker, and deliver its present request then."""
+
+    def retry(self, broker: BrokerRequests, request: ControlRequest, error: Exception) -> None:
+        """Deliver the present request again after a pause, over a new connection."""
+
+    def call_back(self, broker: BrokerRequests, item: QueueItem, api_key: int, body: Any) -> None:
+        """Hand an answer to its callback."""
+
+
+class BrokerRequests:
+    """One broker's requests: those that wait, and the one that is being delivered.
+
+    Whoever sets ``_busy`` under the lock delivers the request: the thread that put it, for the moment of writing it,
+    then the send thread until its callback has returned. So no request overtakes another, and none is sent while a
+    callback runs.
+
+    Args:
+        node: The broker.
+        thread: The send thread that it is assigned to.
+        queue_time: Takes how long each request waited, in ms.
+        on_undeliverable: Takes a request that cannot be written at all.
+
+    Attributes:
+        node: The broker.
+        thread: Its send thread.
+        closed: Whether nothing is sent any more.
+    """
+
+    __slots__ = (
+        "_busy", "_client", "_clock", "_current", "_lock", "_node_id", "_on_undeliverable", "_queue", "_queue_time",
+        "_request", "_sent_before", "attempt_ends_ms", "closed", "node", "thread",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        node: Node,
+        thread: SendThread,
+        queue_time: Timer,
+        on_undeliverable: Callable[[BrokerRequests, DroppedRequest], None],
+    ) -> None:
+        self.node = node
+        self.thread = thread
+        self.closed = False
+        self.attempt_ends_ms = 0
+        self._node_id = node.key
+        self._client = thread.client
+        self._clock = thread.client.clock
+        self._queue_time = queue_time
+        self._on_undeliverable = on_undeliverable
+        self._lock = threading.Lock()
+        self._queue: deque[QueueItem] = deque()
+        self._busy = False
+        self._current: QueueItem | None = None
+        self._request: ClientRequest | None = None  # the present attempt
+        self._sent_before = False  # all of it went out in an earlier attempt
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    # ---- for any thread
+
+    def put(self, item: QueueItem) -> bool:
+        """Add a request; it is sent at once if the broker is idle and connected. False if this broker is closed."""
+        with self._lock:
+            if self.closed:
+                return False
+            if self._busy:
+                self._queue.append(item)
+                return True
+            self._busy = True
+            self._take(item, 0)
+            try:
+                self._send(item.enqueue_time_ms)
+            except IllegalState:  # not connected: that is for the send thread to change
+                self.thread.call_soon(self.deliver)
+            except ClientClosed:  # it stays the present request, for ``close`` to give back
+                pass
+            except Exception as e:  # noqa: BLE001
+                self.thread.call_soon(lambda error=e: self._undeliverable(error))  # type: ignore[misc]
+            except BaseException:  # a signal's: nobody knows how far it got, so that the request must be sent again
+                self.thread.call_soon(lambda: self.failed(Disconnected("interrupted while it was sent")))
+                raise
+            return True
+
+    def close(self) -> list[DroppedRequest]:
+        """Send nothing any more; gives what was not answered, oldest first."""
+        with self._lock:
+            self.closed = True
+            left = [DroppedRequest(*item, Outcome.NOT_SENT) for item in self._queue]
+            self._queue.clear()
+            current, self._current = self._current, None
+            if current is not None:
+                left.insert(0, DroppedRequest(*current, self._outcome()))
+            return left
+
+    def _outcome(self) -> Outcome:
+        sent = self._sent_before or _all_sent(self._request)
+        return Outcome.POSSIBLY_APPLIED if sent else Outcome.NOT_SENT
+
+    # ---- for whoever delivers
+
+    def _take(self, item: QueueItem, waited_ms: int) -> None:
+        self._current = item
+        self._request = None
+        self._sent_before = False
+        self._queue_time.record(waited_ms)
+
+    def _send(self, now: int) -> None:
+        item = self._current
+        assert item is not None
+        self._request = self._client.request(self._node_id, item.request, self._answered, now)
+
+    # ---- for the send thread
+
+    def deliver(self) -> None:
+        """Send the present request, or connect first."""
+        if self.closed or self._current is None:
+            return
+        try:
+            with self._lock:
+                self._send(self._clock.milliseconds())
+        except IllegalState:
+            self.thread.connect(self)
+        except ClientClosed:
+            return
+        except Exception as e:  # noqa: BLE001
+            self._undeliverable(e)
+
+    def _undeliverable(self, error: Exception) -> None:
+        """Report a request that cannot be written, and go on with the next."""
+        item, self._current = self._current, None
+        if item is not None and not self.closed:
+            self._on_undeliverable(self, DroppedRequest(*item, Outcome.NOT_SENT, error))
+        self._following()
+
+    def _answered(self, response: ClientResponse) -> None:
+        """Take what came of the present attempt."""
+        if self.closed:
+            return
+        if response.body is not None:
+            item, self._current = self._current, None
+            assert item is not None
+            self.thread.call_back(self, item, response.request.api_key, response.body)
+            self._following()
+            return
+        self._sent_before = self._sent_before or _all_sent(response.request)
+        if response.timed_out:
+            self.failed(RequestTimeout(f"no answer within {response.request.timeout_ms} ms"))
+        elif response.version_mismatch is not None:
+            self._undeliverable(response.version_mismatch)
+        else:
+            self.failed(Disconnected(f"Connection to {self.node.key} was disconnected before the response was read"))
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a request is being delivered."""
+        return self._current is not None
+
+    def failed(self, error: Exception) -> None:
+        """Try again over a new connection, after a pause."""
+        if self.closed or self._current is None:
+            return
+        self._sent_before = self._sent_before or _all_sent(self._request)
+        self._request = None
+        self.thread.retry(self, self._current.request, error)
+
+    def _following(self) -> None:
+        """Go on with the next request, if there is one."""
+        try:
+            with self._lock:
+                if self.closed:
+                    return
+                if not self._queue:
+                    self._busy = False
+                    return
+                item = self._queue.popleft()
+                now = self._clock.milliseconds()
+                self._take(item, now - item.enqueue_time_ms)
+                self._send(now)
+        except IllegalState:
+            self.thread.connect(self)
+        except ClientClosed:
+            return
+        except Exception as e:  # noqa: BLE001
+            # Not from here: many in a row that cannot be written must not pile up calls.
+            self.thread.call_soon(lambda error=e: self._undeliverable(error))  # type: ignore[misc]
+
+
+def _all_sent(request: ClientRequest | None) -> bool:
+    return request is not None and request.send is not None and request.send.remaining == 0

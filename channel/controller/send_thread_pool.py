@@ -1,0 +1,117 @@
+"""The send threads of a channel manager: how many there are, and which serves which broker."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from channel.errors import IllegalState
+from channel.network.selector_metrics import PollTimes
+from kproto.errors import ConfigurationError
+
+from .send_thread import RequestSendThread, send_thread_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from channel.clock import Clock
+
+__all__ = ["SendThreadPool", "SendThreads", "ServingThread"]
+
+SendThreads = int | Literal["per_broker"]
+"""How many send threads serve the brokers: a number, or one for each as in Kafka."""
+
+
+@dataclass(slots=True)
+class ServingThread:
+    """A send thread, the times of its selector's polls, and how many brokers it serves."""
+
+    thread: RequestSendThread
+    polls: PollTimes
+    brokers: int = 0
+
+
+class SendThreadPool:
+    """The send threads of one channel manager. Its owner lets one thread at a time change it.
+
+    Args:
+        count: How many threads there may be.
+        controller_id: The controller's broker id, for the threads' names.
+        prefix: Stands before every thread's name.
+        clock: Time.
+        new_thread: Makes a send thread of this name, whose selector counts its polls here.
+
+    Raises:
+        ConfigurationError: The number of threads is below 1.
+    """
+
+    def __init__(
+        self,
+        count: SendThreads,
+        controller_id: int,
+        prefix: str | None,
+        clock: Clock,
+        new_thread: Callable[[str, PollTimes], RequestSendThread],
+    ) -> None:
+        if count != "per_broker" and count < 1:
+            raise ConfigurationError(f"send_threads is {count}; it must be a number from 1, or 'per_broker'")
+        self._count = count
+        self._controller_id = controller_id
+        self._prefix = prefix
+        self._clock = clock
+        self._new_thread = new_thread
+        self._serving: list[ServingThread] = []
+
+    def __len__(self) -> int:
+        return len(self._serving)
+
+    def for_broker(self, broker_id: int) -> ServingThread:
+        """The send thread that a new broker is assigned to: a new one as long as there may be more."""
+        alive = [serving for serving in self._serving if not serving.thread.is_failed]
+        if self._count != "per_broker" and len(alive) >= self._count:
+            return min(alive, key=lambda serving: serving.brokers)
+        polls = PollTimes(self._clock)
+        serving = ServingThread(self._new_thread(self._free_name(broker_id), polls), polls)
+        self._serving.append(serving)
+        return serving
+
+    def _free_name(self, broker_id: int) -> str:
+        used = {serving.thread.name for serving in self._serving}
+        named_after = broker_id if self._count == "per_broker" else None
+        names = (
+            send_thread_name(self._controller_id, named_after, number, self._prefix) for number in range(len(used) + 1)
+        )
+        return next((name for name in names if name not in used), self._prefix or "send-thread")
+
+    def end(self, serving: ServingThread) -> None:
+        """Shut a send thread down and forget it; returns when it has ended."""
+        serving.thread.shutdown()  # the client is its own until it has ended
+        serving.thread.client.close()
+        self._serving.remove(serving)
+
+    def shut_down(self, timeout_s: float | None) -> None:
+        """Shut all down: they are told first and waited for then, so that it takes as long as the slowest.
+
+        Raises:
+            IllegalState: One of them asks for it.
+        """
+        if any(serving.thread is threading.current_thread() for serving in self._serving):
+            raise IllegalState("a callback cannot shut its own channel manager down; do it on another thread")
+        for serving in self._serving:
+            serving.thread.initiate_shutdown()
+        for serving in self._serving:
+            serving.thread.await_shutdown(timeout_s)
+
+    def callback_ms_max(self) -> float:
+        """The longest time that a callback held its send thread up."""
+        return max((serving.thread.callback_max_ns for serving in self._serving), default=0) / 1e6
+
+    def callback_ms_mean(self) -> float:
+        """The mean time that callbacks held their send threads up."""
+        calls = sum(serving.thread.callbacks for serving in self._serving)
+        return sum(serving.thread.callback_ns for serving in self._serving) / max(1, calls) / 1e6
+
+    def forget(self) -> None:
+        """Have no threads in a forked child: they are the parent's."""
+        self._serving = []

@@ -1,0 +1,133 @@
+"""Reading frames from channels, and remembering those that hold bytes or frames which no event announces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .channel import Channel, ChannelState, Receive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .idle import StalledFrames
+    from .memory import MemoryPool
+    from .traffic import Traffic
+
+__all__ = ["ChannelReader"]
+
+
+class ChannelReader:
+    """Reads at most one frame in a poll from each channel of one selector; on the selector's thread alone.
+
+    Args:
+        traffic: Told of the bytes and frames that have come in.
+        recorded: Whether frames are recorded, so that an answer must not be read before its request is.
+        pool: The pool that gives the buffers of frames, None for the heap.
+        stalled: Told of frames that have begun to arrive, None if they may take as long as they like.
+
+    Attributes:
+        pool: The pool.
+        completed: The frames that have been received since ``clear``.
+        buffered: The channels that hold bytes or frames on this side.
+        progressed: Whether looking at them again may bring something.
+    """
+
+    __slots__ = (
+        "_out_of_memory", "_recorded", "_stalled", "_traffic", "buffered", "completed", "pool", "progressed",
+    )  # fmt: skip
+
+    def __init__(
+        self, traffic: Traffic, *, recorded: bool, pool: MemoryPool | None, stalled: StalledFrames | None
+    ) -> None:
+        self._traffic = traffic
+        self._recorded = recorded
+        self.pool = pool
+        self._stalled = stalled
+        self._out_of_memory = False
+        self.completed: list[Receive] = []
+        self.buffered: dict[Channel, None] = {}
+        self.progressed = True  # so that the first poll looks at buffered bytes
+
+    def clear(self) -> None:
+        """Forget the received frames: their channels may give another each."""
+        for receive in self.completed:
+            receive.channel.has_completed_receive = False
+        self.completed.clear()
+
+    def read(self, channel: Channel, now: int) -> None:
+        """Read once.
+
+        Raises:
+            AuthenticationFailed: One side does not accept the other any more.
+            InvalidReceive, EOFError, OSError: The connection cannot be read on.
+        """
+        if channel.authenticator is not None:
+            count, payload = self._read_session(channel, now)
+        elif self._recorded:
+            with channel.lock:  # or an answer could be recorded before its request, which another thread has sent
+                count, payload = channel.read()
+                self._traffic.read(channel, count, payload)
+        else:
+            count, payload = channel.read()
+            self._traffic.read(channel, count, payload)
+        reader = channel.connection.reader
+        if count:
+            self.progressed = True
+        if payload is not None:
+            self.progressed = True  # a frame may have been read together with the one before it
+            channel.has_completed_receive = True
+            self.completed.append(Receive(channel, payload, self.pool))
+        elif reader.refused:
+            self._out_of_memory = True  # it muted itself: the pool had nothing for it
+        if count and self._stalled is not None and (reader.bytes_read or channel.watched):
+            self._stalled.look(channel, now)
+
+    def _read_session(self, channel: Channel, now: int) -> tuple[int, bytearray | None]:
+        """Read from a channel whose peer has authenticated, and may do so again; its tokens are not recorded.
+
+        Raises:
+            AuthenticationFailed: One side does not accept the other any more.
+            ConnectionAbortedError: The peer's session has expired, and this is a request.
+            EOFError, OSError: The connection cannot be read on.
+        """
+        authenticator = channel.authenticator
+        assert authenticator is not None
+        with channel.lock:
+            count, payload = channel.read()
+            if payload is not None:
+                is_taken = channel.renewal_takes(payload, now)
+                has_expired = not is_taken and authenticator.expired(now)
+                if is_taken or has_expired:
+                    if self.pool is not None and payload:
+                        self.pool.release(payload)
+                    self.progressed = True
+                    payload = None
+                if has_expired:
+                    channel.ended = ChannelState.EXPIRED
+                    if channel.metrics is not None:
+                        channel.metrics.expired.value += 1
+                    raise ConnectionAbortedError("a request has come though the SASL session has expired")
+            self._traffic.read(channel, count, payload)
+        return count, payload
+
+    def read_again(self, channel: Channel) -> bool:
+        """Unmute a channel if its mute state allows; no event announces the bytes that it holds already."""
+        if not channel.connection.maybe_unmute():
+            return False
+        if channel.has_buffered:
+            self.buffered[channel] = None
+            self.progressed = True
+        return True
+
+    def refused(self, channels: Iterable[Channel]) -> list[Channel]:
+        """Unmute those of the channels that the pool had refused memory, once it has some; gives them."""
+        if not self._out_of_memory or (self.pool is not None and self.pool.out_of_memory):
+            return []
+        self._out_of_memory = False
+        found = [each for each in channels if not each.connection.explicitly_muted and each.connection.muted]
+        return [channel for channel in found if self.read_again(channel)]
+
+    @property
+    def short_of_memory(self) -> bool:
+        """Whether less than a tenth of the pool is left, so that channels must be read in no fixed order."""
+        return self.pool is not None and self.pool.available < self.pool.size // 10

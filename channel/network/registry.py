@@ -1,0 +1,208 @@
+"""The channels of a selector, from their first byte to the last frame that is read after their end."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from channel.errors import AuthenticationFailed, IllegalState
+
+from .channel import Channel, ChannelState, Disconnection
+from .connection import Phase
+
+if TYPE_CHECKING:
+    from .delayed_close import DelayedCloses
+    from .idle import IdleExpiry, StalledFrames
+    from .poller import Poller
+    from .reading import ChannelReader
+    from .traffic import Traffic
+
+__all__ = ["ChannelRegistry", "Closing"]
+
+
+class Closing(Enum):
+    """How a connection is ended.
+
+    GRACEFUL gives out first what has arrived, NOTIFY only reports the end, DISCARD not even that.
+    """
+
+    GRACEFUL = "graceful"
+    NOTIFY = "notify"
+    DISCARD = "discard"
+
+
+class ChannelRegistry:
+    """Channels by id: the open ones, and those that have ended but still have frames to give.
+
+    Args:
+        poller: Waits for events of open channels.
+        reader: Reads the frames that a closing channel still has.
+        traffic: Told of the end of channels.
+        idle: Notes when channels were used last, None if they may be silent.
+        stalled: Watches frames that are incomplete, None if they may stay so.
+        refused: Keeps the channels whose peers are told later that they are refused.
+
+    Attributes:
+        open: The open channels.
+        closing: The channels that have ended and still have frames to give.
+        immediate: The channels whose connection stood as soon as it was begun, so that no event tells.
+        connected: The channels that stand since ``clear``.
+        prepared: The channels that are through handshake and authentication since ``clear``.
+        disconnected: The channels that have ended since ``clear``, and how.
+    """
+
+    def __init__(
+        self,
+        poller: Poller,
+        reader: ChannelReader,
+        traffic: Traffic,
+        idle: IdleExpiry | None,
+        stalled: StalledFrames | None,
+        refused: DelayedCloses,
+    ) -> None:
+        self._poller = poller
+        self._reader = reader
+        self._traffic = traffic
+        self._idle = idle
+        self._stalled = stalled
+        self._refused = refused
+        self.open: dict[str, Channel] = {}
+        self.closing: dict[str, Channel] = {}
+        self.immediate: list[Channel] = []
+        self.connected: list[str] = []
+        self.prepared: list[str] = []
+        self.disconnected: dict[str, Disconnection] = {}
+
+    # ---- looking up --------------------------------------------------------------------------------------------------
+
+    def find(self, channel_id: str) -> Channel:
+        """A channel, open or closing.
+
+        Raises:
+            IllegalState: There is none of that name.
+        """
+        channel = self.open.get(channel_id) or self.closing.get(channel_id)
+        if channel is None:
+            raise IllegalState(f"there is no connection {channel_id}")
+        return channel
+
+    def ensure_new(self, channel_id: str) -> None:
+        """Refuse an id that is in use.
+
+        Raises:
+            IllegalState: There is a channel of that name, or its last one is still being closed.
+        """
+        if channel_id in self.open:
+            raise IllegalState(f"there is a connection {channel_id} already")
+        if channel_id in self.closing:
+            raise IllegalState(f"the last connection {channel_id} is still being closed")
+
+    def all(self) -> list[Channel]:
+        """Every channel, those that are closing too. Any thread may ask."""
+        return [*self.open.values(), *self.closing.values()]
+
+    def lowest_priority(self) -> Channel | None:
+        """Which to close to make room: one that is closing, else the one used least recently, else any."""
+        if self.closing:
+            return next(iter(self.closing.values()))
+        oldest = self._idle.oldest() if self._idle is not None else None
+        if oldest is not None:
+            return self.open.get(oldest)
+        return next(iter(self.open.values()), None)
+
+    # ---- taking ------------------------------------------------------------------------------------------------------
+
+    def add(self, channel: Channel, now: int) -> None:
+        """Take a new channel.
+
+        Raises:
+            OSError: The system does not wait for its socket.
+        """
+        self.open[channel.id] = channel
+        self._poller.update(channel)
+        if self._idle is not None:
+            self._idle.touch(channel.id, now)
+        if channel.metrics is not None:
+            channel.metrics.connections += 1
+
+    def take_back(self, channel: Channel) -> None:
+        """Leave nothing of a channel that could not be taken."""
+        self._poller.drop(channel)
+        if self.open.get(channel.id) is channel:
+            del self.open[channel.id]
+
+    # ---- ending ------------------------------------------------------------------------------------------------------
+
+    def clear(self, now: int) -> None:
+        """Forget what has happened; channels that are closing get on with it."""
+        self.connected.clear()
+        self.prepared.clear()
+        self.disconnected.clear()
+        if self.closing:
+            for channel_id, channel in list(self.closing.items()):
+                if channel.ended is ChannelState.FAILED_SEND or not self._read_on(channel, now):
+                    del self.closing[channel_id]
+                    self._finish(channel, notify=True)
+
+    def close(self, channel: Channel, mode: Closing, now: int) -> None:
+        """End an open channel."""
+        self._poller.drop(channel)
+        if self.open.pop(channel.id, None) is not None and channel.metrics is not None:
+            channel.metrics.connections -= 1
+        if channel.id in self.connected:
+            self.connected.remove(channel.id)
+        if channel.id in self.prepared:
+            self.prepared.remove(channel.id)
+        if mode is Closing.GRACEFUL and self._read_on(channel, now):
+            with channel.lock:
+                channel.connection.enter(Phase.CLOSING)
+            self.closing[channel.id] = channel
+        else:
+            self._finish(channel, notify=mode is not Closing.DISCARD)
+
+    def discard(self, channel_id: str, now: int) -> Channel | None:
+        """End a channel, open or closing, without a report; gives it, None if there is none."""
+        channel = self.open.get(channel_id)
+        if channel is not None:
+            channel.ended = ChannelState.LOCAL_CLOSE
+            self.close(channel, Closing.DISCARD, now)
+            return channel
+        channel = self.closing.pop(channel_id, None)
+        if channel is not None:
+            self._finish(channel, notify=False)
+        return channel
+
+    def _read_on(self, channel: Channel, now: int) -> bool:
+        """Read one more frame of a connection that has ended; tells whether there was one, or is one still unseen."""
+        if channel.state is not ChannelState.READY:
+            return False
+        if channel.connection.explicitly_muted or channel.has_completed_receive:
+            return True
+        try:
+            self._reader.read(channel, now)
+        except (OSError, EOFError, AuthenticationFailed):
+            return False
+        return channel.has_completed_receive
+
+    def _finish(self, channel: Channel, *, notify: bool) -> None:
+        self._reader.buffered.pop(channel, None)
+        self._refused.forget(channel)
+        if channel in self.immediate:
+            self.immediate.remove(channel)
+        if self._idle is not None:
+            self._idle.remove(channel.id)
+        if self._stalled is not None:
+            self._stalled.forget(channel)
+        try:
+            channel.close()
+        finally:
+            self._traffic.closed(channel)
+            if notify:
+                self.disconnected[channel.id] = channel.disconnection
+
+    def abandon(self) -> None:
+        """Give back a forked child's copies of the descriptors; the parent's connections go on."""
+        for channel in self.all():
+            channel.transport.abandon()
+        self.open.clear()
+        self.closing.clear()
