@@ -206,3 +206,153 @@ def test_a_reassignment_knows_where_it_comes_from_and_goes(a: list, b: list, n: 
     assert moving.target == target
     assert set(moving.origin) == set(origin)
     assert moving.is_being_reassigned == (set(origin) != set(target))
+
+
+# ---- the rows of the conformance list
+
+A0, A1, B0 = TopicPartition("A", 0), TopicPartition("A", 1), TopicPartition("B", 0)
+
+
+def assigned(*replicas: int, adding: tuple[int, ...] = (), removing: tuple[int, ...] = ()) -> ReplicaAssignment:
+    return ReplicaAssignment(replicas, adding, removing)
+
+
+@pytest.fixture
+def of_two_topics() -> ControllerContext:
+    context = ControllerContext()
+    context.set_live_brokers({Broker(i, (EndPoint("localhost", 9900 + i),)): 1 for i in (1, 2, 3)})
+    context.set_all_topics(["A", "B"])
+    for tp, replicas in {A0: (1, 2, 3), A1: (2, 3, 1), B0: (3, 1, 2)}.items():
+        context.update_partition_full_replica_assignment(tp, assigned(*replicas))
+    return context
+
+
+@pytest.mark.conformance("CTX-02")
+def test_unknown_partitions_have_no_replicas(of_two_topics: ControllerContext) -> None:
+    assert of_two_topics.partition_replica_assignment(TopicPartition("NONEXISTENT", 0)) == ()
+    assert of_two_topics.partition_replica_assignment(TopicPartition("A", 100)) == ()
+
+
+@pytest.mark.conformance("CTX-04")
+def test_an_unknown_topic_has_no_assignments(of_two_topics: ControllerContext) -> None:
+    assert of_two_topics.partitions_for_topic("NONEXISTENT") == []
+
+
+@pytest.mark.conformance("CTX-05")
+def test_the_assignments_of_a_topic(of_two_topics: ControllerContext) -> None:
+    found = {tp: of_two_topics.partition_replica_assignment(tp) for tp in of_two_topics.partitions_for_topic("A")}
+    assert found == {A0: (1, 2, 3), A1: (2, 3, 1)}
+
+
+@pytest.mark.conformance("CTX-06")
+@pytest.mark.parametrize(
+    ("assignment", "target", "is_being_reassigned"),
+    [
+        (assigned(1, 2, 3, 4, 5, 6, adding=(2, 3, 4), removing=(1, 5, 6)), (2, 3, 4), True),
+        (assigned(1, 2, 3, 4, removing=(1, 4)), (2, 3), True),
+        (assigned(1, 2, 3, 4, adding=(4,), removing=(2,)), (1, 3, 4), True),
+        (assigned(1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 5, 6), False),
+    ],
+)
+def test_the_target_of_an_assignment(
+    assignment: ReplicaAssignment, target: tuple[int, ...], is_being_reassigned: bool
+) -> None:
+    assert assignment.target == target
+    assert assignment.is_being_reassigned is is_being_reassigned
+
+
+@pytest.mark.conformance("CTX-08")
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        assigned(1, 2, 3),
+        assigned(4, 5, 6, 1, 2, 3, adding=(4, 5, 6), removing=(1, 2, 3)),
+        assigned(4, 2, 3, 1, adding=(4,), removing=(1,)),
+    ],
+)
+def test_reassigning_to_the_target_changes_nothing(assignment: ReplicaAssignment) -> None:
+    assert assignment.reassign_to(assignment.target) == assignment
+
+
+@pytest.mark.conformance("CTX-09")
+def test_another_reassignment_drops_the_replicas_that_were_being_added() -> None:
+    first = assigned(1, 2, 3).reassign_to((4, 5, 6))
+    assert first == assigned(4, 5, 6, 1, 2, 3, adding=(4, 5, 6), removing=(1, 2, 3))
+    assert first.reassign_to((7, 8, 9)) == assigned(7, 8, 9, 1, 2, 3, adding=(7, 8, 9), removing=(1, 2, 3))
+    assert first.reassign_to((1, 2, 3)) == assigned(1, 2, 3)
+
+
+@pytest.mark.conformance("CTX-10")
+def test_the_imbalance_follows_leaders_assignments_and_deletions(of_two_topics: ControllerContext) -> None:
+    context = of_two_topics
+    for tp in (A0, A1, B0):
+        context.update_partition_full_replica_assignment(tp, assigned(1, 2, 3))
+    for leader, imbalance, tp in ((1, 0, A0), (2, 1, A1), (3, 2, B0)):
+        context.put_partition_leadership_info(tp, leads(leader))
+        assert context.preferred_replica_imbalance_count == imbalance
+    context.update_partition_full_replica_assignment(A0, assigned(2, 3, 1))
+    context.update_partition_full_replica_assignment(A1, assigned(2, 3, 1))
+    assert context.preferred_replica_imbalance_count == 2
+    context.queue_topic_deletion(["B"])
+    assert context.preferred_replica_imbalance_count == 1
+    context.put_partition_leadership_info(B0, leads(1))
+    assert context.preferred_replica_imbalance_count == 1
+    context.remove_topic("A")
+    context.remove_topic("B")
+    assert context.preferred_replica_imbalance_count == 0
+
+
+@pytest.mark.conformance("CTX-11")
+def test_a_deletion_that_is_queued_twice_counts_once(of_two_topics: ControllerContext) -> None:
+    context = of_two_topics
+    for tp in (A0, B0):
+        context.update_partition_full_replica_assignment(tp, assigned(1, 2, 3))
+        context.put_partition_leadership_info(tp, leads(1))
+    counts = [context.preferred_replica_imbalance_count]
+    context.queue_topic_deletion(["A"])
+    counts.append(context.preferred_replica_imbalance_count)
+    context.put_partition_leadership_info(A0, leads(-1))
+    counts.append(context.preferred_replica_imbalance_count)
+    context.queue_topic_deletion(["A", "B"])
+    assert [*counts, context.preferred_replica_imbalance_count] == [0, 0, 0, 0]
+
+
+@pytest.mark.conformance("CTX-13")
+def test_a_topic_and_its_id_belong_together() -> None:
+    context, x, y, z = ControllerContext(), b"x" * 16, b"y" * 16, b"z" * 16
+    context.set_all_topics(["t"])
+    context.add_topic_id("t", x)
+    context.add_topic_id("t", x)
+    with pytest.raises(ValueError, match="already has the id"):
+        context.add_topic_id("t", y)
+    with pytest.raises(ValueError, match="there is no topic u"):
+        context.add_topic_id("u", z)
+    context.set_all_topics(["t", "u"])
+    with pytest.raises(ValueError, match="belongs to topic t"):
+        context.add_topic_id("u", x)
+    assert dict(context.topic_ids) == {"t": x}
+
+
+# ---- lookups of many partitions
+
+
+def test_the_partitions_of_several_brokers(of_two_topics: ControllerContext) -> None:
+    of_two_topics.update_partition_full_replica_assignment(A1, assigned(2, 3))
+    found = of_two_topics.partitions_on_brokers([1, 3, 9])
+    assert found == {1: [A0, B0], 3: [A0, A1, B0], 9: []}
+    assert found[1] == of_two_topics.partitions_on_broker(1)
+
+
+def test_a_leader_is_offline_with_its_broker_its_directory_or_if_there_is_none(
+    of_two_topics: ControllerContext,
+) -> None:
+    context = of_two_topics
+    for tp, leader in {A0: 1, A1: 2, B0: -1}.items():
+        context.put_partition_leadership_info(tp, leads(leader))
+    assert context.partitions_with_offline_leader() == [B0]
+    context.set_replicas_on_offline_dirs(1, [A0, A1])
+    assert context.partitions_with_offline_leader() == [A0, B0]
+    context.remove_live_brokers([2])
+    assert context.partitions_with_offline_leader() == [A0, A1, B0]
+    context.queue_topic_deletion(["A"])
+    assert context.partitions_with_offline_leader() == [B0]
