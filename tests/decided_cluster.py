@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.config import ChannelConfig
+from channel.controller.cluster_events import TopicChange
 from channel.controller.decisions import ControllerDecisions
 from channel.controller.memory_store import MemoryStore
 from channel.metrics import Metrics
@@ -99,8 +100,6 @@ class DecidedCluster:
         """Create a topic of one partition before or after the election."""
         self.store.create_topic(topic, {0: replicas}, **settings)
         if hasattr(self, "decisions"):
-            from channel.controller.cluster_events import TopicChange
-
             self.process(TopicChange())
 
     def process(self, event: ControllerEvent) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from channel.logs import get_logger
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
 from .state_change_log import StateChangeLog
@@ -39,6 +40,7 @@ class ControlledCluster:
 
     Attributes:
         controller_id, config, context, store: As given.
+        brokers_write_isr: Whether leaders write their ISRs themselves, as they did before AlterPartition.
         log: The controller's log.
         state_log: Kafka's state-change log.
     """
@@ -56,6 +58,7 @@ class ControlledCluster:
         self.context = context
         self.store = store
         self._batch = batch
+        self.brokers_write_isr = not ibp_at_least(config.inter_broker_protocol_version, "2.7-IV2")
         self.log = get_logger(__name__, f"[Controller id={controller_id}]")
         self.state_log = StateChangeLog(controller_id)
 
@@ -96,7 +99,8 @@ class ControlledCluster:
     ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, str]]:
         """Change the durable states of partitions, and take them into the context.
 
-        The states that the context has are tried first; a znode is read only if its version has gone on.
+        The states that the context has are tried first; a znode is read if its version has gone on, or ``change``
+        refuses. Brokers that write ISRs themselves make the context too old for that: all znodes are read first.
 
         Args:
             partitions: The partitions.
@@ -111,13 +115,18 @@ class ControlledCluster:
         """
         context, done = self.context, dict[TopicPartition, LeaderIsrAndControllerEpoch]()
         failed: dict[TopicPartition, str] = {}
-        known = {tp: info for tp in partitions if (info := context.partition_leadership_info(tp)) is not None}
-        unread = [tp for tp in partitions if tp not in known]
-        if unread:
-            known.update(self.store.read_partition_states(unread))
+        known = (
+            {}
+            if self.brokers_write_isr
+            else {tp: info for tp in partitions if (info := context.partition_leadership_info(tp)) is not None}
+        )
+        from_context = set(known)
+        if len(known) < len(partitions):
+            known.update(self._read([tp for tp in partitions if tp not in known]))
         open_partitions: Sequence[TopicPartition] = partitions
         for _ in range(_ATTEMPTS):
             updates: dict[TopicPartition, LeaderAndIsr] = {}
+            again: list[TopicPartition] = []
             for tp in open_partitions:
                 info = known.get(tp)
                 if info is None:
@@ -125,18 +134,30 @@ class ControlledCluster:
                 elif info.controller_epoch > context.epoch:
                     failed[tp] = f"a controller with epoch {info.controller_epoch} has written its state"
                 elif (after := change(tp, info.leader_and_isr)) is None:
-                    failed[tp] = ""
+                    if tp in from_context:
+                        again.append(tp)
+                    else:
+                        failed[tp] = ""
                 elif after is info.leader_and_isr:
-                    context.put_partition_leadership_info(tp, info)
                     done[tp] = info
                 else:
                     updates[tp] = after
-            open_partitions = self._write(updates, done, failed) if updates else ()
+            if updates:
+                again += self._write(updates, done, failed)
+            open_partitions = again
             if not open_partitions:
                 break
-            known = dict(self.store.read_partition_states(open_partitions))
+            from_context.clear()
+            known = self._read(open_partitions)
         failed.update(dict.fromkeys(open_partitions, f"its state changed under each of {_ATTEMPTS} writes"))
         return done, failed
+
+    def _read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+        """Read states into the context."""
+        states = dict(self.store.read_partition_states(partitions))
+        for tp, info in states.items():
+            self.context.put_partition_leadership_info(tp, info)
+        return states
 
     def _write(
         self,

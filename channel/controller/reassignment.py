@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from channel.logs import bounded
 from channel.types import ReplicaAssignment
-from kproto.api import ibp_at_least
 from kproto.error_codes import ErrorCode
 
 from .leader_election import Election
@@ -52,7 +51,6 @@ class Reassignments:
         self._partitions = partitions
         self._replicas = replicas
         self._deletions = deletions
-        self._brokers_write_isr = not ibp_at_least(cluster.config.inter_broker_protocol_version, "2.7-IV2")
 
     def startup(self) -> None:
         """Begin the reassignments that administrators ask for in ZooKeeper, and go on with those that are under way."""
@@ -170,7 +168,7 @@ class Reassignments:
             if dropped:
                 self._stop(tp, dropped)
         context.partitions_being_reassigned.add(tp)
-        if self._brokers_write_isr:
+        if self._cluster.brokers_write_isr:
             self._read_isr(tp)
 
     def _complete(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:

@@ -219,7 +219,7 @@ class ReplicaStateMachine:
             self._refused(broker_id, tp, ReplicaState.OFFLINE, reason)
         unchanged = []
         for tp, info in done.items():
-            if info is known[tp]:
+            if info == known[tp]:
                 unchanged.append(tp)  # its replicas know this leader epoch; that one of them is offline they do not
             else:
                 assignment = context.partition_full_replica_assignment(tp)

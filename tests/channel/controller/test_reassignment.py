@@ -1,0 +1,200 @@
+"""Reassignments: new replicas beside the old ones, completion by the ISR, cancellation, another controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from decided_cluster import T0, DecidedCluster, broker
+
+from channel.controller.cluster_events import (
+    AlterPartition,
+    ApiPartitionReassignment,
+    BrokerChange,
+    ListPartitionReassignments,
+    PartitionReassignmentIsrChange,
+    TopicDeletion,
+    ZkPartitionReassignment,
+)
+from channel.types import ReplicaAssignment
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
+from kproto.types import TopicPartition
+
+CONTROLLER, OTHER = 0, 1
+
+
+def elected(*broker_ids: int, **settings: Any) -> DecidedCluster:
+    cluster = DecidedCluster(broker_ids, settings)
+    cluster.elect()
+    return cluster
+
+
+def reassign(cluster: DecidedCluster, *target: int) -> None:
+    cluster.store.reassign({T0: target})
+    cluster.process(ZkPartitionReassignment())
+
+
+def join(cluster: DecidedCluster, *isr: int) -> None:
+    """The leader asks for an ISR."""
+    state = cluster.state()
+    epoch = cluster.decisions.context.live_broker_id_and_epochs[state.leader]
+    answers: list[Any] = []
+    wanted = {T0: state._replace(isr=isr)}
+    cluster.process(AlterPartition(state.leader, epoch, 3, wanted, answers.append))
+    assert answers[0].partitions[T0].isr == isr
+
+
+def ask(cluster: DecidedCluster, target: tuple[int, ...] | None, tp: TopicPartition = T0) -> ErrorCode:
+    """The code that a client's request gets."""
+    answers: list[Any] = []
+    cluster.process(ApiPartitionReassignment({tp: target}, lambda *answer: answers.append(answer)))
+    ((code, partitions),) = answers
+    assert code is ErrorCode.NONE
+    return partitions[tp]
+
+
+def under_way(cluster: DecidedCluster) -> dict[TopicPartition, ReplicaAssignment]:
+    answers: list[Any] = []
+    cluster.process(ListPartitionReassignments(None, lambda *answer: answers.append(answer)))
+    ((code, assignments),) = answers
+    assert code is ErrorCode.NONE
+    return assignments
+
+
+@pytest.mark.conformance("CIT-12")
+def test_a_partition_moves_to_another_broker() -> None:
+    cluster = elected(CONTROLLER, OTHER)
+    cluster.create([CONTROLLER])
+    cluster.taken()
+    reassign(cluster, OTHER)
+    assert cluster.replicas() == [OTHER, CONTROLLER]
+    assert under_way(cluster) == {T0: ReplicaAssignment((OTHER, CONTROLLER), (OTHER,), (CONTROLLER,))}
+    to_old, to_new = (cluster.requests(ApiKey.LEADER_AND_ISR)[b] for b in (CONTROLLER, OTHER))
+    assert [s.partitions[T0].is_new for s in to_old] == [False]
+    assert [s.partitions[T0].is_new for s in to_new] == [False, True]
+    assert list(to_new[-1].partitions[T0].adding_replicas) == [OTHER]
+    cluster.taken()
+    join(cluster, CONTROLLER, OTHER)
+    assert cluster.leader() == (OTHER, 3, [OTHER])
+    assert cluster.replicas() == [OTHER]
+    assert cluster.store.read_reassignments() == {}
+    assert under_way(cluster) == {}
+    stopped = cluster.requests(ApiKey.STOP_REPLICA)
+    assert {b: [s.partitions[T0].delete_partition for s in sent] for b, sent in stopped.items()} == {
+        CONTROLLER: [False, True]
+    }
+    assert list(cluster.taken()[-1].partitions[T0].replicas) == [OTHER]
+
+
+@pytest.mark.conformance("CIT-13")
+def test_a_reassignment_to_a_broker_that_is_down_waits() -> None:
+    cluster = elected(CONTROLLER)
+    cluster.create([CONTROLLER])
+    reassign(cluster, OTHER)
+    assert cluster.leader() == (CONTROLLER, 1, [CONTROLLER])
+    assert cluster.store.read_reassignments() == {T0: (OTHER,)}
+
+
+@pytest.mark.conformance("CIT-14")
+def test_a_reassignment_goes_on_when_the_broker_is_back() -> None:
+    cluster = elected(CONTROLLER)
+    cluster.create([CONTROLLER])
+    reassign(cluster, OTHER)
+    cluster.store.register_broker(broker(OTHER))
+    cluster.process(BrokerChange())
+    join(cluster, CONTROLLER, OTHER)
+    assert cluster.leader() == (OTHER, 4, [OTHER])
+    assert cluster.store.read_reassignments() == {}
+
+
+def test_another_controller_goes_on_with_a_reassignment() -> None:
+    cluster = elected(0, 1, 2)
+    cluster.create([0, 1])
+    assert ask(cluster, (1, 2)) is ErrorCode.NONE
+    cluster.elect()
+    assert under_way(cluster) == {T0: ReplicaAssignment((1, 2, 0), (2,), (0,))}
+    join(cluster, 0, 1, 2)
+    assert cluster.replicas() == [1, 2]
+    assert cluster.leader()[0] == 1
+
+
+def test_a_leader_that_stays_is_told_of_the_new_replicas() -> None:
+    cluster = elected(0, 1, 2)
+    cluster.create([0, 1])
+    ask(cluster, (0, 2))
+    join(cluster, 0, 1, 2)
+    assert cluster.replicas() == [0, 2]
+    assert cluster.leader() == (0, 3, [0, 2])  # begun, completed, broker 1 out of the ISR
+
+
+def test_brokers_before_alter_partition_complete_it_by_their_own_write() -> None:
+    cluster = elected(0, 1, inter_broker_protocol_version="2.6")
+    cluster.create([0])
+    reassign(cluster, 1)
+    cluster.store.change_isr(T0, (0, 1))
+    cluster.process(PartitionReassignmentIsrChange(T0))
+    assert cluster.replicas() == [1]
+    cluster.process(PartitionReassignmentIsrChange(T0))  # a watch that comes late
+    assert cluster.leader()[0] == 1
+
+
+def test_a_cancelled_reassignment_stops_the_added_replicas() -> None:
+    cluster = elected(0, 1, 2)
+    cluster.create([0, 1])
+    ask(cluster, (1, 2))
+    cluster.taken()
+    assert ask(cluster, None) is ErrorCode.NONE
+    assert sorted(cluster.replicas()) == [0, 1]
+    assert under_way(cluster) == {}
+    stopped = cluster.requests(ApiKey.STOP_REPLICA)
+    assert {b: [s.partitions[T0].delete_partition for s in sent] for b, sent in stopped.items()} == {2: [False, True]}
+    assert cluster.leader()[0] == 0
+
+
+def test_another_target_replaces_the_first_one() -> None:
+    cluster = elected(0, 1, 2, 3)
+    cluster.create([0, 1])
+    ask(cluster, (1, 2))
+    ask(cluster, (1, 3))
+    assert under_way(cluster) == {T0: ReplicaAssignment((1, 3, 0), (3,), (0,))}
+    assert sorted(cluster.requests(ApiKey.STOP_REPLICA)) == [2]
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ((), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ((1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ((-1, 0), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ((0, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+def test_a_target_that_cannot_be(target: tuple[int, ...] | None, code: ErrorCode) -> None:
+    cluster = elected(0, 1)
+    cluster.create([0, 1])
+    before = cluster.leader()
+    assert ask(cluster, target) is code
+    assert cluster.leader() == before
+
+
+def test_an_unknown_partition_leaves_the_znode() -> None:
+    cluster = elected(0, 1)
+    unknown = TopicPartition("unknown", 0)
+    assert ask(cluster, (0,), unknown) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.store.reassign({unknown: (0,)})
+    cluster.process(ZkPartitionReassignment())
+    assert cluster.store.read_reassignments() == {}
+
+
+def test_a_topic_is_deleted_once_its_reassignment_is_done() -> None:
+    cluster = elected(0, 1)
+    cluster.create([0])
+    reassign(cluster, 1)
+    cluster.store.mark_for_deletion("t")
+    cluster.process(TopicDeletion())
+    assert cluster.decisions.context.topics_ineligible_for_deletion == {"t"}
+    join(cluster, 0, 1)
+    cluster.answer([0, 1])
+    assert not cluster.store.read_topics()
