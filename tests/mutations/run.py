@@ -39,7 +39,7 @@ from mutations.trial import Outcome, Tree
 
 SEED = 391  # Kafka 3.9.1
 COUNT = 200
-BUDGET = 60.0
+BUDGET = 40.0
 """Seconds of tests in one run for a mutant; the slowest are left out beyond it."""
 HERE = Path(__file__).parent
 COMMITTED = HERE / "killed.json"
