@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "inspect": "Show each control request, what it changed, and the broker's answer.",
     "summary": "Sum up captures in a second: controllers, changes, errors, delays, losses.",
     "analyze": "Turn captures into tables with PySpark, and sum them up.",
+    "query": "Ask the tables: who led, who is behind, what flapped, who was stale.",
     "tables": "Describe the tables: columns, types, units, what joins what.",
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",
     "encode": "Write one message, header or frame from Kafka's JSON form.",
@@ -45,6 +46,7 @@ EXTRAS: Final = {
     "rich": "cli",
     "pyspark": "pipeline",
     "pyarrow": "tables",
+    "duckdb": "query",
     "zstandard": "zstd",
     "prometheus_client": "metrics",
 }

@@ -1,4 +1,4 @@
-"""The options by which ``inspect``, ``summary`` and ``analyze`` choose requests, parsed into one ``Filters``.
+"""The options by which ``inspect``, ``summary``, ``analyze`` and ``query`` choose, parsed into one ``Filters``.
 
 @click.command
 @capture_filters
@@ -22,12 +22,12 @@ from kproto.tables.filters import Filters
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kproto.tables.filters import ErrorScope
     from kproto.types import BrokerId
 
-__all__ = ["CaptureCommand", "capture_filters", "parse_api", "parse_brokers", "parse_topic_partition"]
+__all__ = ["CaptureCommand", "answer_filters", "capture_filters", "parse_api", "parse_brokers", "parse_topic_partition"]
 
 
 # ---- the texts that people type --------------------------------------------------------------------------------------
@@ -174,6 +174,8 @@ _OPTIONS: Final = [
     click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else found."),
     click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else learnt."),
 ]
+_ANSWER_OPTIONS: Final = 7
+"""So many of the options, from the first on, apply to an answer too, which has neither errors nor ports of its own."""
 
 
 class CaptureCommand(click.Command):
@@ -191,7 +193,15 @@ class CaptureCommand(click.Command):
 
 def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the shared options; it gets them as one argument, ``filters``."""
+    return _with_options(command, _OPTIONS)
 
+
+def answer_filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command those of the shared options that restrict an answer; it gets them as ``filters``."""
+    return _with_options(command, _OPTIONS[:_ANSWER_OPTIONS])
+
+
+def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_filters(
         *args: Any,
@@ -202,9 +212,9 @@ def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
         partition: tuple[str, ...],
         since: str | None,
         until: str | None,
-        errors: ErrorScope | None,
-        ports: tuple[str, ...],
-        brokers: tuple[str, ...],
+        errors: ErrorScope | None = None,
+        ports: tuple[str, ...] = (),
+        brokers: tuple[str, ...] = (),
         **rest: Any,
     ) -> Any:
         captures = rest.get("captures", ())
@@ -224,6 +234,6 @@ def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
             raise ConfigurationError(f"--since {since} is not before --until {until}: nothing could be between them")
         return command(*args, filters=filters, **rest)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         with_filters = option(with_filters)
     return with_filters

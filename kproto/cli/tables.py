@@ -21,16 +21,19 @@ Examples:
 def command(names: tuple[str, ...], *, form: str) -> None:
     """Describe the tables that kproto analyze writes and kproto.tables.read gives: columns, types, units, joins.
 
-    The same words are in the metadata of the tables' Arrow schemas.
+    After them come the derived tables, which kproto query and kproto.pipeline.derived_table compute from the stored
+    ones. The same words are in the metadata of the tables' Arrow schemas.
     """
     from kproto.cli.sections import Section, print_sections
     from kproto.errors import ConfigurationError
+    from kproto.tables.derived import DERIVED
     from kproto.tables.schemas import TABLES, description
 
+    every = TABLES | {name: derived.schema for name, derived in DERIVED.items()}
     for name in names:
-        if name not in TABLES:
-            raise ConfigurationError(f"there is no table {name!r}; try {', '.join(TABLES)}")
-    chosen = {name: TABLES[name] for name in names or TABLES}
+        if name not in every:
+            raise ConfigurationError(f"there is no table {name!r}; try {', '.join(every)}")
+    chosen = {name: every[name] for name in names or every}
     described = {
         name: [(field.name, _type_name(str(field.type)), description(field)) for field in schema]
         for name, schema in chosen.items()

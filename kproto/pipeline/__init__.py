@@ -8,9 +8,19 @@ Needs the extra ``pipeline`` (pyspark, pyarrow) and Java 17 or newer.
 
 from __future__ import annotations
 
+from kproto.pipeline.derived import derived_table
 from kproto.pipeline.job import BadInput, Run, analyze
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.relations import read_table
 from kproto.pipeline.session import check_java, spark_session
 
-__all__ = ["BadInput", "OutputDirectory", "Run", "analyze", "check_java", "read_table", "spark_session"]
+__all__ = [
+    "BadInput",
+    "OutputDirectory",
+    "Run",
+    "analyze",
+    "check_java",
+    "derived_table",
+    "read_table",
+    "spark_session",
+]

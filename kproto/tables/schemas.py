@@ -18,18 +18,22 @@ __all__ = [
     "CAPTURES",
     "DECODED",
     "FRAMES",
+    "INTS",
     "PARTITION_ERRORS",
     "PARTITION_STATES",
     "REQUESTS",
     "RESPONSES",
     "SCAN",
     "TABLES",
+    "TIME",
+    "column",
+    "described",
     "description",
 ]
 
 _ID: Final = pa.binary()
-_TIME: Final = pa.timestamp("us", tz="UTC")
-_INTS: Final = pa.list_(pa.field("element", pa.int32()))
+TIME: Final = pa.timestamp("us", tz="UTC")
+INTS: Final = pa.list_(pa.field("element", pa.int32()))
 _FLOW: Final = pa.struct(
     [("src_ip", pa.string()), ("src_port", pa.int32()), ("dst_ip", pa.string()), ("dst_port", pa.int32())]
 )
@@ -38,11 +42,13 @@ _COUNTS: Final = pa.list_(
 )
 
 
-def _column(name: str, kind: pa.DataType, text: str) -> pa.Field:
+def column(name: str, kind: pa.DataType, text: str) -> pa.Field:
+    """A column with its description."""
     return pa.field(name, kind, metadata={"description": text})
 
 
-def _table(text: str, *columns: pa.Field) -> pa.Schema:
+def described(text: str, *columns: pa.Field) -> pa.Schema:
+    """A table's schema with the table's description."""
     return pa.schema(list(columns), metadata={"description": text})
 
 
@@ -51,76 +57,74 @@ def description(of: pa.Field | pa.Schema) -> str:
     return bytes((of.metadata or {}).get(b"description", b"")).decode()
 
 
-_CAPTURE: Final = _column("capture", pa.string(), "Capture point: the file's name, or its path where names repeat.")
-_REQUEST_FRAME: Final = _column(
+_CAPTURE: Final = column("capture", pa.string(), "Capture point: the file's name, or its path where names repeat.")
+_REQUEST_FRAME: Final = column(
     "frame_id", _ID, "The request's frame. Joins requests, responses, partition_errors and frames."
 )
-_RESPONSE_FRAME: Final = _column(
+_RESPONSE_FRAME: Final = column(
     "response_frame_id", _ID, "The response's frame, null where there is none. Joins frames.frame_id."
 )
-_CONNECTION: Final = _column("conn_id", _ID, "The TCP connection; the same in every table.")
-_API_KEY: Final = _column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata.")
-_API_VERSION: Final = _column("api_version", pa.int16(), "Version of the request; its response has the same.")
-_CORRELATION: Final = _column(
-    "correlation_id", pa.int32(), "Counts the requests of a connection; joins the two halves."
-)
-_CLIENT: Final = _column("client_id", pa.string(), "Client id of the request's header: the controller's id as text.")
-_BODY: Final = _column("body_id", _ID, "The body; null where it cannot be read whole. Joins bodies, partition_states.")
-_LENGTH: Final = _column("frame_len", pa.int32(), "Bytes of header and body, without the 4 of the size field.")
-_DIRECTION: Final = _column("direction", pa.string(), "req: controller to broker; resp: broker to controller.")
-_CONTROLLER_EPOCH: Final = _column("controller_epoch", pa.int32(), "Epoch of the controller that sent the request.")
+_CONNECTION: Final = column("conn_id", _ID, "The TCP connection; the same in every table.")
+_API_KEY: Final = column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata.")
+_API_VERSION: Final = column("api_version", pa.int16(), "Version of the request; its response has the same.")
+_CORRELATION: Final = column("correlation_id", pa.int32(), "Counts the requests of a connection; joins the two halves.")
+_CLIENT: Final = column("client_id", pa.string(), "Client id of the request's header: the controller's id as text.")
+_BODY: Final = column("body_id", _ID, "The body; null where it cannot be read whole. Joins bodies, partition_states.")
+_LENGTH: Final = column("frame_len", pa.int32(), "Bytes of header and body, without the 4 of the size field.")
+_DIRECTION: Final = column("direction", pa.string(), "req: controller to broker; resp: broker to controller.")
+_CONTROLLER_EPOCH: Final = column("controller_epoch", pa.int32(), "Epoch of the controller that sent the request.")
 
-FRAMES: Final = _table(
+FRAMES: Final = described(
     "Every control frame, request or response, without its body.",
-    _column("frame_id", _ID, "This frame. requests.frame_id and response_frame_id of other tables join it."),
+    column("frame_id", _ID, "This frame. requests.frame_id and response_frame_id of other tables join it."),
     _CAPTURE,
-    _column("file", pa.string(), "Name of the file that the frame was read from."),
+    column("file", pa.string(), "Name of the file that the frame was read from."),
     _CONNECTION,
-    _column("flow", _FLOW, "Addresses and ports: from src to dst."),
+    column("flow", _FLOW, "Addresses and ports: from src to dst."),
     _DIRECTION,
-    _column("ts", _TIME, "When the first byte passed (UTC, us)."),
-    _column("ts_last", _TIME, "When the last byte passed (UTC, us)."),
-    _column("ts_ns", pa.int64(), "As ts, in ns since 1970."),
-    _column("status", pa.int8(), "0: all bytes are in the capture; 3: some are missing."),
+    column("ts", TIME, "When the first byte passed (UTC, us)."),
+    column("ts_last", TIME, "When the last byte passed (UTC, us)."),
+    column("ts_ns", pa.int64(), "As ts, in ns since 1970."),
+    column("status", pa.int8(), "0: all bytes are in the capture; 3: some are missing."),
     _API_KEY,
     _API_VERSION,
     _CORRELATION,
     _CLIENT,
     _LENGTH,
     _BODY,
-    _column("date", pa.date32(), "Day of ts (UTC); partitions the table on disk."),
+    column("date", pa.date32(), "Day of ts (UTC); partitions the table on disk."),
 )
 
-CAPTURES: Final = _table(
+CAPTURES: Final = described(
     "One row a capture file: what was read, and what is missing. Filters leave it whole.",
     _CAPTURE,
-    _column("file", pa.string(), "Name of the file."),
-    _column("format", pa.string(), "pcap, pcapng or request log."),
-    _column("packets", pa.int64(), "Packets; of a request log: lines with a request."),
-    _column("first_ts", _TIME, "When the first packet passed (UTC, us); null without packets."),
-    _column("last_ts", _TIME, "When the last packet passed (UTC, us); null without packets."),
-    _column("connections", pa.int64(), "TCP connections with data."),
-    _column("kafka_connections", pa.int64(), "Connections on which a Kafka request was found."),
-    _column("tls_connections", pa.int64(), "Connections that speak TLS, which cannot be read."),
-    _column("gaps", pa.int64(), "Stretches of bytes within Kafka's streams that are not in the capture."),
-    _column("gap_bytes", pa.int64(), "Bytes of those stretches."),
-    _column("cut_packets", pa.int64(), "TCP packets cut short by the capture's snaplen."),
-    _column("ip_fragments", pa.int64(), "IP fragments whose packets are not whole."),
-    _column("bad_checksums", pa.int64(), "Packets left out because they differ from the checksum recorded with them."),
-    _column("unmatched_responses", pa.int64(), "Responses whose request is not in the capture."),
-    _column("bad_inputs", pa.int64(), "Pieces that could not be used; the first 1000 are in the table bad_inputs."),
-    _column("all_requests", _COUNTS, "Requests of every API, the three control requests or not, by API and version."),
+    column("file", pa.string(), "Name of the file."),
+    column("format", pa.string(), "pcap, pcapng or request log."),
+    column("packets", pa.int64(), "Packets; of a request log: lines with a request."),
+    column("first_ts", TIME, "When the first packet passed (UTC, us); null without packets."),
+    column("last_ts", TIME, "When the last packet passed (UTC, us); null without packets."),
+    column("connections", pa.int64(), "TCP connections with data."),
+    column("kafka_connections", pa.int64(), "Connections on which a Kafka request was found."),
+    column("tls_connections", pa.int64(), "Connections that speak TLS, which cannot be read."),
+    column("gaps", pa.int64(), "Stretches of bytes within Kafka's streams that are not in the capture."),
+    column("gap_bytes", pa.int64(), "Bytes of those stretches."),
+    column("cut_packets", pa.int64(), "TCP packets cut short by the capture's snaplen."),
+    column("ip_fragments", pa.int64(), "IP fragments whose packets are not whole."),
+    column("bad_checksums", pa.int64(), "Packets left out because they differ from the checksum recorded with them."),
+    column("unmatched_responses", pa.int64(), "Responses whose request is not in the capture."),
+    column("bad_inputs", pa.int64(), "Pieces that could not be used; the first 1000 are in the table bad_inputs."),
+    column("all_requests", _COUNTS, "Requests of every API, the three control requests or not, by API and version."),
 )
 
 _BAD_INPUT: Final = [
-    _column("reason", pa.string(), "What is wrong, one line; names the connection where it is about one."),
-    _column("offset", pa.int64(), "Byte in the unpacked file, or in the stream of the connection; null: whole file."),
-    _column("bytes_skipped", pa.int64(), "Bytes passed over; null: whole file."),
+    column("reason", pa.string(), "What is wrong, one line; names the connection where it is about one."),
+    column("offset", pa.int64(), "Byte in the unpacked file, or in the stream of the connection; null: whole file."),
+    column("bytes_skipped", pa.int64(), "Bytes passed over; null: whole file."),
 ]
 
-BAD_INPUTS: Final = _table(
+BAD_INPUTS: Final = described(
     "Pieces of captures that could not be used. Filters leave it whole.",
-    _column("file", pa.string(), "Name of the file. Joins captures.file."),
+    column("file", pa.string(), "Name of the file. Joins captures.file."),
     *_BAD_INPUT,
 )
 
@@ -140,100 +144,100 @@ SCAN: Final = pa.schema(
 capture has given it before; ``request_frame_id`` is, for a response, the frame that it answers; ``error`` says why a
 frame has no body. Rows without ``frame_id`` are notes, see there."""
 
-BODIES: Final = _table(
+BODIES: Final = described(
     "Each distinct body once. Two request bodies that differ in their broker epoch alone are one.",
-    _column("body_id", _ID, "The body. Joins frames, requests and partition_states."),
+    column("body_id", _ID, "The body. Joins frames, requests and partition_states."),
     _API_KEY,
     _API_VERSION,
     _DIRECTION,
-    _column("payload", _ID, "The bytes after the header, as first sent."),
+    column("payload", _ID, "The bytes after the header, as first sent."),
 )
 
-REQUESTS: Final = _table(
+REQUESTS: Final = described(
     "One row a control request, with the outcome. Body fields that the version lacks hold Kafka's default.",
     _REQUEST_FRAME,
     _CAPTURE,
     _CONNECTION,
-    _column("ts", _TIME, "When the request's first byte passed (UTC, us)."),
+    column("ts", TIME, "When the request's first byte passed (UTC, us)."),
     _API_KEY,
     _API_VERSION,
     _CORRELATION,
     _CLIENT,
-    _column("controller_id", pa.int32(), "Node id of the sender; null where the body cannot be read."),
+    column("controller_id", pa.int32(), "Node id of the sender; null where the body cannot be read."),
     _CONTROLLER_EPOCH,
-    _column("broker_epoch", pa.int64(), "Broker epoch that the request is meant for; -1 where the version has none."),
-    _column("is_kraft", pa.bool_(), "Whether the sender is a KRaft controller (during a migration)."),
-    _column("type", pa.int8(), "0 unknown, 1 incremental, 2 full: set by KRaft controllers; else 0."),
-    _column("target_broker", pa.int32(), "Id of the receiving broker; null where nothing tells it."),
-    _column("server_ip", pa.string(), "Address that the request was sent to."),
-    _column("server_port", pa.int32(), "TCP port that the request was sent to."),
-    _column("n_topics", pa.int32(), "Topics named in the body; null where it cannot be read."),
-    _column("n_partitions", pa.int32(), "Partitions named in the body; null where it cannot be read."),
+    column("broker_epoch", pa.int64(), "Broker epoch that the request is meant for; -1 where the version has none."),
+    column("is_kraft", pa.bool_(), "Whether the sender is a KRaft controller (during a migration)."),
+    column("type", pa.int8(), "0 unknown, 1 incremental, 2 full: set by KRaft controllers; else 0."),
+    column("target_broker", pa.int32(), "Id of the receiving broker; null where nothing tells it."),
+    column("server_ip", pa.string(), "Address that the request was sent to."),
+    column("server_port", pa.int32(), "TCP port that the request was sent to."),
+    column("n_topics", pa.int32(), "Topics named in the body; null where it cannot be read."),
+    column("n_partitions", pa.int32(), "Partitions named in the body; null where it cannot be read."),
     _BODY,
     _LENGTH,
     _RESPONSE_FRAME,
-    _column("latency_us", pa.int64(), "From the request's last byte to the response's first, in us; null: unanswered."),
-    _column("error_code", pa.int16(), "Error of the whole request, 0 for none; null: unanswered, or unreadable."),
-    _column("unmatched_reason", pa.string(), "Why there is no response; null where there is one."),
-    _column("decode_error", pa.string(), "Why request or response cannot be read; null where both can."),
+    column("latency_us", pa.int64(), "From the request's last byte to the response's first, in us; null: unanswered."),
+    column("error_code", pa.int16(), "Error of the whole request, 0 for none; null: unanswered, or unreadable."),
+    column("unmatched_reason", pa.string(), "Why there is no response; null where there is one."),
+    column("decode_error", pa.string(), "Why request or response cannot be read; null where both can."),
 )
 
-RESPONSES: Final = _table(
+RESPONSES: Final = described(
     "One row a response to a row of requests.",
     _REQUEST_FRAME,
     _RESPONSE_FRAME,
     _CONNECTION,
-    _column("ts", _TIME, "When the response's first byte passed (UTC, us)."),
+    column("ts", TIME, "When the response's first byte passed (UTC, us)."),
     _CORRELATION,
     _API_KEY,
     _API_VERSION,
-    _column("error_code", pa.int16(), "Error of the whole request, 0 for none; null: cannot be read."),
-    _column("n_partition_errors", pa.int32(), "Partitions in the response with a code other than 0, filters aside."),
+    column("error_code", pa.int16(), "Error of the whole request, 0 for none; null: cannot be read."),
+    column("n_partition_errors", pa.int32(), "Partitions in the response with a code other than 0, filters aside."),
 )
 
 _PARTITION_ERROR: Final = [
-    _column("topic", pa.string(), "Topic; null where the response names an id that its request does not."),
-    _column("topic_id", _ID, "Topic id, from LeaderAndIsr version 5 on; else null."),
-    _column("partition", pa.int32(), "Partition."),
-    _column("error_code", pa.int16(), "Error of this partition alone, never 0."),
+    column("topic", pa.string(), "Topic; null where the response names an id that its request does not."),
+    column("topic_id", _ID, "Topic id, from LeaderAndIsr version 5 on; else null."),
+    column("partition", pa.int32(), "Partition."),
+    column("error_code", pa.int16(), "Error of this partition alone, never 0."),
 ]
 
-PARTITION_ERRORS: Final = _table(
+PARTITION_ERRORS: Final = described(
     "The partitions that a response reports with an error.", _REQUEST_FRAME, _RESPONSE_FRAME, *_PARTITION_ERROR
 )
 
 _STATE: Final = [
     _API_KEY,
-    _column("topic", pa.string(), "Topic."),
-    _column("topic_id", _ID, "Topic id, all zero where the version has none; null of StopReplica."),
-    _column("partition", pa.int32(), "Partition."),
-    _column("controller_epoch", pa.int32(), "Epoch of the controller that decided this state; null of StopReplica."),
-    _column("leader", pa.int32(), "Leader; -1 none, -2 the topic is being deleted; null of StopReplica."),
-    _column("leader_epoch", pa.int32(), "Leader epoch; -1 where StopReplica's version has none, -2 on deletion."),
-    _column("partition_epoch", pa.int32(), "Partition epoch (ZooKeeper version); null of StopReplica."),
-    _column("isr", _INTS, "In-sync replicas; null of StopReplica."),
-    _column("replicas", _INTS, "All replicas, the preferred leader first; null of StopReplica."),
-    _column("offline", _INTS, "Offline replicas; of UpdateMetadata alone."),
-    _column("adding", _INTS, "Replicas being added; of LeaderAndIsr alone."),
-    _column("removing", _INTS, "Replicas being removed; of LeaderAndIsr alone."),
-    _column("is_new", pa.bool_(), "Whether the replica is new; of LeaderAndIsr alone."),
-    _column("leader_recovery_state", pa.int8(), "1 after an unclean election, else 0; of LeaderAndIsr alone."),
-    _column("delete_partition", pa.bool_(), "Whether the log is to be deleted; of StopReplica alone."),
+    column("topic", pa.string(), "Topic."),
+    column("topic_id", _ID, "Topic id, all zero where the version has none; null of StopReplica."),
+    column("partition", pa.int32(), "Partition."),
+    column("controller_epoch", pa.int32(), "Epoch of the controller that decided this state; null of StopReplica."),
+    column("leader", pa.int32(), "Leader; -1 none, -2 the topic is being deleted; null of StopReplica."),
+    column("leader_epoch", pa.int32(), "Leader epoch; -1 where StopReplica's version has none, -2 on deletion."),
+    column("partition_epoch", pa.int32(), "Partition epoch (ZooKeeper version); null of StopReplica."),
+    column("isr", INTS, "In-sync replicas; null of StopReplica."),
+    column("replicas", INTS, "All replicas, the preferred leader first; null of StopReplica."),
+    column("offline", INTS, "Offline replicas; of UpdateMetadata alone."),
+    column("adding", INTS, "Replicas being added; of LeaderAndIsr alone."),
+    column("removing", INTS, "Replicas being removed; of LeaderAndIsr alone."),
+    column("is_new", pa.bool_(), "Whether the replica is new; of LeaderAndIsr alone."),
+    column("leader_recovery_state", pa.int8(), "1 after an unclean election, else 0; of LeaderAndIsr alone."),
+    column("delete_partition", pa.bool_(), "Whether the log is to be deleted; of StopReplica alone."),
 ]
 
-PARTITION_STATES: Final = _table(
+PARTITION_STATES: Final = described(
     "The partitions of each distinct request body, in the order sent. requests.body_id tells which brokers got them.",
-    _column("body_id", _ID, "The request body. Joins requests, frames and bodies."),
+    column("body_id", _ID, "The request body. Joins requests, frames and bodies."),
     *_STATE,
 )
 
-BROKERS: Final = _table(
+BROKERS: Final = described(
     "Listeners of brokers, as UpdateMetadata lists the live ones. Filters leave it whole.",
     _CAPTURE,
-    _column("broker_id", pa.int32(), "Broker."),
-    _column("host", pa.string(), "Host of a listener, as advertised."),
-    _column("port", pa.int32(), "TCP port of the listener."),
-    _column("first_ts", _TIME, "When the capture first shows an UpdateMetadata that lists it (UTC, us)."),
+    column("broker_id", pa.int32(), "Broker."),
+    column("host", pa.string(), "Host of a listener, as advertised."),
+    column("port", pa.int32(), "TCP port of the listener."),
+    column("first_ts", TIME, "When the capture first shows an UpdateMetadata that lists it (UTC, us)."),
 )
 
 _HEAD: Final = pa.struct(
@@ -248,7 +252,7 @@ _HEAD: Final = pa.struct(
         ("n_partition_errors", pa.int32()),
         ("decode_error", pa.string()),
         ("brokers_id", _ID),
-        ("common_replicas", _INTS),
+        ("common_replicas", INTS),
     ]
 )
 """What is said once in a body. ``brokers_id`` names the set of live brokers in an UpdateMetadata; ``common_replicas``

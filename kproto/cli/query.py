@@ -1,0 +1,156 @@
+"""``kproto query``: questions to the tables that ``kproto analyze`` wrote."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kproto.cli.options import answer_filters
+from kproto.cli.times import moment_ns
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kproto.query import Answer
+    from kproto.tables.filters import Filters
+
+__all__ = ["command"]
+
+
+@click.command(
+    epilog="""\b
+Questions:
+  leader   who led a partition, from when to when, and which controller said so
+  behind   which brokers were never sent the newest state of a partition
+  isr      when in-sync replicas left and came back
+  flaps    which partitions changed their leader again and again
+  stale    which requests came from a controller that was none any more, or meant an earlier life of a broker
+  lag      how long after the first broker each broker got a metadata update
+  errors   which errors brokers answered, and how often
+
+\b
+Examples:
+  kproto analyze control.pcap --out tables
+  kproto query control.pcap leader --topic orders
+  kproto query tables leader --partition orders-3 --at 2026-11-21T05:59:08
+  kproto query tables behind --topic 'orders*' --broker 7
+  kproto query tables stale --format json | jq .controller_id
+  kproto query tables flaps --format csv > flaps.csv
+  kproto query tables --sql "SELECT target_broker, max(latency_us) FROM requests GROUP BY ALL"
+
+\b
+--sql takes DuckDB's SQL over the tables that kproto tables describes. """
+)
+@click.argument("source", metavar="DIR|CAPTURE", type=click.Path(path_type=Path))
+@click.argument("question", required=False, metavar="[QUESTION]")
+@answer_filters
+@click.option("--at", metavar="TIME", help="Only what was so at this time; of the question leader.")
+@click.option("--sql", metavar="TEXT", help="A query of your own, instead of a question.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
+@click.option("--format", "form", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True)
+def command(
+    source: Path,
+    question: str | None,
+    filters: Filters,
+    *,
+    at: str | None,
+    sql: str | None,
+    limit: int | None,
+    form: str,
+) -> None:
+    """Ask the tables in DIR, which kproto analyze wrote, or a capture; without QUESTION: say how much they hold.
+
+    A capture is read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
+
+    --format json prints an object a line. Ids are in hexadecimal, times in UTC.
+    """
+    from kproto.query import QUESTIONS, ask, ask_sql, open_tables
+    from kproto.tables.filters import Filters as AllFilters
+    from kproto.tables.schemas import TABLES
+
+    if sql is not None and (question is not None or at is not None or limit is not None or filters != AllFilters()):
+        raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
+    with open_tables(_tables_of(source)) as tables:
+        if sql is not None:
+            answer = ask_sql(tables, sql)
+        elif question is not None:
+            at_ns = moment_ns(at) if at else None
+            answer = ask(tables, question, filters, at_ns=at_ns, limit=limit)
+        else:
+            counts = (f"SELECT '{name}' AS \"table\", count(*) AS rows FROM {name}" for name in TABLES)  # noqa: S608
+            answer = ask_sql(tables, " UNION ALL ".join(counts))
+    title = QUESTIONS[question].text if question is not None else "Answer" if sql else "Tables"
+    match form:
+        case "json":
+            for row in answer.rows:
+                print(json.dumps(dict(zip(answer.columns, map(_json_value, row), strict=True)), ensure_ascii=False))
+        case "csv":
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(answer.columns)
+            writer.writerows([_text(value) for value in row] for row in answer.rows)
+        case _:
+            _print_text(title, answer)
+
+
+def _tables_of(source: Path) -> Path | dict[str, Any]:
+    """The directory of tables, or a capture's tables in memory."""
+    from kproto.tables import read
+
+    return read(str(source)) if source.is_file() else source
+
+
+def _print_text(title: str, answer: Answer) -> None:
+    from kproto.cli.sections import Section, print_sections
+
+    if not answer.rows:
+        print_sections([Section(title, text="nothing")])
+        return
+    names = [_heading(name, [row[number] for row in answer.rows]) for number, name in enumerate(answer.columns)]
+    print_sections([Section(title, names, [[_text(value) or "-" for value in row] for row in answer.rows])])
+
+
+def _heading(name: str, values: Sequence[Any]) -> str:
+    """A column's name, with the mark of numbers or of texts that give way."""
+    kinds = {type(value) for value in values if value is not None}
+    return f">{name}" if kinds and kinds <= {int, float} else f"~{name}" if kinds == {str} else name
+
+
+def _text(value: Any) -> str:
+    from kproto.cli.text import printable
+
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return ",".join(_text(item) for item in value)
+        case datetime():
+            return _time(value)
+        case bytes():
+            return value.hex()
+    return printable(str(value))
+
+
+def _json_value(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return [_json_value(item) for item in value]
+        case dict():
+            return {str(key): _json_value(item) for key, item in value.items()}
+    return _text(value)
+
+
+def _time(value: datetime) -> str:
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    return f"{value.isoformat(timespec='microseconds')}Z"

@@ -1,0 +1,204 @@
+"""The questions that people ask of a cluster's control traffic, as queries over the tables' views."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import duckdb
+
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from kproto.tables.filters import Filters
+
+__all__ = ["QUESTIONS", "Answer", "Question", "ask", "ask_sql"]
+
+
+class Question(NamedTuple):
+    """A question with a name.
+
+    Attributes:
+        text: The question in words.
+        sql: The query, over the views of ``open_tables``.
+        order: What the answer is ordered by.
+        time: The column that ``since`` and ``until`` look at; empty if the answer has no time.
+        until: The column with the end of a row's validity, for questions that can be asked of a moment.
+    """
+
+    text: str
+    sql: str
+    order: str
+    time: str = ""
+    until: str = ""
+
+
+class Answer(NamedTuple):
+    """Rows with their columns' names. Times are ``datetime`` in UTC, ids ``bytes``.
+
+    Attributes:
+        columns: Names.
+        rows: Values.
+    """
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+QUESTIONS: Final = {
+    "leader": Question(
+        "Who led a partition, from when to when, and which controller said so?",
+        "SELECT capture, topic, partition, leader, leader_epoch, controller_id, controller_epoch, valid_from, valid_to "
+        "FROM leadership",
+        "capture, topic, partition, valid_from",
+        "valid_from",
+        "valid_to",
+    ),
+    "behind": Question(
+        "Which brokers were never sent the newest state of a partition?",
+        """
+        WITH sent AS (
+            SELECT q.capture, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS topic_id,
+                   s.partition, q.target_broker AS broker,
+                   max(row(s.controller_epoch, s.leader_epoch, s.partition_epoch)) AS state,
+                   arg_max(s.leader, row(s.controller_epoch, s.leader_epoch, s.partition_epoch)) AS leader
+            FROM requests q JOIN partition_states s ON s.body_id = q.body_id
+            WHERE q.api_key = 6 AND coalesce(q.error_code, 0) = 0 AND s.leader <> -2 AND q.target_broker IS NOT NULL
+            GROUP BY ALL
+        ), newest AS (
+            SELECT capture, topic, topic_id, partition, max(state) AS state, arg_max(leader, state) AS leader
+            FROM sent GROUP BY ALL
+        ), lives AS (
+            SELECT capture, target_broker AS broker, max(ts) AS last_ts FROM requests GROUP BY ALL
+        )
+        SELECT s.capture, s.broker, s.topic, s.partition, s.leader AS leader_told, n.leader AS newest_leader,
+               struct_extract(s.state, 2) AS leader_epoch_told, struct_extract(n.state, 2) AS newest_leader_epoch,
+               l.last_ts AS last_request
+        FROM sent s
+        JOIN newest n ON n.capture = s.capture AND n.topic = s.topic AND n.partition = s.partition
+                     AND n.topic_id IS NOT DISTINCT FROM s.topic_id
+        JOIN lives l ON l.capture = s.capture AND l.broker = s.broker
+        WHERE s.state < n.state
+        """,
+        "capture, broker, topic, partition",
+        "last_request",
+    ),
+    "isr": Question(
+        "When did in-sync replicas leave and come back?",
+        "SELECT capture, ts, topic, partition, kind, removed, added, isr_size, under_replicated, leader "
+        "FROM isr_events",
+        "ts, capture, topic, partition",
+        "ts",
+    ),
+    "flaps": Question(
+        "Which partitions changed their leader again and again?",
+        "SELECT capture, topic, partition, window_start, window_end, changes, leaders FROM leader_flaps",
+        "changes DESC, capture, topic, partition, window_start",
+        "window_start",
+    ),
+    "stale": Question(
+        "Which requests came from a controller that was none any more, or meant an earlier life of a broker?",
+        "SELECT s.capture, s.ts, s.target_broker AS broker, s.controller_id, q.api_key, s.reason, s.seen_epoch, "
+        "s.max_epoch_before, s.error_code FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id",
+        "ts, capture, broker, reason",
+        "ts",
+    ),
+    "lag": Question(
+        "How long after the first broker did each broker get a metadata update?",
+        "SELECT capture, target_broker AS broker, count(delivered_ts) AS updates, "
+        "CAST(quantile_cont(lag_us, 0.5) AS bigint) AS p50_us, CAST(quantile_cont(lag_us, 0.99) AS bigint) AS p99_us, "
+        "max(lag_us) AS max_us, count_if(missing) AS missing FROM propagation GROUP BY ALL",
+        "capture, broker",
+    ),
+    "errors": Question(
+        "Which errors did brokers answer, and how often?",
+        "SELECT api_key, api_version, scope, error_code, n, first_ts, last_ts FROM errors",
+        "n DESC, api_key, api_version, scope, error_code",
+        "first_ts",
+    ),
+}
+"""The questions by name."""
+
+
+def ask(
+    tables: duckdb.DuckDBPyConnection,
+    question: str,
+    filters: Filters | None = None,
+    *,
+    at_ns: int | None = None,
+    limit: int | None = None,
+) -> Answer:
+    """Answer a question.
+
+    Args:
+        tables: As ``open_tables`` gives it.
+        question: One of ``QUESTIONS``.
+        filters: Topics, partitions, brokers, controllers, APIs and times to which the answer is restricted.
+        at_ns: Only rows that were valid at this time, in ns since 1970, of questions with periods (``leader``).
+        limit: How many rows to give at most.
+
+    Raises:
+        ConfigurationError: There is no such question, or its answer has no column for one of the filters.
+    """
+    found = QUESTIONS.get(question)
+    if found is None:
+        raise ConfigurationError(f"there is no question {question!r}; try {', '.join(QUESTIONS)}")
+    columns = ask_sql(tables, f"SELECT * FROM ({found.sql}) LIMIT 0").columns  # noqa: S608  # our own text
+    conditions, values = _conditions(question, found, columns, filters, at_ns)
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    bound = f"LIMIT {int(limit)}" if limit is not None else ""
+    return ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {found.order} {bound}", values)  # noqa: S608
+
+
+def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | None = None) -> Answer:
+    """Answer a query in DuckDB's SQL over the tables' views.
+
+    Raises:
+        ConfigurationError: DuckDB refuses the query; its words.
+    """
+    try:
+        relation = tables.execute(sql, values or [])
+        return Answer([column[0] for column in relation.description or ()], relation.fetchall())
+    except duckdb.Error as e:
+        raise ConfigurationError(str(e).strip().splitlines()[0]) from None
+
+
+def _conditions(
+    name: str, question: Question, columns: list[str], filters: Filters | None, at_ns: int | None
+) -> tuple[list[str], list[Any]]:
+    conditions: list[str] = []
+    values: list[Any] = []
+
+    def restrict(option: str, column: str, condition: str, *given: Any) -> None:
+        if column not in columns:
+            raise ConfigurationError(f"{option} does not apply to the question {name!r}, whose answer has no {column}")
+        conditions.append(condition)
+        values.extend(given)
+
+    if at_ns is not None:
+        moment = _moment(at_ns)
+        restrict("--at", question.until or "period", f"{question.time} <= ?", moment)
+        conditions.append(f"coalesce({question.until} > ?, true)")
+        values.append(moment)
+    if filters is None:
+        return conditions, values
+    if filters.topics or filters.partitions:
+        chosen = ["topic GLOB ?"] * len(filters.topics) + ["(topic = ? AND partition = ?)"] * len(filters.partitions)
+        pairs = [part for partition in sorted(filters.partitions) for part in partition]
+        restrict("--topic", "topic", f"({' OR '.join(chosen)})", *filters.topics, *pairs)
+    for option, column, wanted in (
+        ("--broker", "broker", filters.brokers),
+        ("--controller", "controller_id", filters.controllers),
+        ("--api", "api_key", filters.apis),
+    ):
+        if wanted:
+            restrict(option, column, f"{column} IN ({', '.join('?' * len(wanted))})", *sorted(wanted))
+    if filters.since_ns is not None:
+        restrict("--since", question.time or "time", f"{question.time} >= ?", _moment(filters.since_ns))
+    if filters.until_ns is not None:
+        restrict("--until", question.time or "time", f"{question.time} < ?", _moment(filters.until_ns))
+    return conditions, values
+
+
+def _moment(time_ns: int) -> datetime:
+    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).replace(microsecond=time_ns // 1000 % 1_000_000)

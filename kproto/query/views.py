@@ -1,0 +1,65 @@
+"""A DuckDB connection over the tables on disk: each stored and each derived table is a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+
+from kproto.tables.derived import DERIVED
+from kproto.tables.schemas import TABLES
+from kproto.tables.stored import current_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+__all__ = ["open_tables"]
+
+_SPARK_FUNCTIONS: Final = """
+    CREATE MACRO array_except(a, b) AS [x for x in a if not list_contains(b, x)];
+    CREATE MACRO collect_set(x) AS list(DISTINCT x);
+    CREATE MACRO size(a) AS len(a);
+    CREATE MACRO timestamp_micros(n) AS make_timestamptz(n);
+    CREATE MACRO unix_micros(t) AS epoch_us(t);
+"""
+"""What the derived tables' SQL uses under Spark's name."""
+
+
+def open_tables(tables: Path | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
+    """Open tables for questions.
+
+    Times are shown in UTC. The connection reads files while it is used, and is the caller's to close.
+
+    Args:
+        tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.
+
+    Returns:
+        A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.tables.derived.DERIVED``.
+
+    Raises:
+        ConfigurationError: There are no tables in that directory.
+    """
+    run = None if isinstance(tables, Mapping) else current_run(tables)
+    connection = duckdb.connect()
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(_SPARK_FUNCTIONS)
+        for name, schema in TABLES.items():
+            if isinstance(tables, Mapping):
+                connection.register(name, tables[name])
+                continue
+            assert run is not None
+            files = str(run / name / "**" / "*.parquet").replace("'", "''")
+            columns = ", ".join(f'"{column}"' for column in schema.names)
+            source = f"read_parquet('{files}', hive_partitioning = true)"
+            connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {source}")  # noqa: S608  # our own names
+        names = {name: name for name in (*TABLES, *DERIVED)}
+        for name, derived in DERIVED.items():
+            connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection

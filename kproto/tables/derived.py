@@ -1,0 +1,308 @@
+"""Tables that follow from the stored ones, in SQL that Spark and DuckDB both understand.
+
+``kproto.query`` runs the SQL with DuckDB, ``kproto.pipeline`` with Spark; a test holds the two equal. In the text a
+name in braces stands for a stored table or for a derived table above it. Only functions that both engines have, or
+that ``kproto.query`` defines for DuckDB under Spark's name, may be used.
+
+Partition states are ordered by their epochs, never by clock: clocks only date them. A request that its broker refused
+as a whole tells nothing about partitions. Topics are told apart by their ids where the version has ids.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from kproto.tables.schemas import INTS, TIME, column, described
+
+__all__ = ["DERIVED", "FLAPS", "FLAP_MINUTES", "Derived"]
+
+FLAP_MINUTES: Final = 10
+FLAPS: Final = 3
+"""A partition flaps if its leader changes so often within ``FLAP_MINUTES``."""
+
+
+class Derived(NamedTuple):
+    """A derived table.
+
+    Attributes:
+        schema: Its columns, described.
+        sql: The query; a name in braces is a table.
+    """
+
+    schema: pa.Schema
+    sql: str
+
+
+_PARTITION: Final = (
+    column("capture", pa.string(), "Capture point that showed it."),
+    column("topic", pa.string(), "Topic."),
+    column("topic_id", pa.binary(), "Topic id; null where the version has none."),
+    column("partition", pa.int32(), "Partition."),
+)
+
+_CHANGES: Final = Derived(
+    described(
+        "Each distinct state of a partition, when a controller first told any broker of it.",
+        *_PARTITION,
+        column("controller_epoch", pa.int32(), "Epoch of the controller that decided the state."),
+        column("leader_epoch", pa.int32(), "Leader epoch."),
+        column("partition_epoch", pa.int32(), "Partition epoch (ZooKeeper version)."),
+        column("leader", pa.int32(), "Leader; -1 none."),
+        column("isr", INTS, "In-sync replicas."),
+        column("replicas", INTS, "All replicas."),
+        column("ts", TIME, "When the first request with this state passed (UTC, us)."),
+        column("controller_id", pa.int32(), "Controller that sent that request."),
+    ),
+    """
+    WITH sent AS (
+        SELECT capture, body_id, min(ts) AS ts, min_by(controller_id, ts) AS controller_id
+        FROM {requests}
+        WHERE api_key IN (4, 6) AND body_id IS NOT NULL AND coalesce(error_code, 0) = 0
+        GROUP BY capture, body_id
+    ), states AS (
+        SELECT q.capture, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS topic_id,
+               s.partition, s.controller_epoch, s.leader_epoch, s.partition_epoch, s.leader, s.isr, s.replicas,
+               q.ts, q.controller_id
+        FROM {partition_states} s JOIN sent q ON q.body_id = s.body_id
+        WHERE s.leader IS NOT NULL AND s.leader <> -2
+    )
+    SELECT capture, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr,
+           min_by(replicas, ts) AS replicas, min(ts) AS ts, min_by(controller_id, ts) AS controller_id
+    FROM states
+    GROUP BY capture, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr
+    """,
+)
+
+_LEADERSHIP: Final = Derived(
+    described(
+        "Who led each partition, from when to when.",
+        *_PARTITION,
+        column("leader", pa.int32(), "Leader; -1 none."),
+        column("leader_epoch", pa.int32(), "Leader epoch."),
+        column("controller_epoch", pa.int32(), "Epoch of the controller that decided it."),
+        column("controller_id", pa.int32(), "Controller that first told of it."),
+        column("valid_from", TIME, "When a broker was first told (UTC, us); the leader may be older than the capture."),
+        column("valid_to", TIME, "When a broker was first told of the next leader, or of the deletion; null: still."),
+        column("changes_seen", pa.int64(), "Distinct states (ISR, partition epoch) told under this leader epoch."),
+    ),
+    """
+    WITH reigns AS (
+        SELECT capture, topic, topic_id, partition, leader, leader_epoch, min(controller_epoch) AS controller_epoch,
+               min_by(controller_id, ts) AS controller_id, min(ts) AS valid_from, count(*) AS changes_seen
+        FROM {changes}
+        GROUP BY capture, topic, topic_id, partition, leader, leader_epoch
+    ), following AS (
+        SELECT r.*, lead(valid_from) OVER (
+                   PARTITION BY capture, topic, topic_id, partition ORDER BY controller_epoch, leader_epoch, valid_from
+               ) AS next_from
+        FROM reigns r
+    ), deletions AS (
+        SELECT DISTINCT q.capture, s.topic, s.partition, q.ts
+        FROM {partition_states} s JOIN {requests} q ON q.body_id = s.body_id
+        WHERE q.api_key = 6 AND s.leader = -2 AND coalesce(q.error_code, 0) = 0
+    )
+    SELECT f.capture, f.topic, f.topic_id, f.partition, f.leader, f.leader_epoch, f.controller_epoch, f.controller_id,
+           f.valid_from, coalesce(f.next_from, min(d.ts)) AS valid_to, f.changes_seen
+    FROM following f
+    LEFT JOIN deletions d ON d.capture = f.capture AND d.topic = f.topic AND d.partition = f.partition
+                          AND d.ts >= f.valid_from
+    GROUP BY f.capture, f.topic, f.topic_id, f.partition, f.leader, f.leader_epoch, f.controller_epoch,
+             f.controller_id, f.valid_from, f.next_from, f.changes_seen
+    """,
+)
+
+_ISR_EVENTS: Final = Derived(
+    described(
+        "Changes of a partition's in-sync replicas.",
+        *_PARTITION,
+        column("ts", TIME, "When a broker was first told of the new ISR (UTC, us)."),
+        column("kind", pa.string(), "shrink, expand, or swap: some left while others came."),
+        column("removed", INTS, "Brokers that left the ISR."),
+        column("added", INTS, "Brokers that came into the ISR."),
+        column("isr_size", pa.int32(), "Brokers in the new ISR."),
+        column("under_replicated", pa.bool_(), "Whether the new ISR lacks an assigned replica."),
+        column("leader", pa.int32(), "Leader then; -1 none."),
+        column("leader_epoch", pa.int32(), "Leader epoch then."),
+    ),
+    """
+    WITH ordered AS (
+        SELECT c.*, lag(isr) OVER (
+                   PARTITION BY capture, topic, topic_id, partition
+                   ORDER BY controller_epoch, leader_epoch, partition_epoch, ts
+               ) AS before
+        FROM {changes} c
+    ), compared AS (
+        SELECT o.*, array_except(before, isr) AS removed, array_except(isr, before) AS added
+        FROM ordered o WHERE before IS NOT NULL
+    )
+    SELECT capture, topic, topic_id, partition, ts,
+           CASE WHEN size(added) = 0 THEN 'shrink' WHEN size(removed) = 0 THEN 'expand' ELSE 'swap' END AS kind,
+           removed, added, CAST(size(isr) AS int) AS isr_size,
+           size(array_except(replicas, isr)) > 0 AS under_replicated, leader, leader_epoch
+    FROM compared
+    WHERE size(added) > 0 OR size(removed) > 0
+    """,
+)
+
+_LEADER_FLAPS: Final = Derived(
+    described(
+        f"Partitions whose leader changed {FLAPS} times or more within {FLAP_MINUTES} minutes.",
+        *_PARTITION,
+        column("window_start", TIME, f"Begin of the window: full {FLAP_MINUTES} minutes (UTC)."),
+        column("window_end", TIME, "End of the window, which is left out."),
+        column("changes", pa.int64(), "Changes of the leader in the window."),
+        column("leaders", INTS, "The leaders that came, ascending; -1 none."),
+    ),
+    f"""
+    WITH ordered AS (
+        SELECT l.*, lag(leader) OVER (
+                   PARTITION BY capture, topic, topic_id, partition ORDER BY controller_epoch, leader_epoch, valid_from
+               ) AS before
+        FROM {{leadership}} l
+    ), windows AS (
+        SELECT o.*, unix_micros(valid_from) - unix_micros(valid_from) % {FLAP_MINUTES * 60_000_000} AS start
+        FROM ordered o WHERE before <> leader
+    )
+    SELECT capture, topic, topic_id, partition, timestamp_micros(start) AS window_start,
+           timestamp_micros(start + {FLAP_MINUTES * 60_000_000}) AS window_end, count(*) AS changes,
+           array_sort(collect_set(leader)) AS leaders
+    FROM windows
+    GROUP BY capture, topic, topic_id, partition, start
+    HAVING count(*) >= {FLAPS}
+    """,  # noqa: S608  # our own numbers
+)
+
+_STALE_REQUESTS: Final = Derived(
+    described(
+        "Requests whose sender was no longer the controller, or that meant an earlier life of their broker.",
+        column("frame_id", pa.binary(), "The request's frame. Joins requests."),
+        column("capture", pa.string(), "Capture point that showed it."),
+        column("ts", TIME, "When the request passed (UTC, us)."),
+        column("target_broker", pa.int32(), "Receiving broker; null where nothing tells it."),
+        column("controller_id", pa.int32(), "Sender."),
+        column(
+            "reason",
+            pa.string(),
+            "controller_epoch_regressed, broker_epoch_regressed; refused_as_stale: only the broker says so.",
+        ),
+        column("seen_epoch", pa.int64(), "The request's controller epoch, or its broker epoch."),
+        column("max_epoch_before", pa.int64(), "The newest such epoch that an earlier accepted request had; or null."),
+        column("error_code", pa.int16(), "The broker's answer; null: none."),
+    ),
+    """
+    WITH told AS (
+        SELECT frame_id, capture, ts, target_broker, controller_id, controller_epoch, error_code,
+               nullif(broker_epoch, -1) AS broker_epoch,
+               max(CASE WHEN coalesce(error_code, 0) <> 11 THEN controller_epoch END) OVER (
+                   PARTITION BY capture ORDER BY ts, frame_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+               ) AS controller_epoch_before,
+               max(CASE WHEN coalesce(error_code, 0) <> 77 AND broker_epoch >= 0 THEN broker_epoch END) OVER (
+                   PARTITION BY capture, target_broker ORDER BY ts, frame_id
+                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+               ) AS broker_epoch_before
+        FROM {requests}
+    ), reasons AS (
+        SELECT t.*, 'controller_epoch_regressed' AS reason, CAST(controller_epoch AS bigint) AS seen_epoch,
+               CAST(controller_epoch_before AS bigint) AS max_epoch_before
+        FROM told t WHERE controller_epoch < controller_epoch_before
+        UNION ALL
+        SELECT t.*, 'broker_epoch_regressed', broker_epoch, broker_epoch_before
+        FROM told t WHERE broker_epoch < broker_epoch_before AND target_broker IS NOT NULL
+        UNION ALL
+        SELECT t.*, 'refused_as_stale',
+               CASE WHEN error_code = 11 THEN CAST(controller_epoch AS bigint) ELSE broker_epoch END,
+               CASE WHEN error_code = 11 THEN CAST(controller_epoch_before AS bigint) ELSE broker_epoch_before END
+        FROM told t
+        WHERE (error_code = 11 AND NOT coalesce(controller_epoch < controller_epoch_before, false))
+           OR (error_code = 77 AND NOT coalesce(broker_epoch < broker_epoch_before, false))
+    )
+    SELECT frame_id, capture, ts, target_broker, controller_id, reason, seen_epoch, max_epoch_before, error_code
+    FROM reasons
+    """,
+)
+
+_PROPAGATION: Final = Derived(
+    described(
+        "How each UpdateMetadata reached each broker.",
+        column("capture", pa.string(), "Capture point that showed it."),
+        column("change_id", pa.binary(), "The update: its body. Joins requests.body_id and partition_states.body_id."),
+        column("first_ts", TIME, "When the first broker was sent it (UTC, us)."),
+        column("target_broker", pa.int32(), "Broker."),
+        column("delivered_ts", TIME, "When this broker was first sent it (UTC, us); null: never, in this capture."),
+        column("acked_ts", TIME, "When its first response without error passed (UTC, us); null: none."),
+        column("lag_us", pa.int64(), "From first_ts to delivered_ts, in us."),
+        column(
+            "missing",
+            pa.bool_(),
+            "Whether more than half of the brokers then alive got it and this one did not; a broker that has just "
+            "started gets a full update instead.",
+        ),
+    ),
+    """
+    WITH updates AS (
+        SELECT q.capture, q.body_id, q.target_broker, q.ts, CASE WHEN r.error_code = 0 THEN r.ts END AS acked_ts
+        FROM {requests} q LEFT JOIN {responses} r ON r.frame_id = q.frame_id
+        WHERE q.api_key = 6 AND q.body_id IS NOT NULL AND q.target_broker IS NOT NULL
+    ), deliveries AS (
+        SELECT capture, body_id, target_broker, min(ts) AS delivered_ts, min(acked_ts) AS acked_ts
+        FROM updates GROUP BY capture, body_id, target_broker
+    ), bodies AS (
+        SELECT capture, body_id, min(delivered_ts) AS first_ts FROM deliveries GROUP BY capture, body_id
+    ), lives AS (
+        SELECT capture, target_broker, min(ts) AS first_ts, max(ts) AS last_ts
+        FROM updates GROUP BY capture, target_broker
+    ), pairs AS (
+        SELECT b.capture, b.body_id, b.first_ts, l.target_broker, d.delivered_ts, d.acked_ts,
+               b.first_ts BETWEEN l.first_ts AND l.last_ts AS alive
+        FROM bodies b
+        JOIN lives l ON l.capture = b.capture
+        LEFT JOIN deliveries d
+               ON d.capture = b.capture AND d.body_id = b.body_id AND d.target_broker = l.target_broker
+    ), counted AS (
+        SELECT p.*, count(delivered_ts) OVER (PARTITION BY capture, body_id) AS delivered,
+               count(CASE WHEN alive THEN 1 END) OVER (PARTITION BY capture, body_id) AS living
+        FROM pairs p
+    )
+    SELECT capture, body_id AS change_id, first_ts, target_broker, delivered_ts, acked_ts,
+           unix_micros(delivered_ts) - unix_micros(first_ts) AS lag_us, delivered_ts IS NULL AS missing
+    FROM counted
+    WHERE delivered_ts IS NOT NULL OR (alive AND 2 * delivered > living)
+    """,
+)
+
+_ERRORS: Final = Derived(
+    described(
+        "Errors that brokers answered, counted.",
+        column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata."),
+        column("api_version", pa.int16(), "Version of the request."),
+        column("scope", pa.string(), "request: the whole request was refused; partition: some partitions were."),
+        column("error_code", pa.int16(), "The error."),
+        column("n", pa.int64(), "Requests, or partitions."),
+        column("first_ts", TIME, "When the first such request passed (UTC, us)."),
+        column("last_ts", TIME, "When the last such request passed (UTC, us)."),
+    ),
+    """
+    WITH found AS (
+        SELECT api_key, api_version, 'request' AS scope, error_code, ts FROM {requests} WHERE error_code <> 0
+        UNION ALL
+        SELECT q.api_key, q.api_version, 'partition', e.error_code, q.ts
+        FROM {partition_errors} e JOIN {requests} q ON q.frame_id = e.frame_id
+    )
+    SELECT api_key, api_version, scope, error_code, count(*) AS n, min(ts) AS first_ts, max(ts) AS last_ts
+    FROM found
+    GROUP BY api_key, api_version, scope, error_code
+    """,
+)
+
+DERIVED: Final = {
+    "changes": _CHANGES,
+    "leadership": _LEADERSHIP,
+    "isr_events": _ISR_EVENTS,
+    "leader_flaps": _LEADER_FLAPS,
+    "stale_requests": _STALE_REQUESTS,
+    "propagation": _PROPAGATION,
+    "errors": _ERRORS,
+}
+"""The derived tables by name; each uses only stored tables and those above it."""

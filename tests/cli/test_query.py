@@ -1,0 +1,80 @@
+"""``kproto query``: answers for people, for programs and for spreadsheets, and one line for what cannot be asked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kproto.cli import main
+
+CAPTURE = Path(__file__).parent.parent / "data" / "captures" / "external-controller-a.pcap.gz"
+
+
+def query(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["query", *arguments], prog_name="kproto")
+
+
+def test_a_capture_is_asked_without_tables() -> None:
+    result = query(str(CAPTURE), "errors")
+    assert result.exit_code == 0
+    title, names, *rows = result.stdout.splitlines()
+    assert title == "Which errors did brokers answer, and how often?"
+    assert names.split() == ["api_key", "api_version", "scope", "error_code", "n", "first_ts", "last_ts"]
+    assert all(row.split()[2] in ("request", "partition") for row in rows)
+
+
+def test_json_is_an_object_a_line_and_csv_has_a_header() -> None:
+    answers = [json.loads(line) for line in query(str(CAPTURE), "stale", "--format", "json").stdout.splitlines()]
+    rows = list(csv.DictReader(io.StringIO(query(str(CAPTURE), "stale", "--format", "csv").stdout)))
+    assert len(answers) == len(rows) > 3
+    assert [row["reason"] for row in rows] == [answer["reason"] for answer in answers]
+    assert [row["broker"] for row in rows] == [str(answer["broker"]) for answer in answers]
+    assert all(answer["ts"].startswith("2026-11-20T19:47:") and answer["ts"].endswith("Z") for answer in answers)
+
+
+def test_filters_and_a_limit_shorten_the_answer() -> None:
+    every = query(str(CAPTURE), "stale", "--format", "json").stdout.splitlines()
+    updates = query(str(CAPTURE), "stale", "--format", "json", "--api", "UpdateMetadata").stdout.splitlines()
+    assert updates == [line for line in every if json.loads(line)["api_key"] == 6]
+    assert query(str(CAPTURE), "stale", "--format", "json", "--limit", "2").stdout.splitlines() == every[:2]
+
+
+def test_a_query_of_ones_own_sees_every_table() -> None:
+    sql = "SELECT target_broker, list(DISTINCT api_key ORDER BY api_key) AS apis FROM requests GROUP BY ALL"
+    rows = [json.loads(line) for line in query(str(CAPTURE), "--format", "json", "--sql", sql).stdout.splitlines()]
+    assert [row["apis"] for row in rows if row["target_broker"] == 0] == [[4, 5, 6]]
+    derived = query(str(CAPTURE), "--format", "json", "--sql", "SELECT count(*) AS n FROM leadership")
+    assert json.loads(derived.stdout)["n"] > 0
+
+
+def test_without_a_question_the_tables_are_counted() -> None:
+    result = query(str(CAPTURE), "--format", "json")
+    counts = {row["table"]: row["rows"] for row in map(json.loads, result.stdout.splitlines())}
+    assert counts["captures"] == 1
+    assert counts["requests"] > 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere", "leader"), "nowhere has no tables; make them: kproto analyze CAPTURE --out nowhere"),
+        ((str(CAPTURE), "who"), "there is no question 'who'; try leader, behind"),
+        ((str(CAPTURE), "lag", "--topic", "t"), "--topic does not apply to the question 'lag'"),
+        ((str(CAPTURE), "--sql", "SELECT nothing FROM requests"), "nothing"),
+        ((str(CAPTURE), "leader", "--sql", "SELECT 1"), "--sql is a whole query"),
+        ((str(CAPTURE), "leader", "--at", "soon"), "'soon' is not a time"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_one_line(
+    arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = query(*arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1

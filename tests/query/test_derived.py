@@ -1,0 +1,252 @@
+"""The derived tables and the questions, over tables of a few requests made for the purpose."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kproto.errors import ConfigurationError
+from kproto.query import QUESTIONS, ask, ask_sql, open_tables
+from kproto.tables import TABLES, Filters
+from kproto.types import TopicPartition
+
+BEGIN = datetime(2026, 11, 21, 6, tzinfo=UTC)
+NO_ID = bytes(16)
+
+
+def at(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+class Traffic:
+    """Requests and the partition states in their bodies, as the stored tables have them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+
+    def send(
+        self,
+        seconds: float,
+        broker: int,
+        states: list[tuple[Any, ...]],
+        *,
+        api_key: int = 6,
+        controller: int = 1,
+        epoch: int = 1,
+        broker_epoch: int = -1,
+        error: int | None = 0,
+        capture: str = "a.pcap",
+    ) -> None:
+        """A request, answered after 1 ms; a state is (partition, leader, leader epoch, partition epoch, ISR)."""
+        number = len(self.rows["requests"])
+        body = blake2b(repr((api_key, epoch, states)).encode(), digest_size=16).digest()
+        if all(row["body_id"] != body for row in self.rows["partition_states"]):
+            self.rows["partition_states"] += [
+                {
+                    "body_id": body, "api_key": api_key, "topic": "orders", "topic_id": NO_ID, "partition": partition,
+                    "controller_epoch": epoch, "leader": leader, "leader_epoch": leader_epoch,
+                    "partition_epoch": partition_epoch, "isr": isr, "replicas": [0, 1, 2],
+                }
+                for partition, leader, leader_epoch, partition_epoch, isr in states
+            ]  # fmt: skip
+        frame = number.to_bytes(16, "big")
+        self.rows["requests"].append(
+            {
+                "frame_id": frame, "capture": capture, "ts": at(seconds), "api_key": api_key, "api_version": 6,
+                "controller_id": controller, "controller_epoch": epoch, "broker_epoch": broker_epoch,
+                "target_broker": broker, "body_id": body, "error_code": error,
+            }
+        )  # fmt: skip
+        if error is not None:
+            answer = {"frame_id": frame, "ts": at(seconds + 0.001), "error_code": error}
+            self.rows["responses"].append(answer)
+
+    def ask(self, question: str, columns: str, **options: Any) -> list[tuple[Any, ...]]:
+        tables = {name: pa.Table.from_pylist(rows, schema=TABLES[name]) for name, rows in self.rows.items()}
+        with open_tables(tables) as sql:
+            if question in QUESTIONS:
+                answer = ask(sql, question, **options)
+                places = [answer.columns.index(name) for name in columns.split()]
+                return [tuple(row[place] for place in places) for row in answer.rows]
+            return ask_sql(sql, f"SELECT {', '.join(columns.split())} FROM {question} ORDER BY ALL").rows
+
+
+def test_leaders_follow_each_other_by_their_epochs_and_not_by_the_clock() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0, 1, 2])])
+    traffic.send(10, 0, [(3, 2, 6, 9, [2])], epoch=2, controller=5)
+    traffic.send(11, 1, [(3, 1, 5, 8, [1, 2])])  # a late copy of what was decided before
+    reigns = traffic.ask("leader", "leader leader_epoch controller_id valid_from valid_to")
+    assert sorted(reigns, key=lambda row: row[1]) == [
+        (0, 4, 1, at(0), at(11)),
+        (1, 5, 1, at(11), at(10)),
+        (2, 6, 5, at(10), None),
+    ]
+
+
+def test_a_refused_request_tells_of_no_leader() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0])], epoch=2)
+    traffic.send(1, 0, [(3, 2, 9, 9, [2])], epoch=1, error=11)
+    assert traffic.ask("leader", "leader valid_to") == [(0, None)]
+
+
+def test_a_leader_ends_with_its_topic() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0])])
+    traffic.send(5, 0, [(3, -2, -2, 8, [])])
+    assert traffic.ask("leader", "leader valid_from valid_to") == [(0, at(0), at(5))]
+
+
+def test_who_led_at_a_time() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0]), (4, 2, 1, 1, [2])])
+    traffic.send(10, 0, [(3, 1, 5, 8, [1])])
+    begin_ns = int(BEGIN.timestamp()) * 10**9
+    partition = Filters(partitions=frozenset({TopicPartition("orders", 3)}))
+    for seconds, leaders in ((-1, []), (0, [(0,)]), (9, [(0,)]), (10, [(1,)]), (99, [(1,)])):
+        assert traffic.ask("leader", "leader", filters=partition, at_ns=begin_ns + seconds * 10**9) == leaders
+
+
+def test_changes_of_the_isr_have_a_kind_and_names() -> None:
+    traffic = Traffic()
+    for number, isr in enumerate(([0, 1, 2], [0, 1], [1, 0], [0, 2], [0, 1, 2])):
+        traffic.send(number, 0, [(3, 0, 4, number, isr)])
+    assert traffic.ask("isr", "ts kind removed added isr_size under_replicated") == [
+        (at(1), "shrink", [2], [], 2, True),
+        (at(3), "swap", [1], [2], 2, True),
+        (at(4), "expand", [], [1], 3, False),
+    ]
+
+
+def test_a_partition_flaps_when_its_leader_changes_three_times_in_ten_minutes() -> None:
+    traffic = Traffic()
+    for number, leader in enumerate((0, 1, 0, 2)):
+        traffic.send(60 * number, 0, [(3, leader, number, number, [leader])])
+        traffic.send(60 * number, 0, [(4, leader % 2, number // 2, number, [leader])])
+    assert traffic.ask("flaps", "partition window_start window_end changes leaders") == [
+        (3, BEGIN, at(600), 3, [0, 1, 2])
+    ]
+
+
+def test_a_controller_is_stale_after_a_newer_one_was_accepted() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [], epoch=1, controller=1)
+    traffic.send(1, 0, [], epoch=3, controller=9, error=11)  # refused: its epoch does not count
+    traffic.send(2, 0, [], epoch=1, controller=1)
+    traffic.send(3, 0, [], epoch=2, controller=2)
+    traffic.send(4, 1, [], epoch=1, controller=1)
+    assert traffic.ask("stale", "ts broker controller_id reason seen_epoch max_epoch_before") == [
+        (at(1), 0, 9, "refused_as_stale", 3, 1),
+        (at(4), 1, 1, "controller_epoch_regressed", 1, 2),
+    ]
+
+
+def test_a_request_for_an_earlier_life_of_a_broker_is_stale() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [], broker_epoch=30)
+    traffic.send(1, 1, [], broker_epoch=20)
+    traffic.send(2, 0, [], broker_epoch=31)
+    traffic.send(3, 0, [], broker_epoch=30, error=77)
+    assert traffic.ask("stale", "ts reason seen_epoch max_epoch_before error_code") == [
+        (at(3), "broker_epoch_regressed", 30, 31, 77)
+    ]
+
+
+def test_propagation_counts_from_the_first_broker() -> None:
+    traffic = Traffic()
+    for broker in range(4):
+        traffic.send(0, broker, [])
+        traffic.send(90, broker, [(9, 0, 0, 0, [0])])
+    for seconds, broker, error in ((10, 0, 0), (11, 2, None), (10.5, 3, 0)):
+        traffic.send(seconds, broker, [(3, 0, 4, 7, [0])], error=error)
+    found = traffic.ask("propagation", "first_ts target_broker delivered_ts acked_ts lag_us missing")
+    assert [row[1:] for row in found if row[0] == at(10)] == [
+        (0, at(10), at(10.001), 0, False),
+        (1, None, None, None, True),
+        (2, at(11), None, 1_000_000, False),
+        (3, at(10.5), at(10.501), 500_000, False),
+    ]
+    assert traffic.ask("lag", "broker updates max_us missing") == [
+        (0, 3, 0, 0), (1, 2, 0, 1), (2, 3, 1_000_000, 0), (3, 3, 500_000, 0),
+    ]  # fmt: skip
+
+
+def test_an_update_for_one_new_broker_is_missing_nowhere() -> None:
+    traffic = Traffic()
+    for broker in range(3):
+        traffic.send(0, broker, [])
+        traffic.send(90, broker, [])
+    traffic.send(10, 2, [(3, 0, 4, 7, [0])])
+    assert all(not missing for (missing,) in traffic.ask("propagation", "missing"))
+
+
+def test_a_broker_is_behind_if_it_was_never_sent_the_newest_state() -> None:
+    traffic = Traffic()
+    for broker in (0, 1):
+        traffic.send(broker, broker, [(3, 0, 4, 7, [0, 1])])
+    traffic.send(10, 0, [(3, 1, 5, 8, [1])])
+    traffic.send(20, 1, [(9, 1, 5, 8, [1])])
+    columns = "broker topic partition leader_told newest_leader leader_epoch_told newest_leader_epoch last_request"
+    assert traffic.ask("behind", columns) == [(1, "orders", 3, 0, 1, 4, 5, at(20))]
+    assert traffic.ask("behind", columns, filters=Filters(brokers=frozenset({0}))) == []
+
+
+def test_errors_are_counted_by_their_scope() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [], error=11)
+    traffic.send(1, 0, [], error=0, api_key=4)
+    traffic.send(2, 0, [], error=11)
+    frame = traffic.rows["requests"][1]["frame_id"]
+    traffic.rows["partition_errors"].append({"frame_id": frame, "topic": "orders", "partition": 3, "error_code": 6})
+    assert traffic.ask("errors", "api_key scope error_code n first_ts last_ts") == [
+        (6, "request", 11, 2, at(0), at(2)),
+        (4, "partition", 6, 1, at(1), at(1)),
+    ]
+
+
+def test_clusters_in_two_captures_are_kept_apart() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0])], epoch=9)
+    traffic.send(1, 0, [(3, 1, 2, 3, [1])], epoch=1, capture="b.pcap")
+    assert traffic.ask("leader", "capture leader valid_to") == [("a.pcap", 0, None), ("b.pcap", 1, None)]
+    assert traffic.ask("stale", "reason") == []
+
+
+def test_topics_are_chosen_by_patterns_and_answers_by_time() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0])])
+    begin_ns = int(BEGIN.timestamp()) * 10**9
+    for filters, found in (
+        (Filters(topics=("ord*",)), 1),
+        (Filters(topics=("ord",)), 0),
+        (Filters(since_ns=begin_ns), 1),
+        (Filters(until_ns=begin_ns), 0),
+        (Filters(controllers=frozenset({1})), 1),
+        (Filters(controllers=frozenset({2})), 0),
+    ):
+        assert len(traffic.ask("leader", "leader", filters=filters)) == found
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "words"),
+    [
+        ("who", {}, "no question 'who'; try leader, behind"),
+        ("flaps", {"filters": Filters(brokers=frozenset({1}))}, "--broker does not apply to the question 'flaps'"),
+        ("lag", {"filters": Filters(since_ns=1)}, "--since does not apply to the question 'lag'"),
+        ("isr", {"at_ns": 1}, "--at does not apply to the question 'isr'"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_so_says_why(question: str, options: dict[str, Any], words: str) -> None:
+    empty = {name: pa.Table.from_pylist([], schema=schema) for name, schema in TABLES.items()}
+    with open_tables(empty) as sql, pytest.raises(ConfigurationError, match=words):
+        ask(sql, question, **options)
+
+
+def test_every_question_has_an_answer_of_nothing() -> None:
+    for question in QUESTIONS:
+        assert Traffic().ask(question, "") == []
