@@ -64,6 +64,23 @@ SECURITY = SecurityConfig(
 """Both ends' settings where a test runs over TLS."""
 
 
+PLAIN_OR_TLS = [SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL]
+"""What tests of faults run over."""
+
+
+def accepted(sock: socket.socket, protocol: SecurityProtocol) -> socket.socket:
+    """A blocking peer's end of an accepted connection; over TLS the handshake is still to do."""
+    if not protocol.uses_tls:
+        return sock
+    return SECURITY.server_context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+
+
+def greet(sock: socket.socket) -> None:
+    """Do the handshake of a connection that ``accepted`` gave."""
+    if isinstance(sock, ssl.SSLSocket):
+        sock.do_handshake()
+
+
 class EchoServer:
     """Sends every byte back; a thread for each connection. Closes everything at the end of a ``with``."""
 

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from channel.types import Broker, EndPoint
+from network_peers import accepted, greet
+
+from channel.types import Broker, EndPoint, SecurityProtocol
 
 WAIT_S = 20
 """How long a test waits for what must happen."""
@@ -62,7 +64,8 @@ class ScriptedBroker:
     A step gets the connection and the request; it may answer, close, or keep silent.
     """
 
-    def __init__(self, *steps: Step, port: int = 0) -> None:
+    def __init__(self, *steps: Step, port: int = 0, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT) -> None:
+        self._protocol = protocol
         self.seen: list[Seen] = []
         self.connections: list[float] = []
         self._steps = list(steps)
@@ -74,7 +77,7 @@ class ScriptedBroker:
         self._start(self._accept)
 
     def broker(self, broker_id: int = 1) -> Broker:
-        return Broker(broker_id, (EndPoint("127.0.0.1", self.port),))
+        return Broker(broker_id, (EndPoint("127.0.0.1", self.port, self._protocol.name, self._protocol),))
 
     def _start(self, target: Callable[..., None], *args: Any) -> None:
         thread = threading.Thread(target=target, args=args, name="scripted-broker")
@@ -84,13 +87,14 @@ class ScriptedBroker:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                sock, _ = self._listener.accept()
+                sock = accepted(self._listener.accept()[0], self._protocol)
                 self.connections.append(time.monotonic())
                 self.sockets.append(sock)
                 self._start(self._serve, sock, len(self.connections))
 
     def _serve(self, sock: socket.socket, connection: int) -> None:
         with contextlib.suppress(OSError), sock, sock.makefile("rb") as stream:
+            greet(sock)
             while len(head := stream.read(_HEAD.size)) == _HEAD.size:
                 size, api_key, version, correlation_id, name = _HEAD.unpack(head)
                 rest = stream.read(size + 4 - _HEAD.size)

@@ -234,6 +234,14 @@ class BrokerRequests:
         """Whether a request is being delivered."""
         return self._current is not None
 
+    def close_if_idle(self) -> bool:
+        """Close the connection unless a request is being delivered over it; tells whether it did."""
+        with self._lock:  # another thread may be putting a request, which would go down with the connection
+            if self._current is not None:
+                return False
+            self._client.close_node(self._node_id)
+            return True
+
     def failed(self, error: Exception) -> None:
         """Try again over a new connection, after a pause."""
         if self.closed or self._current is None:

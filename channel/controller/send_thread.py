@@ -257,11 +257,11 @@ class RequestSendThread(StoppableThread):
         broker = self.brokers.get(node_id)
         if broker is None:
             self.client.close_node(node_id)
-        elif broker.awaits_answer:
-            broker.failed(error)
-        else:
+            return
+        if not broker.awaits_answer:
             self.log.warning("%s sent what nobody has asked for: %s; closing the connection", broker.node, error)
-            self.client.close_node(node_id)
+        if not broker.close_if_idle():
+            broker.failed(error)
 
     # ---- the loop
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import socket
 import struct
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from network_peers import PLAIN_OR_TLS, SECURITY, accepted, greet
 from scripted_broker import ScriptedBroker, Seen, answer, until
 
 from channel.config import ChannelConfig
@@ -19,7 +21,7 @@ from channel.controller.manager import GROUP, ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
-from channel.types import Broker, EndPoint
+from channel.types import Broker, EndPoint, SecurityProtocol
 from kproto.codec import decode_request
 from kproto.messages import (
     LeaderAndIsrRequest,
@@ -99,13 +101,17 @@ def send_thread_count(request: pytest.FixtureRequest) -> int | str:
 
 @pytest.fixture
 def make(
-    metrics: Metrics, dropped: Dropped, send_thread_count: int | str
+    metrics: Metrics, dropped: Dropped, send_thread_count: int | str, protocol: SecurityProtocol
 ) -> Iterator[Callable[..., ControllerChannelManager]]:
     """Builds managers and shuts them down."""
     made: list[ControllerChannelManager] = []
 
     def build(*brokers: Broker, config: ChannelConfig | None = None, **options: Any) -> ControllerChannelManager:
         options.setdefault("send_threads", send_thread_count)
+        if protocol is not SecurityProtocol.PLAINTEXT:
+            config = dataclasses.replace(
+                config or ChannelConfig(), security_inter_broker_protocol=protocol.name, security=SECURITY
+            )
         made.append(ControllerChannelManager(1, lambda: 5, config, metrics=metrics, on_dropped=dropped, **options))
         made[-1].startup(brokers)
         return made[-1]
@@ -289,7 +295,17 @@ class Unmoved:
     def closed(self, *args: Any) -> None: ...
 
 
-either_way = pytest.mark.parametrize("options", [{}, {"recorder": Unmoved()}], ids=["plain", "recorded"])
+either_protocol = pytest.mark.parametrize("protocol", PLAIN_OR_TLS, indirect=True, ids=lambda each: each.name)
+either_way = pytest.mark.parametrize(
+    ("protocol", "options"),
+    [
+        (SecurityProtocol.PLAINTEXT, {}),
+        (SecurityProtocol.PLAINTEXT, {"recorder": Unmoved()}),
+        (SecurityProtocol.SSL, {}),
+    ],
+    indirect=["protocol"],
+    ids=["plain", "recorded", "tls"],
+)
 
 
 @either_way
@@ -328,7 +344,27 @@ def test_a_second_answer_to_one_request_is_not_taken_for_the_next_ones(make, scr
     until(lambda: len(answers.codes) == 1)
     manager.send_request(1, request(2), answers.to(2))
     until(lambda: len(answers.codes) == 2)
-    assert [number(s) for s in broker.seen if s.connection == 1] == [1]
+    assert [number(s) for s in broker.seen if s.connection == 2] == [2]
+    assert answers.codes == [(1, 0), (2, 0)]
+
+
+def test_a_request_put_as_its_connection_is_given_up_is_sent_again(make, scripted) -> None:
+    """It is put the moment before a connection without requests in flight is closed."""
+    broker, answers = scripted(twice), Answers()
+    manager = make(broker.broker())
+
+    class Puts(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "nobody has asked for" in record.getMessage():
+                manager.send_request(1, request(2), answers.to(2))
+
+    logger, handler = logging.getLogger("channel.threads"), Puts()
+    logger.addHandler(handler)
+    try:
+        manager.send_request(1, request(1), answers.to(1))
+        until(lambda: len(answers.codes) == 2)
+    finally:
+        logger.removeHandler(handler)
     assert answers.codes == [(1, 0), (2, 0)]
 
 
@@ -345,15 +381,16 @@ def test_a_broker_that_closes_idle_connections_costs_no_request(make, scripted, 
     assert [(number(s), s.connection) for s in broker.seen] == [(1, 1), (2, 2)]
 
 
-def test_a_refused_connection_is_tried_until_the_broker_is_there(make, caplog) -> None:
+@either_protocol
+def test_a_refused_connection_is_tried_until_the_broker_is_there(make, protocol, caplog) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     answers = Answers()
-    manager = make(Broker(1, (EndPoint("127.0.0.1", port),)))
+    manager = make(Broker(1, (EndPoint("127.0.0.1", port, protocol.name, protocol),)))
     for n in (1, 2):
         manager.send_request(1, request(n), answers.to(n))
     until(lambda: sum("no connection" in r.getMessage() for r in caplog.records) >= 2)
-    broker = ScriptedBroker(port=port)
+    broker = ScriptedBroker(port=port, protocol=protocol)
     try:
         until(lambda: len(answers.codes) == 2)
         assert [number(s) for s in broker.seen] == [1, 2]
@@ -371,6 +408,7 @@ def test_a_host_that_cannot_be_resolved_stops_nobody(make, scripted) -> None:
     assert answers.numbers == [1]
 
 
+@either_protocol
 def test_one_slow_broker_holds_up_no_other(make, scripted) -> None:
     slow, quick, answers = scripted(silent), scripted(), Answers()
     manager = make(slow.broker(1), quick.broker(2))
@@ -404,15 +442,16 @@ def test_a_broker_can_be_removed_while_it_keeps_its_answer_back(make, scripted, 
     assert manager.broker_ids == []
 
 
-def test_a_broker_can_be_removed_while_it_reads_nothing(make, dropped: Dropped) -> None:
+@either_protocol
+def test_a_broker_can_be_removed_while_it_reads_nothing(make, protocol, dropped: Dropped) -> None:
     live = [
         UpdateMetadataBroker(id=i, endpoints=[UpdateMetadataEndpoint(host="h" * 30000, port=1)]) for i in range(1000)
     ]
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        manager = make(Broker(1, (EndPoint("127.0.0.1", listener.getsockname()[1]),)))
+        manager = make(Broker(1, (EndPoint("127.0.0.1", listener.getsockname()[1], protocol.name, protocol),)))
         manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=4, live_brokers=live), 8))
-        connection, _ = listener.accept()
-        with connection:
+        with accepted(listener.accept()[0], protocol) as connection:
+            greet(connection)
             time.sleep(0.05)  # let it fill the socket's buffers
             manager.remove_broker(1)
     assert send_threads() == []

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from network_peers import PLAIN_OR_TLS, SECURITY
 from scripted_broker import until
 
 from channel.broker.cluster import EmbeddedCluster
@@ -25,7 +26,14 @@ from channel.controller.events import (
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.metrics import Metrics
-from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from channel.types import (
+    Broker,
+    EndPoint,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    SecurityProtocol,
+)
 from kproto.messages import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -47,13 +55,16 @@ TOPIC_ID = bytes(range(16))
 
 
 @pytest.fixture
-def brokers() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(3, first_epoch=25) as cluster:
+def brokers(protocol: SecurityProtocol) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, first_epoch=25, protocol=protocol, security=SECURITY) as cluster:
         yield cluster
 
 
-def registered(cluster: EmbeddedCluster) -> dict[Broker, int]:
-    return {Broker(m.id, (EndPoint(m.host, m.port),)): m.epoch for m in cluster}
+either_protocol = pytest.mark.parametrize("protocol", PLAIN_OR_TLS, indirect=True, ids=lambda each: each.name)
+
+
+def registered(cluster: EmbeddedCluster, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT) -> dict[Broker, int]:
+    return {Broker(m.id, (EndPoint(m.host, m.port, protocol.name, protocol),)): m.epoch for m in cluster}
 
 
 def send(manager: ControllerChannelManager, broker_id: int, message: Any, version: int) -> Any:
@@ -152,13 +163,19 @@ class Controller:
 
     brokers: EmbeddedCluster
     ibp: str = "3.9"
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     context: ControllerContext = field(default_factory=ControllerContext)
     events: list[ControllerEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        config = ChannelConfig(inter_broker_protocol_version=self.ibp, request_timeout_ms=5000)
+        config = ChannelConfig(
+            inter_broker_protocol_version=self.ibp,
+            request_timeout_ms=5000,
+            security_inter_broker_protocol=self.protocol.name,
+            security=SECURITY,
+        )
         metrics = Metrics()
-        self.context.set_live_brokers(registered(self.brokers))
+        self.context.set_live_brokers(registered(self.brokers, self.protocol))
         self.manager = ControllerChannelManager(1, lambda: self.context.epoch, config, metrics=metrics)
         self.event_manager = ControllerEventManager(1, self, SYSTEM_CLOCK, metrics)
         self.batch = ControllerBrokerRequestBatch(1, config, self.manager, self.event_manager, lambda: self.context)
@@ -231,8 +248,9 @@ def test_a_topic_lives_and_dies_in_every_protocol(brokers: EmbeddedCluster, ibp:
             assert not member.broker.metadata.contains("t")
 
 
-def test_a_broker_that_comes_back_gets_what_waited(brokers: EmbeddedCluster) -> None:
-    with Controller(brokers) as controller:
+@either_protocol
+def test_a_broker_that_comes_back_gets_what_waited(brokers: EmbeddedCluster, protocol: SecurityProtocol) -> None:
+    with Controller(brokers, protocol=protocol) as controller:
         brokers.kill(1)
         tps = [TopicPartition(f"t{n}", 0) for n in range(20)]
         for tp in tps:
@@ -248,8 +266,11 @@ def test_a_broker_that_comes_back_gets_what_waited(brokers: EmbeddedCluster) -> 
         assert Counter(updates) == {0: 20, 1: 20, 2: 20}
 
 
-def test_a_paused_broker_holds_up_nobody_and_loses_nothing(brokers: EmbeddedCluster) -> None:
-    with Controller(brokers) as controller:
+@either_protocol
+def test_a_paused_broker_holds_up_nobody_and_loses_nothing(
+    brokers: EmbeddedCluster, protocol: SecurityProtocol
+) -> None:
+    with Controller(brokers, protocol=protocol) as controller:
         tps = [TopicPartition(f"t{n}", 0) for n in range(50)]
         brokers.pause(2)
         for n, tp in enumerate(tps):

@@ -7,9 +7,10 @@ import socket
 import struct
 import threading
 import time
+from functools import partial
 
 import pytest
-from network_peers import frame, until
+from network_peers import PLAIN_OR_TLS, SECURITY, accepted, frame, greet, until
 
 from channel.errors import ClientClosed, CorrelationIdMismatch, Disconnected, RequestTimeout
 from channel.network.blocking import await_ready, is_ready, send_and_receive
@@ -17,6 +18,7 @@ from channel.network.client import NetworkClient
 from channel.network.metadata import ManualMetadataUpdater
 from channel.network.recorder import PcapngRecorder
 from channel.network.request import BodyRequest
+from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.server import SocketServer
 from channel.types import Node
@@ -27,21 +29,31 @@ UPDATE = BodyRequest(6, 8, [b"body"])
 UPDATED = b"\0\0\0"
 
 
+@pytest.fixture(params=PLAIN_OR_TLS, ids=lambda protocol: protocol.name)
+def protocol(request):
+    return request.param
+
+
 @pytest.fixture
-def server():
-    with SocketServer("test") as server:
+def new_server(protocol):
+    return partial(SocketServer, "test", channel_builder=server_channels(protocol, SECURITY, None))
+
+
+@pytest.fixture
+def server(new_server):
+    with new_server() as server:
         yield server
 
 
 @pytest.fixture
-def clients():
+def clients(protocol):
     made = []
 
     def make(port, *, recorder=None, **settings):
         node = Node(1, "127.0.0.1", port)
         defaults = {"max_in_flight": 1, "reconnect_backoff_ms": 0, "reconnect_backoff_max_ms": 0}
         client = NetworkClient(
-            Selector(recorder=recorder),
+            Selector(recorder=recorder, channel_builder=client_channels(protocol, SECURITY, None)),
             ManualMetadataUpdater([node]),
             "1001",
             **{**defaults, "discover_versions": False, **settings},
@@ -119,7 +131,8 @@ def test_no_answer_in_time_ends_the_connection_and_the_next_attempt_makes_anothe
 class Scripted:
     """Accepts one connection after the other; each is dealt with by one step of a script, given the first request."""
 
-    def __init__(self, *steps):
+    def __init__(self, protocol, *steps):
+        self._protocol = protocol
         self._steps = steps
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
@@ -135,11 +148,11 @@ class Scripted:
 
     def _run(self):
         for step in self._steps:
-            sock, _ = self._listening.accept()
-            with sock:
+            with accepted(self._listening.accept()[0], self._protocol) as sock, sock.makefile("rb") as stream:
+                greet(sock)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                size = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))[0]
-                step(sock, sock.recv(size, socket.MSG_WAITALL))
+                size = struct.unpack(">i", stream.read(4))[0]
+                step(sock, stream.read(size))
 
 
 def answers(sock, payload):
@@ -195,8 +208,8 @@ def answers_nonsense(sock, payload):
         (answers_nonsense, DecodeError),
     ],
 )
-def test_a_peer_that_misbehaves_is_an_error_and_the_next_connection_is_good(clients, step, error):
-    with Scripted(step, answers) as peer:
+def test_a_peer_that_misbehaves_is_an_error_and_the_next_connection_is_good(protocol, clients, step, error):
+    with Scripted(protocol, step, answers) as peer:
         client, node = clients(peer.port)
         with pytest.raises(error):
             sends(client, node)
@@ -205,9 +218,9 @@ def test_a_peer_that_misbehaves_is_an_error_and_the_next_connection_is_good(clie
         client.close()
 
 
-def test_an_answer_above_the_limit_is_never_allocated(clients, caplog):
+def test_an_answer_above_the_limit_is_never_allocated(protocol, clients, caplog):
     caplog.set_level("DEBUG")
-    with Scripted(announces(2**31 - 1)) as peer:
+    with Scripted(protocol, announces(2**31 - 1)) as peer:
         client, node = clients(peer.port)
         client._selector._factory.max_receive_size = 1000
         with pytest.raises(Disconnected):
@@ -215,20 +228,20 @@ def test_an_answer_above_the_limit_is_never_allocated(clients, caplog):
     assert "limit is 1000" in caplog.text
 
 
-def test_an_answer_byte_by_byte_is_an_answer(clients):
+def test_an_answer_byte_by_byte_is_an_answer(protocol, clients):
     def slowly(sock, payload):
         for byte in frame(answer(payload)):
             sock.sendall(bytes([byte]))
             time.sleep(0.001)
         sock.recv(1)
 
-    with Scripted(slowly) as peer:
+    with Scripted(protocol, slowly) as peer:
         client, node = clients(peer.port)
         assert sends(client, node).body.error_code == 0
         client.close()
 
 
-def test_a_slow_reader_gets_every_byte_of_a_large_request(clients):
+def test_a_slow_reader_gets_every_byte_of_a_large_request(protocol, clients):
     seen = []
 
     def slowly(sock, payload):
@@ -236,7 +249,7 @@ def test_a_slow_reader_gets_every_byte_of_a_large_request(clients):
         answers(sock, payload)
 
     shared = memoryview(random.Random(1).randbytes(1 << 20))
-    with Scripted(slowly) as peer:
+    with Scripted(protocol, slowly) as peer:
         client, node = clients(peer.port)
         sends(client, node, BodyRequest(6, 8, [b"own", *[shared] * 16]))
         client.close()
@@ -267,12 +280,12 @@ def test_closing_ends_a_wait_from_another_thread(server, clients):
     client.close()
 
 
-def test_what_passes_is_recorded_at_either_end(tmp_path, clients):
+def test_what_passes_is_recorded_at_either_end(tmp_path, clients, new_server):
     here, there = tmp_path / "client.pcapng", tmp_path / "server.pcapng"
     with (
         PcapngRecorder(here) as recorder,
         PcapngRecorder(there) as theirs,
-        SocketServer("test", recorder=theirs) as server,
+        new_server(recorder=theirs) as server,
     ):
         listener = server.listen(echo)
         client, node = clients(listener.port, recorder=recorder)
