@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
+from channel.logs import bounded
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.security import SecurityConfig
@@ -196,7 +197,7 @@ class EmbeddedCluster:
         try:
             return self.members[broker_id]
         except KeyError:
-            raise BrokerNotAvailable(f"no broker {broker_id} here; there are {self._ids}") from None
+            raise BrokerNotAvailable(f"no broker {broker_id} here; there are {bounded(self._ids)}") from None
 
     # ---- single brokers ----------------------------------------------------------------------------------------------
 

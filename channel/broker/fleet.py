@@ -91,6 +91,8 @@ class Fleet:
 
     Attributes:
         cluster: The brokers themselves, by id; for reading.
+        on_answered: Called with a broker's id and each request that it has answered, after the broker's own hook; None
+            for nobody. It runs on the network thread and must not block.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class Fleet:
             config.controller_socket_timeout_ms,
             exit_procedure=lambda status: _log.critical("the fleet's brokers cannot ask their controller any more"),
         )
+        self.on_answered: Callable[[int, RequestContext], None] | None = None
         self.cluster: EmbeddedCluster
 
     # ---- starting and ending -----------------------------------------------------------------------------------------
@@ -322,16 +325,23 @@ class Fleet:
     # ---- requests ----------------------------------------------------------------------------------------------------
 
     def _hooks(self, broker_id: int) -> BrokerHooks:
-        """The owner's hooks of a broker, with the delay of a slow broker before the owner's interceptor."""
+        """The owner's hooks of a broker, with the delay of a slow broker and the observer of answers added."""
         hooks = self._user_hooks(broker_id) if self._user_hooks is not None else BrokerHooks()
-        intercept = hooks.intercept
+        intercept, answered = hooks.intercept, hooks.answered
 
         def slow_or(context: RequestContext, request: Any) -> Interception | None:
             plan = intercept(context, request) if intercept is not None else None
             delay_s = self._delays_s.get(broker_id, 0.0)
             return Interception(delay_s=delay_s) if plan is None and delay_s else plan
 
-        hooks.intercept = slow_or
+        def report(context: RequestContext, request: Any, answer: Any) -> None:
+            if answered is not None:
+                answered(context, request, answer)
+            observer = self.on_answered
+            if observer is not None:
+                observer(broker_id, context)
+
+        hooks.intercept, hooks.answered = slow_or, report
         return hooks
 
     # ---- in-sync replicas --------------------------------------------------------------------------------------------

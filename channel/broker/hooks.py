@@ -22,6 +22,7 @@ class RequestContext(NamedTuple):
         api_key, version, correlation_id, client_id: As they stand in the header.
         listener: The name of the listener that the request came in by.
         peer: The sender's host and port.
+        size: Bytes of header and body.
     """
 
     api_key: int
@@ -30,6 +31,7 @@ class RequestContext(NamedTuple):
     client_id: str
     listener: str
     peer: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,7 @@ class BrokerService:
                 header.client_id_or_empty,
                 connection.listener.name,
                 f"{connection.remote[0]}:{connection.remote[1]}",
+                len(payload),
             )
             body = payload[at:]
             largest = LARGEST_BODY.get(context.api_key)  # type: ignore[call-overload]

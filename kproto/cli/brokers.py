@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import signal
 import sys
 import threading
@@ -12,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kproto.cli.text import counted
-from kproto.errors import ConfigurationError
+from kproto.cli.text import counted, ranges
+from kproto.errors import ConfigurationError, KprotoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from channel.broker.cluster import ClusterMember
+    from channel.broker.fleet import Fleet
     from channel.broker.hooks import BrokerHooks, RequestContext
+    from channel.broker.rehearsal import Event
 
 __all__ = ["command"]
 
@@ -29,11 +34,24 @@ Brokers answer LeaderAndIsr, StopReplica, UpdateMetadata, Metadata, ControlledSh
 does, and keep replicas as the control plane sees them: leaders, epochs, ISR, topic ids. They store no messages.
 
 \b
+With --zookeeper they register there, and a real Kafka controller leads them. Their leaders drop silent followers from
+the ISR; SIGTERM or Ctrl-C is a controlled shutdown, and Ctrl-C during it ends them at once. ZooKeeper must allow a
+connection for each broker (maxClientCnxns, 60 by default; 0 for no limit).
+
+\b
+With --commands they take steps from standard input, one a line, and print a report of each as a JSON line:
+  kill 101,105-107     restart 101     bounce random:10     leave 103     pause 104     resume 104
+  slow 105 0.5         wait 10         stop
+
+\b
 Examples:
   kproto brokers --count 3 --base-port 19092                  brokers 0-2 on ports 19092-19094
   kproto brokers --count 3 --base-port 19092 --requests       and a JSON line for each request
   kproto brokers --count 1000 --base-port 20000 > ports.json  a thousand; ports.json says where
-  kproto brokers --security broker.properties                 TLS, SASL or both; the file has Kafka's own names """
+  kproto brokers --security broker.properties                 TLS, SASL or both; the file has Kafka's own names
+  kproto brokers --zookeeper 127.0.0.1:2181 --count 50 --first-id 100
+                                                              fifty for the controller of that cluster
+  echo 'bounce random:10' | kproto brokers --zookeeper 127.0.0.1:2181 --count 50 --first-id 100 --commands """
 )
 @click.option("--count", default=3, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
 @click.option("--base-port", default=0, type=click.IntRange(0, 65_535), help="Broker N listens at this port + N.")
@@ -44,45 +62,143 @@ Examples:
     "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
     help="Properties: security.protocol, ssl.*, sasl.* of every listener.",
 )  # fmt: skip
-def command(count: int, base_port: int, host: str, first_id: int, requests: bool, security: Path | None) -> None:
-    """Run embedded brokers until Ctrl-C.
+@click.option("--zookeeper", metavar="HOST:PORT", help="Register the brokers in this ZooKeeper; HOST:PORT/PATH too.")
+@click.option("--ibp", default="3.9", show_default=True, help="Their inter.broker.protocol.version.")
+@click.option(
+    "--session-timeout", default=18.0, show_default=True, type=click.FloatRange(min=1), metavar="SECONDS",
+    help="Of their ZooKeeper sessions: how long a killed broker stays registered.",
+)  # fmt: skip
+@click.option(
+    "--replica-lag", default=30.0, show_default=True, type=click.FloatRange(min=0.1), metavar="SECONDS",
+    help="How long a silent follower stays in the ISR.",
+)  # fmt: skip
+@click.option(
+    "--shutdown-timeout", default=10.0, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS",
+    help="How long the controlled shutdown may take.",
+)  # fmt: skip
+@click.option("--commands", is_flag=True, help="Read steps from standard input; needs --zookeeper.")
+def command(
+    count: int, base_port: int, host: str, first_id: int, requests: bool, security: Path | None, zookeeper: str | None,
+    ibp: str, session_timeout: float, replica_lag: float, shutdown_timeout: float, commands: bool,
+) -> None:  # fmt: skip
+    """Run simulated brokers until Ctrl-C.
 
     Prints one JSON object a line for each broker (id, host, port, broker_epoch) once all of them listen.
     """
-    from channel.broker.cluster import EmbeddedCluster
+    from channel.config import ChannelConfig
     from channel.security import read_security
 
     protocol, settings = read_security(security)
     if first_id + count > 1 << 31:
         raise ConfigurationError(f"broker ids end at {(1 << 31) - 1}; choose a lower first id")
+    if commands and zookeeper is None:
+        raise click.UsageError("--commands needs --zookeeper: without a controller the steps have no effect to report")
     stop, unread = threading.Event(), threading.Event()
 
     def reader_is_gone() -> None:
         unread.set()
         stop.set()
 
-    cluster = EmbeddedCluster(
-        range(first_id, first_id + count),
-        base_port=base_port,
-        host=host,
-        hooks=(lambda broker_id: _told(broker_id, reader_is_gone)) if requests else None,
-        protocol=protocol,
-        security=settings,
-    )
+    brokers: dict[str, Any] = {
+        "base_port": base_port,
+        "host": host,
+        "hooks": (lambda broker_id: _told(broker_id, reader_is_gone)) if requests else None,
+        "protocol": protocol,
+        "security": settings,
+    }
+    broker_ids = range(first_id, first_id + count)
     previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
-        with cluster:
-            for member in cluster:
-                _line({"broker": member.id, "host": member.host, "port": member.port, "broker_epoch": member.epoch})
-            print(f"{counted(count, 'broker')} listening; Ctrl-C ends them", file=sys.stderr, flush=True)
-            while not stop.wait(1):
-                pass
+        if zookeeper is None:
+            from channel.broker.cluster import EmbeddedCluster
+
+            with EmbeddedCluster(broker_ids, **brokers) as cluster:
+                _announce(cluster)
+                _wait(stop)
+        else:
+            fleet = _fleet(
+                zookeeper,
+                broker_ids,
+                config=ChannelConfig(inter_broker_protocol_version=ibp),
+                session_timeout_ms=round(session_timeout * 1000),
+                replica_lag_time_max_ms=round(replica_lag * 1000),
+                **brokers,
+            )
+            with fleet:
+                _announce(fleet)
+                if commands:
+                    threading.Thread(target=_follow, args=(fleet, stop, reader_is_gone), daemon=True).start()
+                with contextlib.suppress(KeyboardInterrupt):
+                    _wait(stop)
+                _leave(fleet, shutdown_timeout)
     except KeyboardInterrupt:
         pass
     finally:
         signal.signal(signal.SIGTERM, previous)
     if unread.is_set():
         raise BrokenPipeError  # as any command whose reader goes away
+
+
+def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
+    try:
+        from channel.broker.fleet import Fleet
+    except ModuleNotFoundError as e:
+        raise ConfigurationError(f"--zookeeper needs {e.name}: pip install 'kproto[zookeeper]'") from e
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # each attempt to connect is no news for people
+    return Fleet(zookeeper, broker_ids, **settings)
+
+
+def _announce(brokers: Iterable[ClusterMember]) -> None:
+    members = list(brokers)
+    for member in members:
+        _line({"broker": member.id, "host": member.host, "port": member.port, "broker_epoch": member.epoch})
+    print(f"{counted(len(members), 'broker')} listening; Ctrl-C ends them", file=sys.stderr, flush=True)
+
+
+def _wait(stop: threading.Event) -> None:
+    while not stop.wait(1):
+        pass
+
+
+def _leave(fleet: Fleet, timeout_s: float) -> None:
+    print("shutting down; Ctrl-C ends the brokers at once", file=sys.stderr, flush=True)
+    for reason, broker_ids in _by_reason(fleet.shut_down(timeout_s=timeout_s)).items():
+        print(f"brokers {ranges(broker_ids)} have left though {reason}", file=sys.stderr, flush=True)
+
+
+def _by_reason(failures: dict[int, str]) -> dict[str, list[int]]:
+    """The brokers by the reason that the controller did not let them go."""
+    found: dict[str, list[int]] = {}
+    for broker_id, reason in failures.items():
+        found.setdefault(reason, []).append(broker_id)
+    return found
+
+
+def _follow(fleet: Fleet, stop: threading.Event, reader_is_gone: Callable[[], None]) -> None:
+    """Take the steps on standard input, and sum them up in a table at its end."""
+    from channel.broker.rehearsal import Step, rehearse, report_table
+
+    events: list[Event] = []
+    ends = False
+    try:
+        for text in sys.stdin:
+            if text.strip() == "stop":
+                ends = True
+                break
+            if not text.strip() or text.startswith("#"):
+                continue
+            try:
+                for event in rehearse(fleet, [Step.of(text)]):
+                    events.append(event)
+                    _line(event.to_json())
+            except (KprotoError, ValueError) as e:
+                _line({"step": text.strip(), "error": str(e)})
+    except BrokenPipeError:
+        reader_is_gone()
+    if events:
+        print("\n".join(report_table(events)), file=sys.stderr, flush=True)
+    if ends:
+        stop.set()
 
 
 def _told(broker_id: int, reader_is_gone: Callable[[], None]) -> BrokerHooks:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +237,53 @@ def test_a_controlled_shutdown_moves_the_leaders_first(rehearsal: Rehearsal) -> 
     finally:
         rehearsal.fleet.restart(leaving)
     eventually(lambda: rehearsal.isrs("left", 12) == {frozenset(rehearsal.assignment(12))})
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_a_rehearsal_from_standard_input(rehearsal: Rehearsal) -> None:
+    """Three more brokers in a process of their own: steps, reports, and a controlled shutdown in the end."""
+    steps = "bounce 500-501\nkill 999\nkill 502\nrestart 502\nstop\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "kproto", "brokers", "--zookeeper", rehearsal.zookeeper, "--count", "3",
+         "--first-id", "500", "--session-timeout", "2", "--commands"],
+        input=steps, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["broker"] for line in lines[:3]] == [500, 501, 502]
+    bounced, unknown, killed, restarted = lines[3:]
+    assert "no broker 999 here" in unknown["error"]
+    for event, listening in (bounced, 3), (killed, 2), (restarted, 3):
+        assert (event["told"], event["listening"], event["is_complete"]) == (listening, listening, True)
+        assert event["requests"]["UpdateMetadata"] >= listening
+    assert killed["told_all_s"] > 1  # ZooKeeper waits for the session timeout
+    assert "shutting down" in done.stderr
+    assert "kill 502" in done.stderr
+    assert "have left though" not in done.stderr
+
+
+def test_sigterm_is_a_controlled_shutdown(rehearsal: Rehearsal) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "kproto", "brokers", "--zookeeper", rehearsal.zookeeper, "--count", "3",
+         "--first-id", "500"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None
+            for _ in range(3):
+                process.stdout.readline()
+            topic = f"sigterm-{time.time_ns()}"
+            replicas = [[500, 501, FIRST], [501, 500, FIRST]]
+            rehearsal.admin.create_topics([NewTopic(topic, 2, replica_assignment=replicas)])[topic].result(30)
+            process.terminate()
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert "have left though" not in errors
+    for partition in (0, 1):
+        assert rehearsal.state(topic, partition) == (FIRST, frozenset({FIRST}))
 
 
 def test_the_registration_is_what_the_controller_announces(rehearsal: Rehearsal) -> None:

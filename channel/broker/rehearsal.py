@@ -1,0 +1,272 @@
+"""Rehearsals: a list of steps that happen to a fleet, and for each the time until every broker had heard of it.
+
+>>> Step.of("kill 101,105-107"), Step.of("slow 3 0.5")
+(Step(action='kill', brokers='101,105-107', seconds=0.0), Step(action='slow', brokers='3', seconds=0.5))
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from channel.clock import SYSTEM_CLOCK
+from kproto.api import CONTROL_APIS, api_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .fleet import Fleet
+    from .hooks import RequestContext
+
+__all__ = ["ACTIONS", "Event", "Step", "rehearse", "report_table"]
+
+ACTIONS: Final = ("kill", "restart", "bounce", "leave", "pause", "resume", "slow", "wait")
+"""kill: as kill -9. restart: back after a kill. bounce: down and up at once. leave: a controlled shutdown."""
+
+_GOES: Final = frozenset({"kill", "leave"})
+_COMES: Final = frozenset({"restart", "bounce"})
+_LOOK_S: Final = 0.02
+_LONGEST_S: Final = 86_400.0
+
+
+class Step(NamedTuple):
+    """One step of a rehearsal.
+
+    Attributes:
+        action: One of ``ACTIONS``.
+        brokers: Broker ids with commas and ranges, ``101,105-107``; or ``random:3``, three of those that are up.
+        seconds: For ``slow`` the delay before each request, for ``wait`` how long to wait.
+    """
+
+    action: str
+    brokers: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Read a step from a line: the action, the brokers, and the seconds if the action takes any.
+
+        Raises:
+            ValueError: The line is no step; the text says why.
+        """
+        action, *rest = text.split() or [""]
+        if not action:
+            raise ValueError("an empty line is no step; write: ACTION BROKERS")
+        if action not in ACTIONS:
+            raise ValueError(_no_action(action))
+        takes_seconds = action in ("slow", "wait")
+        wanted = (action != "wait") + takes_seconds
+        if len(rest) != wanted:
+            form = f"{action}{' BROKERS' if action != 'wait' else ''}{' SECONDS' if takes_seconds else ''}"
+            raise ValueError(f"{text.strip()!r} is no step; write: {form}")
+        seconds = 0.0
+        if takes_seconds:
+            try:
+                seconds = float(rest.pop())
+            except ValueError:
+                raise ValueError(f"{text.strip()!r}: the seconds are no number") from None
+            if not 0 <= seconds <= _LONGEST_S:
+                raise ValueError(f"{text.strip()!r}: the seconds must be 0 to {_LONGEST_S:g}")
+        return cls(action, "".join(rest), seconds)
+
+    def broker_ids(self, fleet: Fleet, chance: random.Random) -> list[int]:
+        """The brokers of the step.
+
+        Raises:
+            ValueError: They are not written as ids, ranges or ``random:N``, or fewer than N brokers are up.
+            BrokerNotAvailable: The fleet has no such broker.
+        """
+        kind, _, number = self.brokers.partition(":")
+        try:
+            if kind == "random":
+                return sorted(chance.sample([m.id for m in fleet if m.is_up], int(number)))
+            spans = [part.partition("-") for part in self.brokers.split(",")]
+            ids = [i for first, dash, last in spans for i in _span(int(first), int(last if dash else first), fleet)]
+        except ValueError as e:
+            raise ValueError(f"{self.brokers!r} names no brokers ({e}); write 101,105-107 or random:3") from None
+        return list(dict.fromkeys(ids))
+
+
+def _no_action(action: str) -> str:
+    return f"no action {action!r}; there are: {', '.join(ACTIONS)}"
+
+
+def _span(first: int, last: int, fleet: Fleet) -> Iterator[int]:
+    """Yield the ids of a range, no further than to the first that the fleet does not have."""
+    if last < first:
+        raise ValueError(f"{first}-{last} is empty")
+    for broker_id in range(first, last + 1):
+        yield fleet[broker_id].id
+
+
+@dataclass(slots=True)
+class Event:
+    """The report of one step; times in seconds since the step began.
+
+    Attributes:
+        step: The step as it was written.
+        broker_ids: The brokers that it happened to.
+        told: How many brokers have heard of it: of brokers that went, by an UpdateMetadata that leaves them out; of
+            brokers that came, by one that names them.
+        listening: How many brokers should hear of it: those that are up and not paused.
+        told_p50_s, told_p99_s, told_all_s: When half, 99 % and all of them had; None if not, or if brokers do not hear
+            of such a step.
+        settled_s: When the last control request was answered; None if there was none.
+        is_complete: Whether all brokers heard of it, and the controller fell silent, before the time was over.
+        requests: Control requests by API.
+        request_bytes: Their bytes, headers included, by API.
+    """
+
+    step: str
+    broker_ids: list[int]
+    told: int = 0
+    listening: int = 0
+    told_p50_s: float | None = None
+    told_p99_s: float | None = None
+    told_all_s: float | None = None
+    settled_s: float | None = None
+    is_complete: bool = False
+    requests: dict[str, int] = field(default_factory=dict)
+    request_bytes: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON has it."""
+        return asdict(self)
+
+
+class _Watch:
+    """Counts the control requests of one step, and notes when each broker has heard of it."""
+
+    def __init__(self, fleet: Fleet, step: Step, broker_ids: list[int]) -> None:
+        self._fleet = fleet
+        self._goes = step.action in _GOES
+        self._expected = frozenset(broker_ids) if step.action in _GOES | _COMES else None
+        self.began_ns = self.last_ns = SYSTEM_CLOCK.nanoseconds()
+        self.requests: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self._told_ns: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def answered(self, broker_id: int, context: RequestContext) -> None:
+        """Take note of one request; on the network thread."""
+        if context.api_key not in CONTROL_APIS:
+            return
+        now, name = SYSTEM_CLOCK.nanoseconds(), api_name(context.api_key)
+        with self._lock:
+            self.last_ns = now
+            self.requests[name] += 1
+            self.bytes[name] += context.size
+            if self._expected is None:
+                return
+            if not self._has_heard(broker_id):
+                self._told_ns.pop(broker_id, None)
+            else:
+                self._told_ns.setdefault(broker_id, now)
+
+    def _has_heard(self, broker_id: int) -> bool:
+        alive = self._fleet[broker_id].broker.metadata.snapshot.alive_brokers
+        assert self._expected is not None
+        return self._expected.isdisjoint(alive) if self._goes else all(i in alive for i in self._expected)
+
+    def report(self, event: Event, quiet_ns: int) -> Event:
+        """Write the present state into the report."""
+        with self._lock:
+            listening = [m.id for m in self._fleet if m.is_up and not self._fleet.is_paused(m.id)]
+            event.requests, event.request_bytes = dict(self.requests), dict(self.bytes)
+            event.settled_s = (self.last_ns - self.began_ns) / 1e9 if self.requests else None
+            is_quiet = SYSTEM_CLOCK.nanoseconds() - self.last_ns >= quiet_ns
+            if self._expected is None:
+                event.is_complete = is_quiet
+                return event
+            told = sorted(self._told_ns[i] - self.began_ns for i in listening if i in self._told_ns)
+        event.told, event.listening = len(told), len(listening)
+        event.told_p50_s = _share(told, len(listening), 0.5)
+        event.told_p99_s = _share(told, len(listening), 0.99)
+        event.told_all_s = _share(told, len(listening), 1.0)
+        event.is_complete = is_quiet and event.told == event.listening
+        return event
+
+
+def _share(told_ns: list[int], listening: int, share: float) -> float | None:
+    """When this share of the listening brokers had heard of it, in seconds; None if they have not."""
+    rank = -int(-share * listening // 1)
+    return told_ns[rank - 1] / 1e9 if 0 < rank <= len(told_ns) else None
+
+
+def rehearse(
+    fleet: Fleet, steps: Iterable[Step], *, quiet_s: float = 1.0, timeout_s: float = 60.0, seed: int | None = None
+) -> Iterator[Event]:
+    """Take the steps one after the other, each once the controller has dealt with the one before.
+
+    Args:
+        fleet: A fleet that has started.
+        steps: The steps.
+        quiet_s: A step is over when every broker has heard of it and no control request came for so long.
+        timeout_s: How long to wait for that; ZooKeeper notices a kill only after its session timeout.
+        seed: Decides which brokers ``random:N`` takes; None for others each time.
+
+    Yields:
+        The report of each step, as soon as it is over.
+
+    Raises:
+        ValueError, ChannelError: A step cannot be taken.
+    """
+    chance = random.Random(seed)  # noqa: S311 - a rehearsal, no secret
+    for step in steps:
+        if step.action not in ACTIONS:
+            raise ValueError(_no_action(step.action))
+        broker_ids = [] if step.action == "wait" else step.broker_ids(fleet, chance)
+        watch = _Watch(fleet, step, broker_ids)
+        fleet.on_answered = watch.answered
+        try:
+            _take(fleet, step, broker_ids)
+            event = Event(" ".join(str(part) for part in step if part), broker_ids)
+            deadline = SYSTEM_CLOCK.nanoseconds() + int(timeout_s * 1e9)
+            while not watch.report(event, int(quiet_s * 1e9)).is_complete:
+                if SYSTEM_CLOCK.nanoseconds() >= deadline:
+                    break
+                SYSTEM_CLOCK.sleep(_LOOK_S * 1000)
+        finally:
+            fleet.on_answered = None
+        yield event
+
+
+def _take(fleet: Fleet, step: Step, broker_ids: list[int]) -> None:
+    match step.action:
+        case "wait":
+            SYSTEM_CLOCK.sleep(step.seconds * 1000)
+        case "leave":
+            fleet.shut_down(*broker_ids)
+        case action:
+            for broker_id in broker_ids:
+                match action:
+                    case "kill":
+                        fleet.kill(broker_id)
+                    case "restart" | "bounce":
+                        fleet.restart(broker_id)
+                    case "pause":
+                        fleet.pause(broker_id)
+                    case "resume":
+                        fleet.resume(broker_id)
+                    case "slow":
+                        fleet.slow(broker_id, step.seconds)
+
+
+def report_table(events: Iterable[Event]) -> Iterator[str]:
+    """Yield the lines of a table for people: a line for each event."""
+    yield (
+        f"{'step':<24} {'told':>9} {'p50 s':>8} {'p99 s':>8} {'all s':>8} {'settled s':>9}  "
+        f"{'LeaderAndIsr':>12} {'StopReplica':>11} {'UpdateMetadata':>14} {'bytes':>11}"
+    )
+    for event in events:
+        times = (event.told_p50_s, event.told_p99_s, event.told_all_s)
+        shown = [f"{'-' if t is None else format(t, '.3f'):>8}" for t in times]
+        settled = "-" if event.settled_s is None else f"{event.settled_s:.3f}"
+        counts = [event.requests.get(name, 0) for name in map(api_name, sorted(CONTROL_APIS))]
+        yield (
+            f"{event.step:<24} {f'{event.told}/{event.listening}':>9} {' '.join(shown)} {settled:>9}  "
+            f"{counts[0]:>12,} {counts[1]:>11,} {counts[2]:>14,} {sum(event.request_bytes.values()):>11,}"
+        )

@@ -1,0 +1,169 @@
+"""Rehearsals: steps as data, and a report of each that counts what the brokers really got."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from channel.broker.cluster import EmbeddedCluster
+from channel.broker.hooks import BrokerHooks
+from channel.broker.rehearsal import Event, Step, rehearse, report_table
+from channel.errors import BrokerNotAvailable
+from channel.rehearsal import ScriptedController
+
+
+class ScriptedFleet:
+    """Embedded brokers whose controller is directed by the steps themselves, in place of ZooKeeper's watches."""
+
+    def __init__(self, count):
+        self.on_answered = None
+        self.delays = {}
+        self.paused = set()
+        self.left = []
+        self.cluster = EmbeddedCluster(count, hooks=lambda i: BrokerHooks(answered=lambda c, q, a: self.report(i, c)))
+
+    def report(self, broker_id, context):
+        if self.on_answered is not None:
+            self.on_answered(broker_id, context)
+
+    def __enter__(self):
+        self.cluster.start()
+        self.controller = ScriptedController(self.cluster).start()
+        self.controller.wait_all()
+        return self
+
+    def __exit__(self, *_):
+        self.controller.close()
+        self.cluster.close()
+
+    def __iter__(self):
+        return iter(self.cluster)
+
+    def __getitem__(self, broker_id):
+        return self.cluster[broker_id]
+
+    def is_paused(self, broker_id):
+        return broker_id in self.paused
+
+    def kill(self, broker_id):
+        self.cluster.kill(broker_id)
+        self.controller.fail_over(broker_id)
+
+    def restart(self, broker_id):
+        self.cluster.restart(broker_id)
+        self.controller.register(self.cluster[broker_id])
+
+    def pause(self, broker_id):
+        self.cluster.pause(broker_id)
+        self.paused.add(broker_id)
+
+    def resume(self, broker_id):
+        self.cluster.resume(broker_id)
+        self.paused.discard(broker_id)
+
+    def slow(self, broker_id, delay_s):
+        self.delays[broker_id] = delay_s
+
+    def shut_down(self, *broker_ids):
+        self.left += broker_ids
+        for broker_id in broker_ids:
+            self.kill(broker_id)
+
+
+def run(fleet, *lines, **settings):
+    return list(rehearse(fleet, map(Step.of, lines), quiet_s=0.05, **{"timeout_s": 20.0, **settings}))
+
+
+@pytest.fixture
+def fleet():
+    with ScriptedFleet(4) as made:
+        yield made
+
+
+def test_every_broker_that_is_up_hears_of_a_kill_and_of_the_return(fleet):
+    fleet.controller.create_topic("orders", assignment=[[0, 1], [2, 3]])
+    fleet.controller.wait_all()
+    killed, restarted = run(fleet, "kill 0", "restart 0")
+    assert (killed.step, killed.broker_ids, killed.told, killed.listening) == ("kill 0", [0], 3, 3)
+    assert killed.is_complete
+    assert 0 < killed.told_p50_s <= killed.told_p99_s == killed.told_all_s <= killed.settled_s
+    assert killed.requests == {"LeaderAndIsr": 1, "UpdateMetadata": 3}  # broker 1 leads alone; all three learn of it
+    assert set(killed.request_bytes) == set(killed.requests)
+    assert all(size > 30 * killed.requests[name] for name, size in killed.request_bytes.items())
+    assert (restarted.told, restarted.listening, restarted.is_complete) == (4, 4, True)
+    assert fleet[0].is_up
+
+
+def test_a_paused_broker_need_not_hear_of_anything(fleet):
+    paused, bounced, resumed = run(fleet, "pause 3", "bounce 0", "resume 3")
+    assert (paused.told, paused.listening, paused.told_all_s, paused.requests) == (0, 0, None, {})
+    assert (bounced.told, bounced.listening) == (3, 3)
+    assert resumed.is_complete
+    assert resumed.requests["UpdateMetadata"] >= 1  # broker 3 catches up
+
+
+def test_a_step_that_not_all_have_heard_of_ends_with_its_time(fleet, monkeypatch):
+    monkeypatch.setattr(fleet.controller, "fail_over", lambda broker_id: None)  # the controller does not notice
+    (killed,) = run(fleet, "kill 0", timeout_s=0.1)
+    assert (killed.told, killed.listening, killed.told_all_s, killed.is_complete) == (0, 3, None, False)
+
+
+def test_the_other_steps(fleet):
+    events = run(fleet, "slow 1 0.25", "wait 0.01", "leave 2")
+    assert fleet.delays == {1: 0.25}
+    assert fleet.left == [2]
+    assert [e.step for e in events] == ["slow 1 0.25", "wait 0.01", "leave 2"]
+    assert (events[2].told, events[2].listening) == (3, 3)
+
+
+def test_brokers_by_range_and_at_random(fleet):
+    assert Step("kill", "0,2-3,2").broker_ids(fleet, random.Random(0)) == [0, 2, 3]
+    chosen = Step("kill", "random:2").broker_ids(fleet, random.Random(0))
+    assert len(chosen) == 2
+    assert Step("kill", "random:2").broker_ids(fleet, random.Random(0)) == chosen
+    fleet.cluster.kill(chosen[0])
+    assert chosen[0] not in Step("kill", "random:3").broker_ids(fleet, random.Random(0))
+
+
+@pytest.mark.parametrize("brokers", ["", "x", "1-", "3-1", "random:", "random:5", "random:-1"])
+def test_brokers_that_cannot_be_read_are_refused(fleet, brokers):
+    with pytest.raises(ValueError, match="names no brokers"):
+        Step("kill", brokers).broker_ids(fleet, random.Random(0))
+
+
+def test_a_broker_that_is_not_there_is_named_even_in_a_huge_range(fleet):
+    with pytest.raises(BrokerNotAvailable, match="no broker 4 here"):
+        Step("kill", "0-2000000000").broker_ids(fleet, random.Random(0))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("explode 3", "no action 'explode'; there are: kill, restart"),
+        ("kill", "write: kill BROKERS"),
+        ("kill 1 2", "write: kill BROKERS"),
+        ("slow 1", "write: slow BROKERS SECONDS"),
+        ("slow 1 long", "the seconds are no number"),
+        ("wait", "write: wait SECONDS"),
+        ("", "write: ACTION BROKERS"),
+    ],
+)
+def test_a_line_that_is_no_step_is_refused(line, why):
+    with pytest.raises(ValueError, match=why):
+        Step.of(line)
+
+
+def test_an_action_that_there_is_not_changes_nothing(fleet):
+    with pytest.raises(ValueError, match="no action 'explode'"):
+        list(rehearse(fleet, [Step("explode", "0")]))
+    assert fleet.on_answered is None
+
+
+def test_the_table_has_a_line_for_each_event():
+    event = Event("kill 0", [0], 3, 3, 0.001, 0.002, 0.0025, 0.5, True, {"UpdateMetadata": 3}, {"UpdateMetadata": 4096})
+    head, told, silent = report_table([event, Event("wait 1.0", [])])
+    assert head.split()[:2] == ["step", "told"]
+    assert told.split() == ["kill", "0", "3/3", "0.001", "0.002", "0.003", "0.500", "0", "0", "3", "4,096"]
+    assert silent.split()[2:7] == ["0/0", "-", "-", "-", "-"]
+    assert len(head) == len(told) == len(silent)
