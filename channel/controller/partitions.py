@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from channel.logs import bounded
-from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
+from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
@@ -196,7 +196,7 @@ class PartitionStateMachine:
         if not partitions:
             return {}
         cluster, recipients = self._cluster, dict[TopicPartition, tuple[int, ...]]()
-        unclean = dict[str, bool]()
+        unclean, unclean_leaders = dict[str, bool](), dict[TopicPartition, bool]()
 
         def elect(tp: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
             winner = ELECTIONS[election](cluster.context, tp, state)
@@ -205,6 +205,7 @@ class PartitionStateMachine:
             if winner is None:
                 return None
             recipients[tp] = winner.recipients
+            unclean_leaders[tp] = winner.state.leader not in state.isr
             return self._recovery(winner, state)
 
         done, refused = cluster.change_states(partitions, elect)
@@ -219,9 +220,7 @@ class PartitionStateMachine:
         failed.update(
             (tp, reason or f"no replica may lead it, though {election.value}") for tp, reason in refused.items()
         )
-        self.unclean_elections += sum(
-            info.leader_and_isr.recovery_state is LeaderRecoveryState.RECOVERING for info in done.values()
-        )
+        self.unclean_elections += sum(unclean_leaders[tp] for tp in done)
         return {tp: (info, recipients[tp], False) for tp, info in done.items()}
 
     def _recovery(self, winner: Elected, state: LeaderAndIsr) -> LeaderAndIsr:

@@ -47,9 +47,7 @@ PREVIOUS_STATES: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
 }
 """The states that each state may follow."""
 
-_DELETION: Final = frozenset(
-    {ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE}
-)
+_DELETION: Final = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE)
 
 
 def replicas_by_broker(
@@ -82,7 +80,11 @@ class ReplicaStateMachine:
         for tp in context.all_partitions:
             for broker_id in context.partition_replica_assignment(tp):
                 is_online = context.is_replica_online(broker_id, tp)
-                (online if is_online else offline).setdefault(broker_id, []).append(tp)
+                there = online if is_online else offline
+                if broker_id in there:
+                    there[broker_id].append(tp)
+                else:
+                    there[broker_id] = [tp]
                 # A broker may have died while no controller looked: deletions on it have to wait.
                 self._put(broker_id, tp, ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE)
         self.change(online, ReplicaState.ONLINE)
@@ -130,19 +132,27 @@ class ReplicaStateMachine:
         """
         if not any(replicas.values()):
             return
-        allowed = PREVIOUS_STATES[target]
         with self._cluster.requests() as batch:
-            for broker_id, partitions in replicas.items():
-                states = self._states.get(broker_id, {})
-                valid = []
-                for tp in partitions:
-                    state = states.get(tp, ReplicaState.NON_EXISTENT)
-                    if state in allowed:
-                        valid.append(tp)
-                    else:
-                        self._refused(broker_id, tp, target, f"it is {state.value}")
-                if valid:
-                    self._change_on_broker(batch, broker_id, valid, target)
+            valid = {b: self._valid(b, partitions, target) for b, partitions in replicas.items()}
+            if target is ReplicaState.ONLINE:
+                self._bring_online(batch, valid)
+                return
+            for broker_id, partitions in valid.items():
+                if partitions:
+                    self._change_on_broker(batch, broker_id, partitions, target)
+
+    def _valid(
+        self, broker_id: int, partitions: Collection[TopicPartition], target: ReplicaState
+    ) -> list[TopicPartition]:
+        """The replicas that may move to a state."""
+        allowed, states, valid = tuple(PREVIOUS_STATES[target]), self._states.get(broker_id, {}), []
+        for tp in partitions:
+            state = states.get(tp, ReplicaState.NON_EXISTENT)
+            if state in allowed:  # a tuple: compared by identity, where a set would hash
+                valid.append(tp)
+            else:
+                self._refused(broker_id, tp, target, f"it is {state.value}")
+        return valid
 
     def _change_on_broker(
         self,
@@ -153,8 +163,6 @@ class ReplicaStateMachine:
     ) -> None:
         if target is ReplicaState.NEW:
             self._create(batch, broker_id, partitions)
-        elif target is ReplicaState.ONLINE:
-            self._bring_online(batch, broker_id, partitions)
         elif target is ReplicaState.OFFLINE:
             self._take_offline(batch, broker_id, partitions)
         else:
@@ -177,20 +185,24 @@ class ReplicaStateMachine:
                 batch.add_leader_and_isr_request_for_brokers([broker_id], tp, info, assignment, True)
             self._put(broker_id, tp, ReplicaState.NEW)
 
-    def _bring_online(
-        self, batch: ControllerBrokerRequestBatch, broker_id: int, partitions: list[TopicPartition]
-    ) -> None:
-        context = self._cluster.context
-        states = self._states.get(broker_id, {})
-        for tp in partitions:
-            assignment = context.partition_full_replica_assignment(tp)
-            if states.get(tp) is ReplicaState.NEW:
-                if broker_id not in assignment.replicas:
-                    wider = assignment._replace(replicas=(*assignment.replicas, broker_id))
-                    context.update_partition_full_replica_assignment(tp, wider)
-            elif (info := context.partition_leadership_info(tp)) is not None:
-                batch.add_leader_and_isr_request_for_brokers([broker_id], tp, info, assignment, False)
-            self._put(broker_id, tp, ReplicaState.ONLINE)
+    def _bring_online(self, batch: ControllerBrokerRequestBatch, replicas: Mapping[int, list[TopicPartition]]) -> None:
+        """Send the leaders of partitions to their replicas, each leader once for all of them."""
+        context, told = self._cluster.context, dict[TopicPartition, list[int]]()
+        for broker_id, partitions in replicas.items():
+            states = self._states.setdefault(broker_id, {})
+            for tp in partitions:
+                if states[tp] is ReplicaState.NEW:
+                    self._assign(broker_id, tp)
+                elif tp in told:
+                    told[tp].append(broker_id)
+                else:
+                    told[tp] = [broker_id]
+                self._put(broker_id, tp, ReplicaState.ONLINE)
+        for tp, broker_ids in told.items():
+            info = context.partition_leadership_info(tp)
+            if info is not None:
+                assignment = context.partition_full_replica_assignment(tp)
+                batch.add_leader_and_isr_request_for_brokers(broker_ids, tp, info, assignment, False)
 
     def _take_offline(
         self, batch: ControllerBrokerRequestBatch, broker_id: int, partitions: list[TopicPartition]
@@ -229,6 +241,13 @@ class ReplicaStateMachine:
         if unchanged:
             batch.add_update_metadata_request_for_brokers(context.live_or_shutting_down_broker_ids, unchanged)
 
+    def _assign(self, broker_id: int, tp: TopicPartition) -> None:
+        context = self._cluster.context
+        assignment = context.partition_full_replica_assignment(tp)
+        if broker_id not in assignment.replicas:
+            wider = assignment._replace(replicas=(*assignment.replicas, broker_id))
+            context.update_partition_full_replica_assignment(tp, wider)
+
     def _unassign(self, broker_id: int, tp: TopicPartition) -> None:
         context = self._cluster.context
         context.update_partition_full_replica_assignment(
@@ -236,7 +255,9 @@ class ReplicaStateMachine:
         )
 
     def _put(self, broker_id: int, tp: TopicPartition, state: ReplicaState) -> None:
-        states = self._states.setdefault(broker_id, {})
+        states = self._states.get(broker_id)
+        if states is None:
+            states = self._states[broker_id] = {}
         before = states.get(tp)
         if before in _DELETION:
             self._count(tp.topic, before, -1)
