@@ -5,34 +5,31 @@ Nothing blocks but ``poll``; ``channel.network.blocking`` has helpers that wait.
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
-from channel.errors import ClientClosed, IllegalState, NoUsableVersion
+from channel.errors import ClientClosed, IllegalState
 from channel.logs import bounded, get_logger
 from kproto.api import ApiKey
-from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
+from kproto.errors import DecodeError
 
-from .api_versions import VersionDiscovery, VersionsRefused
-from .channel import ChannelState, Disconnection
-from .connection import Phase
+from .api_versions import VersionDiscovery
 from .connection_states import ClusterConnectionStates
 from .nodes import NodeConnections
 from .request import Callback, ClientRequest, ClientResponse, RequestBuilder
+from .request_outcomes import RequestOutcomes
+from .request_sender import RequestSender
 from .resolution import NameResolution
-from .wire import CorrelationIds, RequestFramer, parse_response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from channel.errors import AuthenticationFailed
     from channel.types import Node
     from kproto.node_versions import NodeApiVersions
 
     from .backoff import Randomness
-    from .channel import Channel, Receive
     from .least_loaded import LeastLoaded
     from .metadata import MetadataUpdater
     from .resolution import Resolution
@@ -41,14 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["NetworkClient"]
 
 _log = get_logger(__name__)
-
-_THROTTLES_FROM: Final[dict[int, int]] = {
-    ApiKey.PRODUCE: 6,
-    ApiKey.FETCH: 8,
-    ApiKey.METADATA: 6,
-    ApiKey.API_VERSIONS: 2,
-}
-"""From which version on an answer's throttle time is for the client to keep; of other APIs it is not read."""
 
 
 class _Phase(Enum):
@@ -104,7 +93,6 @@ class NetworkClient:
     ) -> None:
         self.client_id = client_id
         self.clock = clock
-        self.newly_ready: list[str] = []
         self._selector = selector
         self._metadata = metadata
         self._states = ClusterConnectionStates(
@@ -121,16 +109,21 @@ class NetworkClient:
             receive_buffer=receive_buffer,
             randomness=randomness,
         )
-        self._request_timeout_ms = request_timeout_ms
         self._discover_versions = discover_versions
         self._versions = VersionDiscovery(api_versions)
         self._pipelined = max_in_flight > 1
-        self._unanswered = 0  # requests in flight that expect no answer
-        self._next_timeout_ms = clock.milliseconds() + request_timeout_ms  # no request in flight times out before
-        self._aborted: deque[ClientResponse] = deque()
         self._on_invalid_answer = on_invalid_answer
-        self._framer = RequestFramer(client_id)
-        self._ids: dict[str, CorrelationIds] = {}
+        self._sender = RequestSender(selector, metadata, self._versions, client_id, request_timeout_ms, clock)
+        self._outcomes = RequestOutcomes(
+            selector,
+            metadata,
+            self._states,
+            self._nodes,
+            self._versions,
+            self._sender,
+            discover_versions=discover_versions,
+        )
+        self.newly_ready = self._outcomes.newly_ready
         self._phase = _Phase.ACTIVE
         metadata.attach(self)
 
@@ -138,11 +131,7 @@ class NetworkClient:
 
     def next_correlation_id(self, node_id: str) -> int:
         """A correlation id that no request to this node has had; each node sees its own 0, 1, 2 ..."""
-        try:
-            return self._ids[node_id].take()
-        except KeyError:
-            ids = self._ids[node_id] = CorrelationIds()
-            return ids.take()
+        return self._sender.next_correlation_id(node_id)
 
     def new_request(
         self,
@@ -164,14 +153,13 @@ class NetworkClient:
             timeout_ms: How long the answer may take; None for the client's own.
             created_ms: When the request came to be, for its latency; None for now.
         """
-        return ClientRequest(
+        return self._sender.new_request(
             node_id,
             builder,
-            self.next_correlation_id(node_id),
-            self.clock.milliseconds() if created_ms is None else created_ms,
-            self._request_timeout_ms if timeout_ms is None else timeout_ms,
-            expects_response=expects_response,
             callback=callback,
+            expects_response=expects_response,
+            timeout_ms=timeout_ms,
+            created_ms=created_ms,
         )
 
     def send(self, request: ClientRequest) -> None:
@@ -187,7 +175,7 @@ class NetworkClient:
         now = self.clock.milliseconds()
         if not self._nodes.can_send(request.destination, now):
             raise IllegalState(f"node {request.destination} can take no request now: {bounded(str(request))}")
-        self._send(request, now)
+        self._sender.send(request, now)
 
     def request(self, node_id: str, builder: RequestBuilder, callback: Callback, now: int) -> ClientRequest:
         """Make a request and write it at once, on the calling thread; no correlation id is taken if it cannot be.
@@ -208,11 +196,7 @@ class NetworkClient:
         channel = self._nodes.sendable(node_id, now)
         if channel is None:
             raise IllegalState(f"node {node_id} can take no request now")
-        request = ClientRequest(
-            node_id, builder, self.next_correlation_id(node_id), now, self._request_timeout_ms, callback=callback
-        )
-        self._send(request, now, channel)
-        return request
+        return self._sender.request(node_id, builder, callback, now, channel)
 
     def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
         """Send a request of the metadata updater's, which gets the answer or the failure.
@@ -223,36 +207,7 @@ class NetworkClient:
         self._ensure_active()
         request = self.new_request(node_id, builder)
         request.internal = True
-        self._send(request, self.clock.milliseconds())
-
-    def _send(self, request: ClientRequest, now: int, channel: Channel | None = None) -> None:
-        """Frame a request, and hand it to the selector; with a channel, write it at once."""
-        builder, node_id = request.builder, request.destination
-        version = builder.latest_version
-        try:
-            if self._versions.known:
-                version = self._versions.choose(node_id, builder)
-            body = builder.build(version)
-        except (UnsupportedVersion, FieldNotInVersion) as e:
-            error = e if isinstance(e, UnsupportedVersion) else NoUsableVersion(request.api_key, version, str(e))
-            _log.debug("%s cannot be sent: %s", request, e)
-            if request.internal:
-                self._metadata.handle_failed_request(now, error)
-            else:
-                self._aborted.append(ClientResponse(request, now, version_mismatch=error))
-                self._selector.wakeup()
-            return
-        request.version = version
-        request.send = send = self._framer.frame(request, body)
-        request.sent_ms = now
-        if not request.expects_response:
-            self._unanswered += 1
-        if now + request.timeout_ms < self._next_timeout_ms:
-            self._next_timeout_ms = now + request.timeout_ms
-        if channel is None:
-            self._selector.send(send)
-        else:
-            self._selector.send_at_once(channel, send)
+        self._sender.send(request, self.clock.milliseconds())
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
@@ -325,9 +280,7 @@ class NetworkClient:
         now = self.clock.milliseconds()
         unanswered = self._selector.close_channel(node_id)
         self._versions.pending.pop(node_id, None)
-        aborted: list[ClientResponse] = []
-        self._cancel(unanswered, now, aborted)
-        self._aborted.extend(aborted)
+        self._outcomes.cancel(unanswered, now, self._sender.aborted)
         self._states.disconnected(node_id, now)
 
     def close_node(self, node_id: str) -> None:
@@ -336,7 +289,7 @@ class NetworkClient:
         self._versions.pending.pop(node_id, None)
         now = self.clock.milliseconds()
         for request in unanswered:
-            self._unanswered -= not request.expects_response
+            self._sender.unanswered -= not request.expects_response
             _log.debug("dropped with its connection: %s", request)
             if request.internal and request.api_key != ApiKey.API_VERSIONS:
                 self._metadata.handle_failed_request(now, None)
@@ -345,7 +298,7 @@ class NetworkClient:
     def forget_node(self, node_id: str) -> None:
         """Close a node, and count its correlation ids from 0 again if it ever comes back."""
         self.close_node(node_id)
-        self._ids.pop(node_id, None)
+        self._sender.forget(node_id)
 
     # ---- polling -----------------------------------------------------------------------------------------------------
 
@@ -365,45 +318,45 @@ class NetworkClient:
         self._ensure_active()
         if self.newly_ready:
             self.newly_ready.clear()
-        if self._aborted:
-            aborted = [self._aborted.popleft() for _ in range(len(self._aborted))]
+        sender, outcomes, selector = self._sender, self._outcomes, self._selector
+        if sender.aborted:
+            aborted = [sender.aborted.popleft() for _ in range(len(sender.aborted))]
             self._complete(aborted)
             return aborted
         now = self.clock.milliseconds()
         timeout_ms = min(
             timeout_ms,
             self._metadata.maybe_update(now),
-            max(0, self._next_timeout_ms - now + 1),
+            max(0, sender.next_timeout_ms - now + 1),
             self._connecting_ms(now),
         )
-        selector = self._selector
-        selector.poll(timeout_ms, for_sends=self._pipelined or self._unanswered > 0)
+        selector.poll(timeout_ms, for_sends=self._pipelined or sender.unanswered > 0)
         now = self.clock.milliseconds()
         responses: list[ClientResponse] = []
         errors: list[tuple[str, Exception]] = []
         try:
-            if self._unanswered and selector.completed_sends:
-                self._handle_sends(responses, now)
+            if sender.unanswered and selector.completed_sends:
+                outcomes.complete_sends(responses, now)
             for receive in selector.completed_receives:
                 try:
-                    self._handle_receive(responses, receive, now)
+                    outcomes.complete_receive(responses, receive, now)
                 except (IllegalState, DecodeError) as e:  # the other answers are not lost for it
                     errors.append((receive.source, e))
             if selector.disconnected:
                 for node_id, ended in selector.disconnected.items():
-                    self._handle_disconnection(responses, node_id, now, ended)
+                    outcomes.disconnect(responses, node_id, now, ended)
             if selector.connected:
-                self._handle_connections()
+                outcomes.begin_connections()
             if selector.prepared:  # a connection whose session was renewed is ready at once: its versions are known
                 pending = self._versions.pending
                 self.newly_ready += [node_id for node_id in selector.prepared if node_id not in pending]
             if self._versions.pending and (selector.prepared or selector.completed_receives):
-                self._ask_versions(now)
+                outcomes.ask_versions(now)
             self._nodes.go_on(now)
             if self._states.connecting_nodes:
-                self._time_out_connections(responses, now)
-            if now > self._next_timeout_ms:
-                self._time_out_requests(responses, now)
+                outcomes.time_out_connections(responses, now)
+            if now > sender.next_timeout_ms:
+                outcomes.time_out_requests(responses, now)
         finally:
             self._complete(responses)
         for node_id, error in errors:
@@ -419,148 +372,12 @@ class NetworkClient:
     def _complete(self, responses: list[ClientResponse]) -> None:
         for response in responses:
             try:
-                response.complete()
+                callback = response.request.callback
+                if callback is not None:
+                    callback(response)
             except Exception:  # noqa: BLE001
                 # One caller's mistake must not keep the others from their answers.
                 _log.exception("the callback failed of %s", bounded(str(response.request)))
-
-    def _take(self, request: ClientRequest) -> ClientRequest:
-        self._unanswered -= not request.expects_response
-        return request
-
-    def _handle_sends(self, responses: list[ClientResponse], now: int) -> None:
-        for send in self._selector.completed_sends:
-            channel = self._nodes.channel(send.destination)
-            requests = () if channel is None else channel.connection.in_flight.requests
-            if requests and requests[-1].send is send and not requests[-1].expects_response:
-                assert channel is not None
-                request = self._take(channel.connection.in_flight.complete_last_sent())
-                responses.append(ClientResponse(request, now))
-
-    def _handle_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
-        channel = receive.channel
-        assert receive.payload is not None
-        request = channel.connection.in_flight.complete_next()
-        if channel.node_metrics is not None:
-            channel.node_metrics.latency.record(now - request.sent_ms)
-        if not request.expects_response:
-            self._unanswered -= 1
-        if request.internal and request.api_key == ApiKey.API_VERSIONS:
-            self._handle_versions(responses, request, receive.payload, now)
-            return
-        try:
-            body = parse_response(request, receive.payload)
-        except (IllegalState, DecodeError):
-            if request.internal:
-                self._metadata.handle_failed_request(now, None)
-            raise
-        throttles_from = _THROTTLES_FROM.get(request.api_key)
-        if throttles_from is not None and request.version >= throttles_from:
-            self._maybe_throttle(request, body, now)
-        if request.internal:
-            self._metadata.handle_successful_response(request, now, body)
-        else:
-            responses.append(ClientResponse(request, now, body))
-
-    def _maybe_throttle(self, request: ClientRequest, body: Any, now: int) -> None:
-        throttle_ms = body.throttle_time_ms
-        if throttle_ms > 0:
-            self._states.throttle(request.destination, now + throttle_ms)
-            channel = self._nodes.channel(request.destination)
-            if channel is not None:
-                channel.connection.in_flight.throttle(throttle_ms)
-
-    def _handle_disconnection(
-        self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, *, timed_out: bool = False
-    ) -> None:
-        self._states.disconnected(node_id, now)
-        self._versions.forget(node_id)
-        match ended.state:
-            case ChannelState.AUTHENTICATION_FAILED if ended.error is not None:
-                self._states.authentication_failed(node_id, now, ended.error)
-                _log.error("connection to node %s (%s) failed authentication: %s", node_id, ended.remote, ended.error)
-            case ChannelState.AUTHENTICATE:
-                _log.warning(
-                    "connection to node %s (%s) ended during authentication: a firewall may block it, "
-                    "or the node may expect TLS", node_id, ended.remote,
-                )  # fmt: skip
-            case ChannelState.NOT_CONNECTED:
-                _log.warning("connection to node %s could not be established; the node may be down", node_id)
-        self._cancel(ended.unanswered, now, responses, timed_out=timed_out)
-        self._metadata.handle_server_disconnect(now, node_id, ended.error)
-
-    def _cancel(
-        self, unanswered: Sequence[ClientRequest], now: int, responses: list[ClientResponse], *, timed_out: bool = False
-    ) -> None:
-        for request in unanswered:
-            self._take(request)
-            if not request.internal:
-                responses.append(ClientResponse(request, now, disconnected=True, timed_out=timed_out))
-            elif request.api_key != ApiKey.API_VERSIONS:
-                self._metadata.handle_failed_request(now, None)
-
-    def _time_out_connections(self, responses: list[ClientResponse], now: int) -> None:
-        for node_id in self._states.timed_out_connections(now):
-            _log.info("connecting to node %s took longer than %d ms", node_id, self._states.setup_timeout_ms(node_id))
-            self._close_locally(responses, node_id, now, timed_out=True)
-
-    def _time_out_requests(self, responses: list[ClientResponse], now: int) -> None:
-        """Look at all requests in flight, which is done once in a request timeout: later ones have later deadlines."""
-        earliest = now + self._request_timeout_ms
-        for node_id, channel in list(self._selector.channels.items()):
-            if channel.connection.in_flight.timed_out(now):
-                _log.info("node %s did not answer in time; closing the connection", node_id)
-                self._close_locally(responses, node_id, now, timed_out=True)
-            else:
-                deadline = channel.connection.in_flight.earliest_deadline()
-                if deadline is not None and deadline < earliest:
-                    earliest = deadline
-        self._next_timeout_ms = earliest
-
-    def _close_locally(
-        self, responses: list[ClientResponse], node_id: str, now: int, *, timed_out: bool = False
-    ) -> None:
-        unanswered = self._selector.close_channel(node_id)
-        ended = Disconnection(ChannelState.LOCAL_CLOSE, unanswered=tuple(unanswered))
-        self._handle_disconnection(responses, node_id, now, ended, timed_out=timed_out)
-
-    # ---- versions ----------------------------------------------------------------------------------------------------
-
-    def _handle_connections(self) -> None:
-        for node_id in self._selector.connected:
-            if self._discover_versions:
-                self._versions.ask(node_id)
-            else:
-                self._states.ready(node_id)
-
-    def _ask_versions(self, now: int) -> None:
-        for node_id in list(self._versions.pending):
-            channel = self._selector.channels.get(node_id)
-            if channel is not None and channel.connection.usable:
-                self._states.checking_api_versions(node_id)
-                request = self.new_request(node_id, self._versions.request(node_id))
-                request.internal = True
-                self._send(request, now)
-
-    def _handle_versions(
-        self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
-    ) -> None:
-        node_id = request.destination
-        try:
-            answer = self._versions.learn(request, payload)
-        except VersionsRefused as e:
-            _log.warning("node %s does not tell its versions (%s); disconnecting", node_id, e)
-            self._close_locally(responses, node_id, now)
-            return
-        if node_id in self._versions.known:
-            if request.version >= _THROTTLES_FROM[ApiKey.API_VERSIONS]:
-                self._maybe_throttle(request, answer, now)
-            channel = self._selector.channels.get(node_id)
-            if channel is not None:
-                channel.connection.enter(Phase.READY)
-            self._states.ready(node_id)
-            self.newly_ready.append(node_id)
-            _log.debug("node %s has versions %s", node_id, self._versions.known[node_id])
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 

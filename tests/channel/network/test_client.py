@@ -309,7 +309,7 @@ def test_the_header_before_the_body_is_kafkas_and_the_body_is_not_touched(new_cl
         (ApiKey.CONTROLLED_SHUTDOWN, 0, 7, struct.pack(">ihhi", 8, 7, 0, 7)),
     ):
         request = ClientRequest("0", BodyRequest(api_key, version, []), correlation_id, 0, 1000)
-        assert old._framer.frame(request, []).buffers == [head]
+        assert old._sender._framer.frame(request, []).buffers == [head]
 
 
 @pytest.mark.conformance("NWC-34")

@@ -1,0 +1,162 @@
+"""Making requests, and handing them to the selector: correlation ids, versions, frames and time limits."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from channel.errors import NoUsableVersion
+from channel.logs import get_logger
+from kproto.errors import FieldNotInVersion, UnsupportedVersion
+
+from .request import Callback, ClientRequest, ClientResponse, RequestBuilder
+from .wire import CorrelationIds, RequestFramer
+
+if TYPE_CHECKING:
+    from channel.clock import Clock
+
+    from .api_versions import VersionDiscovery
+    from .channel import Channel
+    from .metadata import MetadataUpdater
+    from .selector import Selector
+
+__all__ = ["RequestSender"]
+
+_log = get_logger(__name__)
+
+
+class RequestSender:
+    """Sends the requests of a client.
+
+    Args:
+        selector: Moves the bytes.
+        metadata: Takes the failures of its own requests.
+        versions: What is known of nodes' versions.
+        client_id: Goes into every header; None for none.
+        request_timeout_ms: For requests that name none.
+        clock: Where time comes from.
+
+    Attributes:
+        request_timeout_ms: For requests that name none.
+        next_timeout_ms: No request in flight times out before.
+        unanswered: Requests in flight that expect no answer.
+        aborted: How requests have ended that were not sent, or whose connection was closed from this side.
+    """
+
+    __slots__ = (
+        "_clock", "_framer", "_ids", "_metadata", "_selector", "_versions", "_write", "aborted", "next_timeout_ms",
+        "request_timeout_ms", "unanswered",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        selector: Selector,
+        metadata: MetadataUpdater,
+        versions: VersionDiscovery,
+        client_id: str | None,
+        request_timeout_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._selector = selector
+        self._write = selector.send_at_once
+        self._metadata = metadata
+        self._versions = versions
+        self._framer = RequestFramer(client_id)
+        self._ids: dict[str, CorrelationIds] = {}
+        self._clock = clock
+        self.request_timeout_ms = request_timeout_ms
+        self.next_timeout_ms = clock.milliseconds() + request_timeout_ms
+        self.unanswered = 0
+        self.aborted: deque[ClientResponse] = deque()
+
+    def next_correlation_id(self, node_id: str) -> int:
+        """A correlation id that no request to this node has had; each node sees its own 0, 1, 2 ..."""
+        try:
+            return self._ids[node_id].take()
+        except KeyError:
+            ids = self._ids[node_id] = CorrelationIds()
+            return ids.take()
+
+    def new_request(
+        self,
+        node_id: str,
+        builder: RequestBuilder,
+        *,
+        callback: Callback | None = None,
+        expects_response: bool = True,
+        timeout_ms: int | None = None,
+        created_ms: int | None = None,
+    ) -> ClientRequest:
+        """One attempt to send a request: takes a correlation id, whether it is sent or not.
+
+        Args:
+            node_id: To whom, ``Node.key``.
+            builder: Makes the body.
+            callback: Called in ``poll`` with the answer, or with what came instead.
+            expects_response: Whether the node answers at all.
+            timeout_ms: How long the answer may take; None for the client's own.
+            created_ms: When the request came to be, for its latency; None for now.
+        """
+        return ClientRequest(
+            node_id,
+            builder,
+            self.next_correlation_id(node_id),
+            self._clock.milliseconds() if created_ms is None else created_ms,
+            self.request_timeout_ms if timeout_ms is None else timeout_ms,
+            expects_response=expects_response,
+            callback=callback,
+        )
+
+    def request(
+        self, node_id: str, builder: RequestBuilder, callback: Callback, now: int, channel: Channel
+    ) -> ClientRequest:
+        """Make a request and write it at once.
+
+        Raises:
+            IllegalState, EncodeError: As ``send``.
+        """
+        request = ClientRequest(
+            node_id, builder, self.next_correlation_id(node_id), now, self.request_timeout_ms, callback=callback
+        )
+        self.send(request, now, channel)
+        return request
+
+    def forget(self, node_id: str) -> None:
+        """Count a node's correlation ids from 0 again."""
+        self._ids.pop(node_id, None)
+
+    def send(self, request: ClientRequest, now: int, channel: Channel | None = None) -> None:
+        """Frame a request, and hand it to the selector; with a channel, write it at once.
+
+        A version that suits nobody is told by the request's response.
+
+        Raises:
+            IllegalState: There is no connection that can take it.
+            EncodeError: The request cannot be written.
+        """
+        builder, node_id = request.builder, request.destination
+        version = builder.latest_version
+        try:
+            if self._versions.known:
+                version = self._versions.choose(node_id, builder)
+            body = builder.build(version)
+        except (UnsupportedVersion, FieldNotInVersion) as e:
+            error = e if isinstance(e, UnsupportedVersion) else NoUsableVersion(request.api_key, version, str(e))
+            _log.debug("%s cannot be sent: %s", request, e)
+            if request.internal:
+                self._metadata.handle_failed_request(now, error)
+            else:
+                self.aborted.append(ClientResponse(request, now, version_mismatch=error))
+                self._selector.wakeup()
+            return
+        request.version = version
+        request.send = send = self._framer.frame(request, body)
+        request.sent_ms = now
+        if not request.expects_response:
+            self.unanswered += 1
+        if now + request.timeout_ms < self.next_timeout_ms:
+            self.next_timeout_ms = now + request.timeout_ms
+        if channel is None:
+            self._selector.send(send)
+        else:
+            self._write(channel, send)
