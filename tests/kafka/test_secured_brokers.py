@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +16,47 @@ from channel.cluster_client import ClusterClient
 from channel.config import ChannelConfig
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
-from channel.errors import AuthenticationFailed
+from channel.errors import AuthenticationFailed, Disconnected
+from channel.metrics import Metrics
+from channel.network.blocking import await_ready, send_and_receive
+from channel.network.client import NetworkClient
+from channel.network.metadata import ManualMetadataUpdater
+from channel.network.request import MessageRequest
+from channel.network.secured import client_channels
+from channel.network.selector import Selector
+from channel.network.selector_metrics import SelectorMetrics
 from channel.security import Password, SecurityConfig
-from channel.types import Broker, EndPoint, SecurityProtocol
+from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from kproto import messages as c
 
 pytestmark = pytest.mark.kafka
 
 
-@pytest.fixture(params=["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def secured(request, tmp_path, kafka_jars):
+@contextlib.contextmanager
+def broker(protocol, folder, jars, *properties):
     """A real broker whose listener is secured: its protocol, port, epoch, and the settings to reach it."""
-    folder = str(tmp_path)
-    real_kafka("install", folder, "--jars", str(kafka_jars))
+    real_kafka("install", folder, "--jars", str(jars))
     base = free_ports(2)
     try:
         started = real_kafka(
-            "start", folder, "--brokers", "1", "--external-controller", "77", "--security", request.param,
+            "start", folder, "--brokers", "1", "--external-controller", "77", "--security", protocol.name,
             "--base-port", str(base), "--zk-port", str(base + 1),
+            *(part for each in properties for part in ("--prop", each)),
         )  # fmt: skip
         settings: dict[str, Any] = {}
-        if "SSL" in request.param.split("_"):
+        if protocol.uses_tls:
             settings["ssl_truststore_location"] = str(Path(folder) / "conf" / "ca.pem")
-        if "SASL" in request.param:
+        if protocol.uses_sasl:
             settings |= {"sasl_mechanism": "PLAIN", "sasl_username": "admin", "sasl_password": Password("admin-secret")}
-        yield SecurityProtocol[request.param], base, started["brokers"]["0"]["broker_epoch"], settings
+        yield protocol, base, started["brokers"]["0"]["broker_epoch"], settings
     finally:
         real_kafka("stop", folder, "--kill")
+
+
+@pytest.fixture(params=["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def secured(request, tmp_path, kafka_jars):
+    with broker(SecurityProtocol[request.param], str(tmp_path), kafka_jars) as started:
+        yield started
 
 
 def test_all_three_requests_and_metadata_pass_and_a_wrong_password_does_not(secured):
@@ -79,3 +95,42 @@ def test_all_three_requests_and_metadata_pass_and_a_wrong_password_does_not(secu
             pytest.raises(AuthenticationFailed, match="refused user and password"),
         ):
             client.ask_any()
+
+
+def test_a_session_is_renewed_as_long_as_requests_come_and_the_broker_ends_it_else(tmp_path, kafka_jars):
+    lifetime_s = 2.0
+    properties = f"connections.max.reauth.ms={lifetime_s * 1000:.0f}"
+    with broker(SecurityProtocol.SASL_PLAINTEXT, str(tmp_path), kafka_jars, properties) as (
+        protocol,
+        port,
+        _,
+        settings,
+    ):
+        metrics, node = Metrics(), Node(0, "127.0.0.1", port)
+        selector = Selector(
+            metrics=SelectorMetrics(metrics, "test"),
+            channel_builder=client_channels(protocol, SecurityConfig(**settings), "test"),
+        )
+        client = NetworkClient(selector, ManualMetadataUpdater([node]), "test")
+
+        def ask():
+            assert await_ready(client, node, 10_000)
+            request = client.new_request("0", MessageRequest(c.MetadataRequest(topics=[])))
+            assert send_and_receive(client, request).body.cluster_id
+
+        def count(name):
+            return metrics.value("test-metrics", f"{name}-total")
+
+        try:
+            ends = time.monotonic() + 3 * lifetime_s
+            while time.monotonic() < ends:
+                ask()
+                time.sleep(0.05)
+            assert count("successful-reauthentication") >= 2
+            assert (count("connection-creation"), count("connection-close")) == (1, 0)
+            selector.channels["0"].authenticator.renews_ns = 0
+            time.sleep(lifetime_s + 0.2)
+            with pytest.raises(Disconnected):
+                ask()
+        finally:
+            client.close()
