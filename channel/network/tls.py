@@ -84,7 +84,7 @@ class TlsTransport(SocketTransport):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side, server_hostname)
         self._lock = threading.Lock()  # OpenSSL's connection is for one thread at a time
         self._buffer = memoryview(bytearray(_CIPHERTEXT))
-        self._ciphertext = memoryview(b"")
+        self._ciphertext: Bytes = b""
         self._ended = False
         self._may_have_more = False
         self._alert_error: AuthenticationFailed | None = None
@@ -181,6 +181,9 @@ class TlsTransport(SocketTransport):
             OSError: The connection broke, or the peer broke the protocol.
         """
         with self._lock:
+            # Decrypting before there is anything to decrypt would cost an exception.
+            if not (self._may_have_more or self._ended) and self._receive_ciphertext() < 0:
+                raise EOFError("the peer has closed the connection")
             while True:
                 try:
                     count = self._tls.read(len(buffer), buffer)
@@ -193,7 +196,7 @@ class TlsTransport(SocketTransport):
                 else:
                     if count:
                         self.state = TlsState.READY
-                        self._may_have_more = True
+                        self._may_have_more = self._tls.pending() > 0 or self._incoming.pending > 0
                         return int(count)
                 received = self._receive_ciphertext()
                 if received < 0:
@@ -219,9 +222,10 @@ class TlsTransport(SocketTransport):
             OSError: The connection broke.
         """
         with self._lock:
-            self._send_ciphertext()
-            if self._ciphertext:
-                return 0
+            if self.has_pending_writes:
+                self._send_ciphertext()
+                if self._ciphertext:
+                    return 0
             taken = 0
             try:
                 for chunk in _records(buffers):
@@ -271,15 +275,22 @@ class TlsTransport(SocketTransport):
 
     def _send_ciphertext(self) -> None:
         while True:
-            if not self._ciphertext:
+            waiting = self._ciphertext or self._outgoing.read()
+            if not waiting:
+                return
+            try:
+                count = self._sock.send(waiting)
+            except BlockingIOError:
+                count = 0
+            # On another error the connection is lost, and what waits with it.
+            if count < len(waiting):
+                self._ciphertext = memoryview(waiting)[count:]
+                if not count:
+                    return
+            else:
+                self._ciphertext = b""
                 if not self._outgoing.pending:
                     return
-                self._ciphertext = memoryview(self._outgoing.read())
-            try:
-                count = self._sock.send(self._ciphertext)
-            except BlockingIOError:
-                return
-            self._ciphertext = self._ciphertext[count:]
 
     # ---- end ---------------------------------------------------------------------------------------------------------
 
@@ -318,6 +329,9 @@ class TlsTransport(SocketTransport):
 
 def _records(buffers: Sequence[Bytes]) -> list[Bytes]:
     """At most ``_PLAINTEXT`` bytes of the buffers; neighbours that fit into one TLS record together are joined."""
+    total = sum(map(len, buffers))
+    if total <= _RECORD:
+        return [b"".join(buffers)] if total else []
     chunks: list[Bytes] = []
     small: list[Bytes] = []
     joined, left = 0, _PLAINTEXT
