@@ -40,11 +40,11 @@ sanitize: ## the extensions under AddressSanitizer and UndefinedBehaviourSanitiz
 	tools/sanitize
 
 FUZZ_SECONDS = 60
-fuzz:    ## codecs, columns, framing, captures: a minute each; led by coverage where atheris can be had
+fuzz:    ## codecs, columns, framing, captures, logs: a minute for each target; led by coverage where atheris can be had
 	@tools/setup test
 	@.venv/bin/python -c "import atheris" 2>/dev/null || .venv/bin/pip install -q -c constraints.txt atheris \
 	  || echo "fuzz: no atheris for this Python; bending golden messages at random instead"
-	cd tests && for target in decode cold columns framing capture; do \
+	cd tests && for target in $$(../.venv/bin/python -m fuzz.run --list); do \
 	  ../.venv/bin/python -m fuzz.run $$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
 MUTATIONS = --count 200 --commit
@@ -56,7 +56,7 @@ mutations: ## mutants drawn by seed and known breakages, to see their tests go r
 bench: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's: all figures of README; QUICK=1 tries every program
 	@tools/setup bench java maven
-	@status=0; quick="$(if $(QUICK),--quick)"; for bench in ratios channel_ratios channel_thousand; do \
+	@status=0; quick="$(if $(QUICK),--quick)"; for bench in ratios channel_ratios secured_ratios tap_ratios channel_thousand; do \
 	  echo "benches/$$bench.py $$quick"; .venv/bin/python benches/$$bench.py $$quick || status=1; done; \
 	  .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-sort=name --benchmark-columns=min,median,ops \
 	  --benchmark-min-rounds=$(if $(QUICK),1,5) --benchmark-max-time=$(if $(QUICK),0.01,0.3) || status=1; exit $$status

@@ -35,12 +35,16 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
     rest = [row for row in codec_lines if row.group != "versions" and id(row) not in shown]
     of_codec = _facts(codec, f"rounds: {codec['settings']['rounds']}", "java", "go")
     of_channel = _facts(channel, f"process pairs: {channel['settings']['pairs']}", "java")
+    secured, secured_lines = load(results / "secured.json")
+    tap, tap_lines = load(results / "tap.json")
     of_thousand = _facts(thousand, f"processes: {thousand['settings']['processes']}")
     return {
         "codec": "\n".join(_by_shape(codec_lines)) + of_codec,
         "codec-versions": "\n".join(_by_version(codec_lines)) + of_codec,
         "codec-rest": "\n".join(_plain(rest)) + of_codec,
         "channel": "\n".join(_plain(channel_lines)) + of_channel,
+        "secured": "\n".join(_plain(secured_lines)) + _facts(secured, f"process pairs: {secured['settings']['pairs']}"),
+        "tap": "\n".join(_plain(tap_lines)) + _facts(tap, f"process pairs: {tap['settings']['pairs']}"),
         "thousand": "\n".join(_plain(thousand_lines)) + of_thousand,
     }
 

@@ -3,10 +3,10 @@
     python benches/secured_ratios.py [--pairs 7] [--quick] [--json FILE]
 
 One server of bare ``ssl`` sockets, in a process of its own, answers all. The channel is its network client: connection,
-correlation ids, time-outs, requests in flight. The bare loop packs the same header, writes header and body to a blocking
-``ssl`` socket, reads the answer, looks at its correlation id and decodes it. The same client over plaintext shows what of
-the CPU is TLS. A pair is one process in which short blocks of exchanges alternate between the programs; a figure is the
-least CPU, user and system, of an exchange over its blocks. Rows show medians over the pairs.
+correlation ids, time-outs, requests in flight. The bare loop packs the same header, writes header and body to a
+blocking ``ssl`` socket, reads the answer, looks at its correlation id and decodes it. The same client over plaintext
+shows what of the CPU is TLS. A pair is one process in which short blocks of exchanges alternate between the programs; a
+figure is the least CPU, user and system, of an exchange over its blocks. Rows show medians over the pairs.
 
 Ends with 1 if a limit is missed, a row is not measured or a program fails. The figures and every round go to
 benches/results/secured.json; --quick runs every program once, briefly, judges no limit and writes no file.
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trustme
 from figures import RESULTS, Goal, line, save, text, verdict
 from measure import machine, show
+from plain_sockets import LOOPBACK, at_once, received_into
 
 from channel.clock import FOREVER
 from channel.network.blocking import await_ready
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     Exchange: TypeAlias = Callable[[], None]
 
-LOOPBACK = ("127.0.0.1", 0)
 ANSWER = struct.pack(">i", 8)  # before correlation id, the header's tagged fields and the body
 BODY = b"\0\0\0"  # UpdateMetadata response 8: no error, no tagged fields
 HEADER = struct.Struct(">ihhih5sB")
@@ -79,23 +79,13 @@ def accept(listening: socket.socket, context: ssl.SSLContext | None) -> None:
 
 
 def answer(sock: socket.socket, context: ssl.SSLContext | None) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    at_once(sock)
     with contextlib.suppress(OSError), sock if context is None else context.wrap_socket(sock, server_side=True) as peer:
         buffer = memoryview(bytearray(1 << 21))
         while received_into(peer, buffer[:4]):
             size = int.from_bytes(buffer[:4], "big")
             received_into(peer, buffer[:size])
             peer.sendall(ANSWER + buffer[4:8] + b"\0" + BODY)
-
-
-def received_into(sock: socket.socket, buffer: memoryview) -> bool:
-    """Fill the buffer; False at the end of the stream."""
-    while buffer:
-        count = sock.recv_into(buffer)
-        if not count:
-            return False
-        buffer = buffer[count:]
-    return True
 
 
 @contextlib.contextmanager
@@ -127,7 +117,7 @@ def bare(authority: Path, port: int, body: bytes) -> Iterator[Exchange]:
         socket.create_connection(("127.0.0.1", port)) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as sock,
     ):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        at_once(sock)
         buffer = memoryview(bytearray(1 << 16))
         room = RECORD - HEADER.size
         rest = memoryview(body)[room:]

@@ -196,7 +196,8 @@ class TlsTransport(SocketTransport):
                 else:
                     if count:
                         self.state = TlsState.READY
-                        self._may_have_more = self._tls.pending() > 0 or self._incoming.pending > 0
+                        # A buffer that is not full holds the whole rest of a record.
+                        self._may_have_more = count == len(buffer) or self._incoming.pending > 0
                         return int(count)
                 received = self._receive_ciphertext()
                 if received < 0:
@@ -222,7 +223,7 @@ class TlsTransport(SocketTransport):
             OSError: The connection broke.
         """
         with self._lock:
-            if self.has_pending_writes:
+            if self._ciphertext or self._outgoing.pending:
                 self._send_ciphertext()
                 if self._ciphertext:
                     return 0

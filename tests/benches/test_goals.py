@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
+from types import ModuleType
 
 import channel_goals
 import channel_runs
 import codec_bodies
 import codec_goals
 import pytest
-from figures import Goal
+import secured_ratios
+import tap_ratios
+from figures import Goal, load
 
 from kproto.codec import decode_request, encode
 
 CODEC = list(codec_goals.goals())
 CHANNEL = list(channel_goals.goals())
+SECURED, TAP = secured_ratios.goals(), tap_ratios.goals()
 
 
-@pytest.mark.parametrize("goals", [CODEC, CHANNEL], ids=["codec", "channel"])
+@pytest.mark.parametrize("goals", [CODEC, CHANNEL, SECURED, TAP], ids=["codec", "channel", "secured", "tap"])
 def test_no_row_is_there_twice(goals: list[Goal]) -> None:
     names = Counter((goal.group, goal.what, goal.case, goal.peer, goal.ours) for goal in goals)
     assert [name for name, count in names.items() if count > 1] == []
@@ -80,3 +87,22 @@ def test_figures_of_a_pair_are_medians_of_each_processs_settled_rounds() -> None
     assert found["kproto small-one 10 per_s"] == 25
     assert found["kafka small-one 10 cpu_us"] == pytest.approx(5 / 10 * 1e6)
     assert not [name for name in found if "sink" in name]
+
+
+def test_tls_and_tap_are_held_to_what_was_promised() -> None:
+    assert {goal.limit for goal in SECURED if goal.ours.startswith("tls ")} == {1.5}
+    assert {(goal.ours, goal.theirs): (goal.limit, goal.at_least) for goal in TAP if goal.limit is not None} == {
+        ("tap gb_s", "bare gb_s"): (0.5, True),
+        ("added p99_us", None): (200, False),
+    }
+
+
+@pytest.mark.parametrize("program", [secured_ratios, tap_ratios], ids=["secured", "tap"])
+def test_a_quick_run_gives_every_figure(program: ModuleType, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    command = [sys.executable, str(program.__file__), "--quick", "--json", str(result)]
+    subprocess.run(command, check=True, timeout=120)
+    _, lines = load(result)
+    assert [row.what for row in lines] == [goal.what for goal in program.goals()]
+    assert all(row.ours for row in lines)
+    assert "the figures say nothing" in capfd.readouterr().err

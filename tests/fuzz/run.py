@@ -143,9 +143,8 @@ def keep_found(target: str, found: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "target", choices=["decode", "cold", "columns", "framing", "capture", "log", "packet", "effort"]
-    )
+    parser.add_argument("target", nargs="?", help="the name of one of fuzz.targets.TARGETS")
+    parser.add_argument("--list", action="store_true", help="print the targets' names and end")
     parser.add_argument("--engine", choices=["atheris", "plain"], help="default: atheris if it is installed")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--runs", type=int, default=sys.maxsize)
@@ -154,13 +153,18 @@ def main() -> None:
     parser.add_argument("--input", type=Path, help="run this one input and no other")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.input:
-        from .targets import TARGETS
+    if chosen.into:  # before kproto is imported, which atheris has to instrument
+        guided(chosen.target, chosen.runs, chosen.seconds, chosen.seed, chosen.into)
+    from .targets import TARGETS
 
+    if chosen.list:
+        print(*TARGETS)
+        return
+    if chosen.target not in TARGETS:
+        parser.error(f"name a target, of {', '.join(TARGETS)}")
+    if chosen.input:
         TARGETS[chosen.target](chosen.input.read_bytes())
         return
-    if chosen.into:
-        guided(chosen.target, chosen.runs, chosen.seconds, chosen.seed, chosen.into)
     engine = chosen.engine or ("atheris" if importlib.util.find_spec("atheris") else "plain")
     print(f"{chosen.target}: engine {engine}, seed {chosen.seed}", flush=True)
     if engine == "atheris":

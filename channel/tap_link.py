@@ -1,0 +1,212 @@
+"""One connection through a tap: a client's connection, that to the node behind it, and the bytes between the two."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from channel.network.tls import TlsTransport
+from channel.network.transport import Address, PlaintextTransport
+
+if TYPE_CHECKING:
+    from channel.clock import Clock
+    from channel.network.recorder import Direction, Recorder
+    from channel.sasl_mask import SaslMask
+
+__all__ = ["CHUNK", "READ", "WRITE", "Link", "LinkTransport"]
+
+CHUNK: Final = 262_144
+"""Bytes read from one connection in one call."""
+
+_CHUNKS_IN_TURN: Final = 4
+"""Reads from one connection before the others have their turn."""
+
+READ: Final = select.EPOLLIN
+WRITE: Final = select.EPOLLOUT
+
+LinkTransport: TypeAlias = PlaintextTransport | TlsTransport
+"""Either end of a link."""
+
+
+class _Flow:
+    """Bytes on their way from one transport to the other.
+
+    Attributes:
+        source, target: Where they come from and go to.
+        recorded_as: The direction as the recorder names it, seen from the client.
+        pending: Bytes that were read and recorded and that the target has not taken yet.
+        ended: The source will send no more.
+        finished: The target has been told so.
+    """
+
+    __slots__ = ("ended", "finished", "pending", "recorded_as", "source", "target")
+
+    def __init__(self, source: LinkTransport, target: LinkTransport, recorded_as: Direction) -> None:
+        self.source = source
+        self.target = target
+        self.recorded_as: Direction = recorded_as
+        self.pending = memoryview(b"")
+        self.ended = False
+        self.finished = False
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the target must take bytes before more are read."""
+        return bool(self.pending) or self.target.has_pending_writes
+
+    def write(self, data: memoryview) -> bool:
+        """Write to the target; what it does not take now is kept as pending. Tells whether all has gone out."""
+        at = 0
+        while at < len(data):
+            count = self.target.write([data[at:] if at else data])
+            if not count:
+                break
+            at += count
+        if self.target.has_pending_writes:
+            self.target.flush()
+        # What is left is copied only if it lies in the buffer that the next read fills.
+        rest = data[at:]
+        self.pending = rest if data is self.pending or not rest else memoryview(bytes(rest))
+        return not self.is_blocked
+
+
+class Link:
+    """A client's connection and the connection that was made for it to the node. Never blocks.
+
+    Bytes are handed on first and recorded then, before anything else is read: the recording has all that was answered,
+    and costs a request no time on its way.
+
+    Args:
+        client, node: The two connections, not yet open.
+        client_address, node_address: The client's own address and the node's: those of the recording.
+        recorder: Takes what passes.
+        clock: The time of packets.
+        mask: Hides SASL secrets in the recording, None if that is not wanted.
+
+    Attributes:
+        client, node, client_address, node_address: As given.
+        opened: Both connections stand and are past their TLS handshakes: payload passes.
+        interests: Descriptor to the events that were asked for last; for the caller to keep.
+        relayed: Bytes read from both ends so far.
+    """
+
+    __slots__ = (
+        "_clock", "_flows", "_mask", "_recorder", "client", "client_address", "interests", "node", "node_address",
+        "opened", "relayed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        client: LinkTransport,
+        node: LinkTransport,
+        client_address: Address,
+        node_address: Address,
+        recorder: Recorder,
+        clock: Clock,
+        mask: SaslMask | None,
+    ) -> None:
+        self.client = client
+        self.node = node
+        self.client_address = client_address
+        self.node_address = node_address
+        self.opened = False
+        self.relayed = 0
+        self.interests = {client.fileno(): 0, node.fileno(): 0}
+        self._recorder = recorder
+        self._clock = clock
+        self._mask = mask
+        self._flows = (_Flow(client, node, "sent"), _Flow(node, client, "received"))
+
+    # ---- opening and ending ------------------------------------------------------------------------------------------
+
+    def open(self) -> dict[int, int]:
+        """Finish the connection to the node, then both TLS handshakes; tells the events that they wait for.
+
+        Raises:
+            AuthenticationFailed: One side does not accept the other.
+            OSError: A connection could not be made or broke.
+        """
+        wanted = {self.client.fileno(): 0, self.node.fileno(): 0}
+        if not self.node.finish_connect():
+            wanted[self.node.fileno()] = WRITE
+            return wanted
+        for transport in (self.node, self.client):
+            if not transport.ready:
+                wanted[transport.fileno()] = transport.handshake()
+        if self.node.ready and self.client.ready:
+            self.opened = True
+            now = self._clock.wall_nanoseconds()
+            self._recorder.opened(self.client_address, self.node_address, now, initiator=True)
+        return wanted
+
+    def close(self, *, reset: bool) -> None:
+        """Close both connections, by a reset if wanted, and record the end."""
+        for transport in (self.client, self.node):
+            if reset:
+                transport.reset_on_close()
+            with contextlib.suppress(OSError):
+                transport.close()
+        if self.opened:
+            self._recorder.closed(self.client_address, self.node_address, self._clock.wall_nanoseconds())
+
+    # ---- bytes -------------------------------------------------------------------------------------------------------
+
+    def relay(self, buffer: memoryview, readable: int | None) -> dict[int, int]:
+        """Hand on and record what can be read now.
+
+        Args:
+            buffer: Memory of any content, to read into.
+            readable: The descriptor of the only end that there is news of, and only to read; None for any news.
+
+        Returns:
+            The events to wait for, by descriptor; none if both directions have ended.
+
+        Raises:
+            OSError: A connection broke.
+        """
+        for flow in self._flows:
+            if readable is None or flow.source.fileno() == readable:
+                self._move(flow, buffer)
+        requests, responses = self._flows
+        if requests.finished and responses.finished:
+            return {}
+        wanted = {self.client.fileno(): 0, self.node.fileno(): 0}
+        for flow in self._flows:
+            if flow.is_blocked:
+                wanted[flow.target.fileno()] |= WRITE
+            elif not flow.ended:
+                wanted[flow.source.fileno()] |= READ
+        return wanted
+
+    @property
+    def has_bytes_buffered(self) -> bool:
+        """Whether decrypted bytes may be handed on without any event."""
+        return any(flow.source.has_bytes_buffered and not flow.is_blocked and not flow.ended for flow in self._flows)
+
+    def _move(self, flow: _Flow, buffer: memoryview) -> None:
+        """Hand on what is pending, then what the source has, for a bounded number of reads."""
+        for _ in range(_CHUNKS_IN_TURN):
+            if flow.is_blocked and not flow.write(flow.pending):
+                return
+            if flow.ended:
+                break
+            try:
+                count = flow.source.read_into(buffer)
+            except EOFError:
+                flow.ended = True
+                break
+            if not count:
+                return
+            self.relayed += count
+            chunk = buffer[:count]
+            now = self._clock.wall_nanoseconds()
+            recorded = [chunk] if self._mask is None else self._mask.apply(flow.recorded_as, chunk)
+            if recorded:
+                self._recorder.record(flow.recorded_as, self.client_address, self.node_address, now, recorded)
+            has_gone_out = flow.write(chunk)
+            if not has_gone_out or (count < len(buffer) and not flow.source.has_bytes_buffered):
+                return
+        if flow.ended and not flow.finished and not flow.is_blocked:
+            flow.target.end_writing()
+            flow.finished = True
