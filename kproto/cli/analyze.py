@@ -54,11 +54,13 @@ Examples:
   kproto analyze control.pcap --out tables --topic 'orders*'    only what names these topics
   kproto analyze control.pcap --out tables --format json | jq .requests
   kproto analyze /shared/*.pcap --out /shared/tables --master spark://host:7077
+  spark-submit --master yarn $(which kproto) analyze hdfs.pcap --out /shared/tables
   duckdb -c "from 'tables/requests/**/*.parquet' select target_broker, max(latency_us) group by all" """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the tables go.")
-@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Spark's master.")
+@click.option("--master", metavar="URL", help="Spark's master; else that of spark-submit, else local[*].")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. Repeatable.")
 @click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other things too.")
 @capture_filters
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -68,7 +70,8 @@ def command(
     filters: Filters,
     *,
     out: Path,
-    master: str,
+    master: str | None,
+    conf: tuple[str, ...],
     overwrite: bool,
     form: str,
     log: Path | None,
@@ -78,6 +81,8 @@ def command(
     CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, either also gzip or zstd. Each is read once, each
     distinct message body decoded once. With another --master than local, every worker must see CAPTURE and DIR.
 
+    In a job of spark-submit, whose program is "from kproto.__main__ import main; main()", its master and settings stay.
+
     DIR is made if need be. Tables that kproto wrote there before are replaced, when all new ones are complete.
     """
     paths = _readable(captures)
@@ -86,13 +91,14 @@ def command(
     from kproto.tables.stored import stored_pieces
     from kproto.tables.summary import summarize
 
+    settings = _settings(conf)
     directory = OutputDirectory(out, overwrite=overwrite)
     directory.check()
     small = sum(Path(path).stat().st_size for path in paths) < _SMALL
     with (
         _explained(),
         _Steps() as steps,
-        spark_session(master, small=small, log=log) as spark,
+        spark_session(master, small=small, log=log, settings=settings) as spark,
         _interruptible(),
         steps.watching(spark),
     ):
@@ -102,6 +108,16 @@ def command(
         print(json.dumps(_facts(run, out) | summary, ensure_ascii=False))
     else:
         print_sections([*sections_of(summary), _tables(run, out)])
+
+
+def _settings(texts: Sequence[str]) -> dict[str, str]:
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise ConfigurationError(f"{text!r} is not KEY=VALUE of Spark; try e.g. --conf spark.executor.memory=2g")
+        settings[name] = value
+    return settings
 
 
 def _facts(run: Run, out: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import tempfile
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 __all__ = ["check_java", "spark_session"]
+
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""``spark-submit`` sets it for the program that it runs."""
 
 _LOWEST_JAVA: Final = 17
 _HOW_TO_GET_JAVA: Final = (
@@ -48,7 +51,6 @@ _SETTINGS: Final = {
 _LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
 _SMALL_SETTINGS: Final = {
@@ -85,53 +87,99 @@ def check_java() -> None:
 
 @contextmanager
 def spark_session(
-    master: str = "local[*]",
+    master: str | None = None,
     *,
     small: bool = False,
     log: Path | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Start Spark, or take the session that is there (``spark-submit``), and stop what was started.
+    """Start Spark and stop it again, or take the session that is there and leave it as it was.
+
+    Under ``spark-submit`` its master and its settings stay; only what the tables depend on is set.
 
     Args:
-        master: Where to run: ``local[*]``, ``spark://host:7077`` ...
+        master: Where to run: ``local[*]``, ``spark://host:7077`` ...; None: where ``spark-submit`` says, else here.
         small: Whether there is little to do (some ten MB); counts on a local master alone.
         log: Keep what Spark itself has to say there; None drops it.
-        settings: Spark settings over kproto's own.
+        settings: Spark settings over all others.
 
     Raises:
         ConfigurationError: No Java, or Spark did not start; says why.
     """
     existing = SparkSession.getActiveSession()
     if existing is not None:
-        for name, value in _SQL_SETTINGS.items():
-            existing.conf.set(name, value)
-        yield existing
+        with _sql_settings(existing, _SQL_SETTINGS | dict(settings or {})):
+            yield existing
         return
     check_java()
     if find_spec("pandas") is None:  # Spark insists before it runs mapInArrow, though nothing here uses it
         raise ConfigurationError("this needs pandas, which is not installed; try: pip install 'kproto[pipeline]'")
-    # Without it local workers run whatever python3 is on PATH, where kproto need not be.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    wanted: dict[str, Any] = _SETTINGS | _SQL_SETTINGS
-    if master.startswith("local"):
-        wanted |= _LOCAL_SETTINGS | (_SMALL_SETTINGS if small else {})
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # Local workers import what this process imports, also from a checkout that is not installed.
-        here = str(Path(kproto.__file__).parent.parent)
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
-    builder = SparkSession.builder.master(master).appName("kproto").config(map=wanted | dict(settings or {}))
+    submitted = _SUBMITTED in os.environ
+    wanted: dict[str, str] = dict(settings or {})
+    # Without PYSPARK_PYTHON local workers run the first python3 on PATH, where kproto need not be.
+    environment = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if not submitted:
+        master = master or "local[*]"
+        local = master.startswith("local")
+        wanted = _SETTINGS | ((_LOCAL_SETTINGS | (_SMALL_SETTINGS if small else {})) if local else {}) | wanted
+        if local:
+            environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DRIVER_MEMORY": "2g"}
+    builder = SparkSession.builder.appName("kproto").config(map=cast("dict[str, Any]", _SQL_SETTINGS | wanted))
+    if master is not None:
+        builder = builder.master(master)
+    local = not submitted and (master or "").startswith("local")
+    with _environment(environment, local=local), _started(builder, master, log) as spark:
+        yield spark
+
+
+@contextmanager
+def _started(builder: SparkSession.Builder, master: str | None, log: Path | None) -> Iterator[SparkSession]:
     with log.open("w+b") if log else tempfile.TemporaryFile() as spark_log:
         try:
             with _stderr_to(spark_log.fileno()):
                 spark = builder.getOrCreate()
         except Exception as e:
-            raise ConfigurationError(f"Spark did not start on {master}: {_reason(e, spark_log.fileno())}") from e
+            where = f" on {master}" if master else ""
+            raise ConfigurationError(f"Spark did not start{where}: {_reason(e, spark_log.fileno())}") from e
         try:
             yield spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def _environment(values: Mapping[str, str], *, local: bool) -> Iterator[None]:
+    """Set what Spark's processes read from the environment, where the user has set nothing, and take it back."""
+    before = dict(os.environ)
+    for name, value in values.items():
+        os.environ.setdefault(name, value)
+    if local:  # local workers import what this process imports, also from a checkout that is not installed
+        here = str(Path(kproto.__file__).parent.parent)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    try:
+        yield
+    finally:
+        for name in (*values, "PYTHONPATH"):
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                os.environ.pop(name, None)
+
+
+@contextmanager
+def _sql_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Set what the tables depend on in a session of the user's, and give back what the user had set."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 @contextmanager

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kproto.errors import ConfigurationError
-from kproto.pipeline import check_java
+from kproto.pipeline import check_java, spark_session
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -49,3 +53,38 @@ def test_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     with pytest.raises(ConfigurationError, match=r"JAVA_HOME=.*gives none that runs"):
         check_java()
+
+
+@pytest.mark.spark
+def test_a_session_of_the_users_own_is_left_as_it_was(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    with spark_session(settings={"spark.sql.shuffle.partitions": "7"}) as ours:
+        assert ours is spark
+        assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
+    assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
+    assert spark.conf.get("spark.sql.shuffle.partitions") != "7"
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+SUBMITTED = """
+import os
+from kproto.pipeline import spark_session
+before = dict(os.environ)
+with spark_session() as spark:
+    print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"),
+          spark.conf.get("spark.sql.session.timeZone"))
+print(os.environ == before)
+"""
+
+
+@pytest.mark.spark
+def test_the_master_and_the_settings_of_spark_submit_stay(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(SUBMITTED)
+    submit = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]"]
+    settings = ["--conf", "spark.sql.shuffle.partitions=3", "--conf", "spark.ui.enabled=false"]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [*submit, *settings, str(tmp_path / "job.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
+    assert done.stdout.splitlines() == ["local[2] 3 UTC", "True"], done.stderr[-2000:]
