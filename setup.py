@@ -24,6 +24,9 @@ DIRECTIVES = {
     "linetrace": DEBUG,
 }
 
+# Small functions vanish into the loops over rows, which the compiler then makes for each version's form.
+MACROS = [("CYTHON_INLINE", "inline __attribute__((always_inline))"), *([("CYTHON_TRACE", "1")] if DEBUG else [])]
+
 codec = Extension(
     "kproto._codec",
     ["kproto/_codec.pyx"],
@@ -31,7 +34,7 @@ codec = Extension(
     depends=[str(path) for path in sorted(Path("kproto/_cython").iterdir())],
     extra_compile_args=[*(["-O0", "-g"] if DEBUG else ["-O3"]), *os.environ.get("KPROTO_CFLAGS", "").split()],
     extra_link_args=os.environ.get("KPROTO_LDFLAGS", "").split(),
-    define_macros=[("CYTHON_TRACE", "1")] if DEBUG else [],
+    define_macros=MACROS,
 )
 
 setup(

@@ -57,7 +57,7 @@ cdef extern from "_cython/wire.h" nogil:
 
 
 cdef extern from "_cython/rows.h" nogil:
-    int KP_LISTS
+    int KP_LISTS, KP_ROW_WITHOUT_IDS
     ctypedef struct kp_row:
         int32_t partition, controller_epoch, leader, leader_epoch, partition_epoch
         uint8_t is_new
@@ -85,16 +85,15 @@ cdef extern from "_cython/rows.h" nogil:
         int16_t error_code
         kp_ptr name, tags, tags_end
         int64_t name_length
+    bint kp_flexible(bint, int) noexcept
+    bint kp_grouped(bint, int) noexcept
     int kp_umr_form(int) noexcept
     int kp_lisr_form(int) noexcept
     kp_ptr kp_read_umr_row(kp_reader *, kp_ptr, int, kp_row *) noexcept
     kp_ptr kp_read_lisr_row(kp_reader *, kp_ptr, int, kp_row *) noexcept
     void kp_row_ids(int32_t *, const kp_row *, kp_ptr) noexcept
     kp_ptr kp_topic_of(kp_reader *, kp_ptr, bint, int, kp_topic_head *) noexcept
-    int64_t kp_umr_row_size(const int32_t *, int) noexcept
-    int64_t kp_lisr_row_size(const int32_t *, int) noexcept
-    uint8_t *kp_put_umr_row(uint8_t *, const kp_state *, int, kp_ptr) noexcept
-    uint8_t *kp_put_lisr_row(uint8_t *, const kp_state *, int, kp_ptr) noexcept
+    uint8_t *kp_put_row(uint8_t *, const kp_state *, int, int, kp_ptr) noexcept
     uint8_t *kp_put_count(uint8_t *, int64_t, bint) noexcept
     kp_ptr kp_read_stop(kp_reader *, kp_ptr, kp_ptr, kp_stop *) noexcept
     kp_ptr kp_read_stop_topic(kp_reader *, kp_ptr, kp_ptr, int, kp_topic_head *) noexcept

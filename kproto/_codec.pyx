@@ -15,7 +15,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
 from cpython.number cimport PyNumber_Index
 from cpython.object cimport PyObject_GenericGetAttr, PyObject_GenericSetAttr
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -247,18 +247,10 @@ def decode_response_from(api_key, version, data, *, bint strict=False):
 def encode(message, version):
     """Write a message of this codec. See ``kproto.codec.encode``."""
     cdef type kind = type(message)
-    if kind is UpdateMetadataRequest:
-        return write_request(<ControlRequest>message, 6, checked_version(6, version))
-    if kind is LeaderAndIsrRequest:
-        return write_request(<ControlRequest>message, 4, checked_version(4, version))
-    if kind is StopReplicaRequest:
-        return write_request(<ControlRequest>message, 5, checked_version(5, version))
-    if kind is UpdateMetadataResponse:
-        return umr_write_response(<UpdateMetadataResponse>message, checked_version(6, version))
-    if kind is LeaderAndIsrResponse:
-        return lisr_write_response(<LeaderAndIsrResponse>message, checked_version(4, version))
-    if kind is StopReplicaResponse:
-        return sr_write_response(<StopReplicaResponse>message, checked_version(5, version))
+    if kind is UpdateMetadataRequest or kind is LeaderAndIsrRequest or kind is StopReplicaRequest:
+        return write(message, REQUEST, checked_version(api_of(message), version))
+    if kind is UpdateMetadataResponse or kind is LeaderAndIsrResponse or kind is StopReplicaResponse:
+        return write(message, RESPONSE, checked_version(message.api_key, version))
     raise TypeError(f"expected a message of this codec, got {kind.__name__}")
 
 
@@ -313,7 +305,7 @@ def encode_request_header(header, header_version=None):
         raise TypeError(f"expected a RequestHeader of this codec, got {type(header).__name__}")
     if header_version is None:
         header_version = request_header_version(header.request_api_key, header.request_api_version)
-    return write_request_header(<RequestHeader>header, checked_header_version(header_version, 2))
+    return write(header, REQUEST_HEADER, checked_header_version(header_version, 2))
 
 
 def decode_response_header(data, header_version, *, bint strict=False):
@@ -332,4 +324,4 @@ def encode_response_header(header, header_version):
     """Write a response header."""
     if type(header) is not ResponseHeader:
         raise TypeError(f"expected a ResponseHeader of this codec, got {type(header).__name__}")
-    return write_response_header(<ResponseHeader>header, checked_header_version(header_version, 1))
+    return write(header, RESPONSE_HEADER, checked_header_version(header_version, 1))

@@ -52,17 +52,19 @@ def encode_columns(message, version, columns):
     """
     cdef int api = request_alone(message), v = checked_version(api, version)
     cdef Columns rows = columns_given(columns, api)
-    cdef int64_t groups = 0, size
-    cdef bytes out
-    cdef uint8_t *q
+    cdef int64_t groups = 0, size = states_size(message, api, v, rows, &groups)
+    cdef kp_writer w
     settle(message, api, v)
-    size = states_size(message, api, v, rows, &groups)
-    size += head_size(message, api, v) + count_size(groups, flexible_in(api, v)) + tail_size(message, api, v)
-    out = new_bytes(size)
-    q = put_head(<uint8_t *>PyBytes_AS_STRING(out), message, api, v)
-    q = put_states(kp_put_count(q, groups, flexible_in(api, v)), api, v, rows, <rp>PyBytes_AS_STRING(out) + size)
-    put_tail(q, message, api, v)
-    return out
+    kp_begin(&w)
+    try:
+        put_head(&w, message, api, v)
+        kp_add_count(&w, groups, flexible_in(api, v))
+        kp_reserve(&w, size)
+        w.q = put_states(w.q, api, v, rows, w.end)
+        put_tail(&w, message, api, v)
+        return <bytes>kp_finish(&w)
+    finally:
+        Py_XDECREF(w.out)
 
 
 def encode_batches(message, version, batches):
@@ -96,13 +98,24 @@ def encode_batches(message, version, batches):
     if total >= INT32_MAX:
         raise OutOfRange(f"{total} topics or partitions are more than a message holds")
     settle(message, api, v)
-    piece = new_bytes(head_size(message, api, v) + count_size(total, flexible_in(api, v)))
-    kp_put_count(put_head(<uint8_t *>PyBytes_AS_STRING(piece), message, api, v), total, flexible_in(api, v))
-    pieces[0] = piece
-    piece = new_bytes(tail_size(message, api, v))
-    put_tail(<uint8_t *>PyBytes_AS_STRING(piece), message, api, v)
-    pieces.append(piece)
+    pieces[0] = written_around(message, api, v, total)
+    pieces.append(written_around(message, api, v, -1))
     return pieces
+
+
+cdef bytes written_around(object message, int api, int version, int64_t groups):
+    """A request's bytes up to the first of so many groups; for -1 those that follow the last."""
+    cdef kp_writer w
+    kp_begin(&w)
+    try:
+        if groups < 0:
+            put_tail(&w, message, api, version)
+        else:
+            put_head(&w, message, api, version)
+            kp_add_count(&w, groups, flexible_in(api, version))
+        return <bytes>kp_finish(&w)
+    finally:
+        Py_XDECREF(w.out)
 
 
 cdef object from_columns(type cls, int api, object columns, object version, object message):

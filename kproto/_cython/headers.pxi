@@ -110,27 +110,15 @@ cdef ResponseHeader read_response_header(kp_reader *r, int version):
     return h
 
 
-cdef bytes write_request_header(RequestHeader h, int version):
-    cdef int64_t size = 8 + tags_size(h.tags, version >= 2, version)
-    cdef bytes out
-    cdef uint8_t *q
+cdef int write_request_header(kp_writer *w, RequestHeader h, int version) except -1:
+    kp_add16(w, h.request_api_key)
+    kp_add16(w, h.request_api_version)
+    kp_add32(w, h.correlation_id)
     if version >= 1:
-        size += text_size(h.client_id, False, "client_id", True)
-    out = PyBytes_FromStringAndSize(NULL, size)
-    q = <uint8_t *>PyBytes_AS_STRING(out)
-    kp_put16(q, h.request_api_key)
-    kp_put16(q + 2, h.request_api_version)
-    kp_put32(q + 4, h.correlation_id)
-    q += 8
-    if version >= 1:
-        q = put_text(q, h.client_id, False)
-    put_tags(q, h.tags, version >= 2)
-    return out
+        put_text(w, h.client_id, False, "client_id", True)
+    return put_tags(w, h.tags, version >= 2, version)
 
 
-cdef bytes write_response_header(ResponseHeader h, int version):
-    cdef bytes out = PyBytes_FromStringAndSize(NULL, 4 + tags_size(h.tags, version >= 1, version))
-    cdef uint8_t *q = <uint8_t *>PyBytes_AS_STRING(out)
-    kp_put32(q, h.correlation_id)
-    put_tags(q + 4, h.tags, version >= 1)
-    return out
+cdef int write_response_header(kp_writer *w, ResponseHeader h, int version) except -1:
+    kp_add32(w, h.correlation_id)
+    return put_tags(w, h.tags, version >= 1, version)

@@ -52,35 +52,25 @@ cdef rp read_errors(kp_reader *r, rp p, list errors, int api, bint flexible, bin
     return p
 
 
-cdef int64_t errors_size(list errors, int api, int version, bint flexible, bint named) except -1:
+cdef int put_errors(kp_writer *w, list errors, int api, int version, bint named) except -1:
+    """Write partition errors with their count; ``named``: each with its topic's name."""
     cdef type expected = LeaderAndIsrPartitionError if api == 4 else StopReplicaPartitionError
-    cdef int64_t total = count_size(size_of(errors), flexible)
+    cdef bint flexible = flexible_in(api, version)
     cdef Py_ssize_t i = 0
     cdef PartitionError v
+    kp_add_count(w, size_of(errors), flexible)
     try:
         for i in range(size_of(errors)):
             x = <object>PyList_GET_ITEM(errors, i)
             if type(x) is not expected:
-                wrong(x, expected.__name__, "partition_errors", i)
+                wrong(x, expected)
             v = <PartitionError>x
-            total += 6 + tags_size(v.tags, flexible, version)
             if named:
-                total += text_size(v.topic_name, flexible, "topic_name")
+                put_name(w, v.topic_name, flexible)
+            kp_add32(w, v.partition_index)
+            kp_add16(w, v.error_code)
+            put_tags(w, v.tags, flexible, version)
     except EncodeError as error:
         within(error, f"partition_errors[{i}]")
         raise
-    return total
-
-
-cdef uint8_t *put_errors(uint8_t *q, list errors, bint flexible, bint named) noexcept:
-    cdef Py_ssize_t i
-    cdef PartitionError v
-    q = kp_put_count(q, size_of(errors), flexible)
-    for i in range(size_of(errors)):
-        v = <PartitionError>PyList_GET_ITEM(errors, i)
-        if named:
-            q = put_text(q, v.topic_name, flexible)
-        kp_put32(q, v.partition_index)
-        kp_put16(q + 4, v.error_code)
-        q = put_tags(q + 6, v.tags, flexible)
-    return q
+    return 0

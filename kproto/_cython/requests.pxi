@@ -250,7 +250,7 @@ cdef rp read_topics(kp_reader *r, rp p, list topics, bint umr, int version, IdAr
 # ---- written ---------------------------------------------------------------------------------------------------------
 
 cdef int settle(ControlRequest m, int api, int version) except -1:
-    """Make objects of what is bytes and cannot be written as it stands, before anything is sized."""
+    """Make objects of lists that are bytes of another form; a list left as bytes is written as it stands."""
     if m.states is not None and not (m.states.plain and form_of(api, m.states.version) == form_of(api, version)):
         read_states(m)
     if api == 6:
@@ -260,125 +260,170 @@ cdef int settle(ControlRequest m, int api, int version) except -1:
     return 0
 
 
-cdef int64_t head_size(ControlRequest m, int api, int version) except -1:
-    """What stands before the count of the groups; the message is checked."""
+cdef int put_head(kp_writer *w, ControlRequest m, int api, int version) except -1:
+    """Check the fields that the version lacks, and write those that precede the partitions."""
+    kp_reserve(w, 32)
     if api == 6:
         umr_check(<UpdateMetadataRequest>m, version)
-        return umr_head_size(version)
-    if api == 4:
+        w.q = umr_put_head(w.q, <UpdateMetadataRequest>m, version)
+        w.tail = unread_size((<UpdateMetadataRequest>m).unread_brokers)
+    elif api == 4:
         lisr_check(<LeaderAndIsrRequest>m, version)
-        return lisr_head_size(version)
-    sr_check(<StopReplicaRequest>m, version)
-    return sr_head_size(version)
+        w.q = lisr_put_head(w.q, <LeaderAndIsrRequest>m, version)
+        w.tail = unread_size((<LeaderAndIsrRequest>m).unread_leaders)
+    else:
+        sr_check(<StopReplicaRequest>m, version)
+        w.q = sr_put_head(w.q, <StopReplicaRequest>m, version)
+    return 0
 
 
-cdef uint8_t *put_head(uint8_t *q, ControlRequest m, int api, int version) noexcept:
+cdef int put_tail(kp_writer *w, ControlRequest m, int api, int version) except -1:
+    """Write the fields that follow the partitions."""
+    w.tail = 0
     if api == 6:
-        return umr_put_head(q, <UpdateMetadataRequest>m, version)
+        return umr_put_tail(w, <UpdateMetadataRequest>m, version)
     if api == 4:
-        return lisr_put_head(q, <LeaderAndIsrRequest>m, version)
-    return sr_put_head(q, <StopReplicaRequest>m, version)
+        return lisr_put_tail(w, <LeaderAndIsrRequest>m, version)
+    return put_tags(w, m.tags, flexible_in(5, version), version)
 
 
-cdef int64_t tail_size(ControlRequest m, int api, int version) except -1:
-    """What stands behind the groups."""
-    if api == 6:
-        return umr_tail_size(<UpdateMetadataRequest>m, version)
-    if api == 4:
-        return lisr_tail_size(<LeaderAndIsrRequest>m, version)
-    return tags_size(m.tags, flexible_in(5, version), version)
+cdef inline int put_rows_of(kp_writer *w, list rows, const bint umr, const int version, Py_ssize_t *j) except -1:
+    """Write partition states; ``j`` tells which was the last."""
+    cdef type expected = UpdateMetadataPartitionState if umr else LeaderAndIsrPartitionState
+    cdef int64_t count = size_of(rows), at = w.q - w.start
+    cdef PyObject *x
+    cdef PyObject *owner
+    cdef int64_t i
+    cdef kp_state row
+    memset(&row, 0, sizeof(row))
+    for i in range(count):
+        j[0] = i
+        x = PyList_GET_ITEM(rows, i)
+        if type(<object>x) is not expected:
+            wrong(<object>x, expected)
+        if umr:
+            owner = umr_state(<UpdateMetadataPartitionState>x, &row)
+        else:
+            owner = lisr_state(<LeaderAndIsrPartitionState>x, &row)
+            if version < 6 and row.recovery:
+                lacking(version, "leader_recovery_state")
+        if not kp_grouped(umr, version):
+            put_name(w, row_topic(<Block>owner), False)
+        kp_reserve(w, KP_ROW_WITHOUT_IDS + 4 * (<int64_t>row.n[0] + row.n[1] + row.n[2] + row.n[3]))
+        w.q = kp_put_row(w.q, &row, umr, version, w.end)
+        if <object>owner is not None and (<Block>owner).tags is not None:
+            put_tags(w, (<Block>owner).tags, kp_flexible(umr, version), version)
+        elif kp_flexible(umr, version):
+            w.q[0] = 0
+            w.q += 1
+        if i == 0:  # memory for the others, as if they were like the first
+            kp_reserve(w, (count - 1) * (w.q - w.start - at))
+    return 0
 
 
-cdef uint8_t *put_tail(uint8_t *q, ControlRequest m, int api, int version) noexcept:
-    if api == 6:
-        return umr_put_tail(q, <UpdateMetadataRequest>m, version)
-    if api == 4:
-        return lisr_put_tail(q, <LeaderAndIsrRequest>m, version)
-    return put_tags(q, m.tags, flexible_in(5, version))
+cdef int put_rows_by_form(kp_writer *w, list rows, bint umr, int version, Py_ssize_t *j) except -1:
+    """Write partition states by the loop that was compiled for the version's form."""
+    cdef int form = kp_umr_form(version) if umr else kp_lisr_form(version)
+    if umr:
+        if form == 3:
+            return put_rows_of(w, rows, True, 3, j)
+        if form == 4:
+            return put_rows_of(w, rows, True, 4, j)
+        if form == 5:
+            return put_rows_of(w, rows, True, 5, j)
+        if form == 6:
+            return put_rows_of(w, rows, True, 6, j)
+        return put_rows_of(w, rows, True, 8, j)
+    if form == 0:
+        return put_rows_of(w, rows, False, 0, j)
+    if form == 1:
+        return put_rows_of(w, rows, False, 1, j)
+    if form == 2:
+        return put_rows_of(w, rows, False, 2, j)
+    if form == 3:
+        return put_rows_of(w, rows, False, 3, j)
+    if form == 4:
+        return put_rows_of(w, rows, False, 4, j)
+    if form == 5:
+        return put_rows_of(w, rows, False, 5, j)
+    return put_rows_of(w, rows, False, 7, j)
 
 
-cdef int64_t rows_size(list rows, bint umr, int version, str field) except -1:
-    return umr_rows_size(rows, version, field) if umr else lisr_rows_size(rows, version, field)
+cdef int put_rows(kp_writer *w, list rows, bint umr, int version, str field) except -1:
+    """Write partition states of UpdateMetadata or LeaderAndIsr."""
+    cdef Py_ssize_t j = 0
+    try:
+        put_rows_by_form(w, rows, umr, version, &j)
+    except EncodeError as error:
+        within(error, f"{field}[{j}]")
+        raise
+    return 0
 
 
-cdef uint8_t *put_rows(uint8_t *q, list rows, bint umr, int version, rp end) noexcept:
-    return umr_put_rows(q, rows, version, end) if umr else lisr_put_rows(q, rows, version, end)
+cdef inline int64_t rows_of(PyObject *topic, type expected) noexcept:
+    """How many partitions a topic has, and one for its name."""
+    if type(<object>topic) is not expected:
+        return 1
+    if expected is StopReplicaTopicState:
+        return 1 + size_of((<StopReplicaTopicState>topic).partition_states_)
+    return 1 + (<StopReplicaTopicV1>topic).n[0] if expected is StopReplicaTopicV1 \
+        else 1 + size_of((<TopicState>topic).partition_states_)
 
 
-cdef int64_t topics_size(list topics, bint umr, int version) except -1:
-    cdef int api = 6 if umr else 4
-    cdef bint flexible = flexible_in(api, version)
+cdef int reserve_topics(kp_writer *w, list topics, type expected, int64_t first_size) except -1:
+    """Get memory for all topics after the first, as if their partitions took as much as the first one's."""
+    cdef int64_t rows = 0, first = rows_of(PyList_GET_ITEM(topics, 0), expected)
+    cdef Py_ssize_t i
+    for i in range(1, PyList_GET_SIZE(topics)):
+        rows += rows_of(PyList_GET_ITEM(topics, i), expected)
+    return kp_reserve(w, first_size * rows // first)
+
+
+cdef int put_topics(kp_writer *w, list topics, bint umr, int version) except -1:
+    """Write topics of UpdateMetadata or LeaderAndIsr with their partition states."""
+    cdef bint flexible = flexible_in(6 if umr else 4, version)
     cdef type expected = UpdateMetadataTopicState if umr else LeaderAndIsrTopicState
-    cdef int64_t total = 0
+    cdef int64_t at = w.q - w.start
     cdef Py_ssize_t i = 0
     cdef TopicState topic
     try:
         for i in range(size_of(topics)):
             x = <object>PyList_GET_ITEM(topics, i)
             if type(x) is not expected:
-                wrong(x, expected.__name__, "topic_states", i)
+                wrong(x, expected)
             topic = <TopicState>x
-            total += text_size(topic.topic_name, flexible, "topic_name") + (16 if version >= (7 if umr else 5) else 0)
-            total += count_size(size_of(topic.partition_states_), flexible)
-            total += rows_size(topic.partition_states_, umr, version, "partition_states")
-            total += tags_size(topic.tags, flexible, version)
+            put_text(w, topic.topic_name, flexible, "topic_name")
+            if version >= (7 if umr else 5):
+                kp_add_bytes(w, topic.id, 16)
+            kp_add_count(w, size_of(topic.partition_states_), flexible)
+            put_rows(w, topic.partition_states_, umr, version, "partition_states")
+            put_tags(w, topic.tags, flexible, version)
+            if i == 0:
+                reserve_topics(w, topics, expected, w.q - w.start - at)
     except EncodeError as error:
         within(error, f"topic_states[{i}]")
         raise
-    return total
+    return 0
 
 
-cdef uint8_t *put_topics(uint8_t *q, list topics, bint umr, int version, rp end) noexcept:
-    cdef bint flexible = flexible_in(6 if umr else 4, version)
-    cdef Py_ssize_t i
-    cdef TopicState topic
-    for i in range(size_of(topics)):
-        topic = <TopicState>PyList_GET_ITEM(topics, i)
-        q = put_text(q, topic.topic_name, flexible)
-        if version >= (7 if umr else 5):
-            memcpy(q, topic.id, 16)
-            q += 16
-        q = kp_put_count(q, size_of(topic.partition_states_), flexible)
-        q = put_rows(q, topic.partition_states_, umr, version, end)
-        q = put_tags(q, topic.tags, flexible)
-    return q
-
-
-cdef bytes write_request(ControlRequest m, int api, int version):
+cdef int write_request(kp_writer *w, ControlRequest m, int version) except -1:
+    cdef int api = api_of(m)
     cdef bint flexible = flexible_in(api, version), grouped = grouped_in(api, version)
     cdef list groups
-    cdef int64_t size, states, count
-    cdef bytes out
-    cdef uint8_t *q
-    cdef rp end
     settle(m, api, version)
-    size = head_size(m, api, version) + tail_size(m, api, version)
+    put_head(w, m, api, version)
+    if m.states is not None:
+        put_unread(w, m.states, flexible)
+        return put_tail(w, m, api, version)
     if api == 5 and 1 <= version <= 2:
         groups = (<StopReplicaRequest>m).topics_
     else:
         groups = m.topic_states_ if grouped else m.ungrouped_
-    count = size_of(groups)
-    if m.states is not None:
-        count, states = m.states.count, m.states.end - m.states.at
-    elif api == 5:
-        states = sr_topics_size(groups, version)
+    kp_add_count(w, size_of(groups), flexible)
+    if api == 5:
+        sr_put_topics(w, groups, version)
     elif grouped:
-        states = topics_size(groups, api == 6, version)
+        put_topics(w, groups, api == 6, version)
     else:
-        states = rows_size(groups, api == 6, version, "ungrouped_partition_states")
-    size += states + count_size(count, flexible)
-    out = new_bytes(size)
-    q = put_head(<uint8_t *>PyBytes_AS_STRING(out), m, api, version)
-    end = <rp>PyBytes_AS_STRING(out) + size
-    q = kp_put_count(q, count, flexible)
-    if m.states is not None:
-        memcpy(q, m.states.at, states)
-        q += states
-    elif api == 5:
-        q = sr_put_topics(q, groups, version, end)
-    elif grouped:
-        q = put_topics(q, groups, api == 6, version, end)
-    else:
-        q = put_rows(q, groups, api == 6, version, end)
-    put_tail(q, m, api, version)
-    return out
+        put_rows(w, groups, api == 6, version, "ungrouped_partition_states")
+    return put_tail(w, m, api, version)

@@ -136,6 +136,9 @@ typedef struct {
     const int32_t *ids[KP_LISTS];
 } kp_state;
 
+/* The most that a row takes without its name, ids and tags: numbers, flags, the counts of lists and of no tags. */
+enum { KP_ROW_WITHOUT_IDS = 20 + 2 + 5 * KP_LISTS + 1 };
+
 /* Without name and tags, with the count of no tags. */
 KP_INLINE int64_t kp_row_size(const int32_t *n, const int umr, const int version) {
     const int lists = kp_lists(umr, version);
@@ -188,19 +191,6 @@ static inline kp_ptr kp_read_umr_row(kp_reader *r, kp_ptr p, int version, kp_row
 #define KP_WORK(form) return kp_read_row(r, p, r->end, 0, form, row)
 static inline kp_ptr kp_read_lisr_row(kp_reader *r, kp_ptr p, int version, kp_row *row) { KP_LISR_FORMS(version, KP_WORK) }
 #undef KP_WORK
-#define KP_WORK(form) return kp_row_size(n, 1, form)
-static inline int64_t kp_umr_row_size(const int32_t *n, int version) { KP_UMR_FORMS(version, KP_WORK) }
-#undef KP_WORK
-#define KP_WORK(form) return kp_row_size(n, 0, form)
-static inline int64_t kp_lisr_row_size(const int32_t *n, int version) { KP_LISR_FORMS(version, KP_WORK) }
-#undef KP_WORK
-#define KP_WORK(form) return kp_put_row(q, row, 1, form, end)
-static inline uint8_t *kp_put_umr_row(uint8_t *q, const kp_state *row, int version, const uint8_t *end) { KP_UMR_FORMS(version, KP_WORK) }
-#undef KP_WORK
-#define KP_WORK(form) return kp_put_row(q, row, 0, form, end)
-static inline uint8_t *kp_put_lisr_row(uint8_t *q, const kp_state *row, int version, const uint8_t *end) { KP_LISR_FORMS(version, KP_WORK) }
-#undef KP_WORK
-
 static inline kp_ptr kp_topic_of(kp_reader *r, kp_ptr p, int umr, int version, kp_topic_head *topic) {
     return umr ? kp_read_topic(r, p, r->end, 1, version, topic) : kp_read_topic(r, p, r->end, 0, version, topic);
 }

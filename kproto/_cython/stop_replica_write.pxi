@@ -1,4 +1,4 @@
-"""StopReplica, written: sizes with every check, then bytes without any."""
+"""StopReplica, written."""
 
 
 cdef int sr_check(StopReplicaRequest m, int version) except -1:
@@ -14,71 +14,6 @@ cdef int sr_check(StopReplicaRequest m, int version) except -1:
     if version < 3 and size_of(m.topic_states_):
         lacking(version, "topic_states")
     return 0
-
-
-cdef int64_t sr_rows_size(list rows, int version) except -1:
-    cdef int64_t total = 10 * size_of(rows)
-    cdef Py_ssize_t j = 0
-    cdef object x
-    try:
-        for j in range(size_of(rows)):
-            x = <object>PyList_GET_ITEM(rows, j)
-            if type(x) is not StopReplicaPartitionState:
-                wrong(x, "StopReplicaPartitionState", "partition_states", j)
-            if (<StopReplicaPartitionState>x).tags is not None:
-                total += tags_size((<StopReplicaPartitionState>x).tags, True, version) - 1
-    except EncodeError as error:
-        within(error, f"partition_states[{j}]")
-        raise
-    return total
-
-
-cdef int64_t sr_topics_size(list topics, int version) except -1:
-    """Topics with their partitions, each of the version's own class."""
-    cdef bint flexible = version >= 2
-    cdef str field = "topic_states" if version >= 3 else "topics" if version >= 1 else "ungrouped_partitions"
-    cdef type expected = StopReplicaTopicState if version >= 3 else StopReplicaTopicV1 if version >= 1 \
-        else StopReplicaPartitionV0
-    cdef int64_t total = 0
-    cdef Py_ssize_t i = 0
-    cdef StopReplicaTopicV1 v
-    cdef StopReplicaTopicState topic
-    try:
-        for i in range(size_of(topics)):
-            x = <object>PyList_GET_ITEM(topics, i)
-            if type(x) is not expected:
-                wrong(x, expected.__name__, field, i)
-            if version >= 3:
-                topic = <StopReplicaTopicState>x
-                total += text_size(topic.topic_name, True, "topic_name")
-                total += count_size(size_of(topic.partition_states_), True)
-                total += sr_rows_size(topic.partition_states_, version)
-            elif version >= 1:
-                v = <StopReplicaTopicV1>x
-                total += text_size(v.name, flexible, "name") + count_size(v.n[0], flexible) + 4 * <int64_t>v.n[0]
-            else:
-                total += 4 + text_size((<StopReplicaPartitionV0>x).topic_name, False, "topic_name")
-            total += tags_size((<Tagged>x).tags, flexible, version)
-    except EncodeError as error:
-        within(error, f"{field}[{i}]")
-        raise
-    return total
-
-
-cdef uint8_t *sr_put_rows(uint8_t *q, list rows) noexcept:
-    cdef Py_ssize_t j
-    cdef StopReplicaPartitionState v
-    for j in range(size_of(rows)):
-        v = <StopReplicaPartitionState>PyList_GET_ITEM(rows, j)
-        kp_put32(q, v.partition_index)
-        kp_put32(q + 4, v.leader_epoch)
-        q[8] = v.delete_partition
-        q = put_tags(q + 9, v.tags, True)
-    return q
-
-
-cdef int64_t sr_head_size(int version) noexcept:
-    return 8 + (8 if version >= 1 else 0) + (1 if version <= 2 or version >= 4 else 0)
 
 
 cdef uint8_t *sr_put_head(uint8_t *q, StopReplicaRequest m, int version) noexcept:
@@ -98,38 +33,74 @@ cdef uint8_t *sr_put_head(uint8_t *q, StopReplicaRequest m, int version) noexcep
     return q
 
 
-cdef uint8_t *sr_put_topics(uint8_t *q, list topics, int version, rp end) noexcept:
+@cython.nonecheck(False)
+cdef int sr_put_rows(kp_writer *w, list rows, int version) except -1:
+    cdef Py_ssize_t j = 0
+    cdef PyObject *x
+    cdef uint8_t *q
+    kp_reserve(w, 10 * size_of(rows))
+    try:
+        for j in range(size_of(rows)):
+            x = PyList_GET_ITEM(rows, j)
+            if type(<object>x) is not StopReplicaPartitionState:
+                wrong(<object>x, StopReplicaPartitionState)
+            kp_reserve(w, 10)
+            q = w.q
+            kp_put32(q, (<StopReplicaPartitionState>x).partition_index)
+            kp_put32(q + 4, (<StopReplicaPartitionState>x).leader_epoch)
+            q[8] = (<StopReplicaPartitionState>x).delete_partition
+            q[9] = 0
+            w.q = q + 10
+            if (<StopReplicaPartitionState>x).tags is not None:
+                w.q -= 1
+                put_tags(w, (<StopReplicaPartitionState>x).tags, True, version)
+    except EncodeError as error:
+        within(error, f"partition_states[{j}]")
+        raise
+    return 0
+
+
+cdef int sr_put_topics(kp_writer *w, list topics, int version) except -1:
+    """Write topics with their partitions, each of the version's own class (version 0: partitions with their topics)."""
     cdef bint flexible = version >= 2
-    cdef Py_ssize_t i
+    cdef str field = "topic_states" if version >= 3 else "topics" if version >= 1 else "ungrouped_partitions"
+    cdef type expected = StopReplicaTopicState if version >= 3 else StopReplicaTopicV1 if version >= 1 \
+        else StopReplicaPartitionV0
+    cdef int64_t at = w.q - w.start
+    cdef Py_ssize_t i = 0
     cdef StopReplicaTopicV1 v
-    cdef StopReplicaPartitionV0 single
     cdef StopReplicaTopicState topic
-    for i in range(size_of(topics)):
-        if version >= 3:
-            topic = <StopReplicaTopicState>PyList_GET_ITEM(topics, i)
-            q = put_text(q, topic.topic_name, True)
-            q = sr_put_rows(kp_put_count(q, size_of(topic.partition_states_), True), topic.partition_states_)
-            q = put_tags(q, topic.tags, True)
-        elif version >= 1:
-            v = <StopReplicaTopicV1>PyList_GET_ITEM(topics, i)
-            q = put_text(q, v.name, flexible)
-            q = kp_put_ids_loose(kp_put_count(q, v.n[0], flexible), v.ids, v.n[0], end)
-            q = put_tags(q, v.tags, flexible)
-        else:
-            single = <StopReplicaPartitionV0>PyList_GET_ITEM(topics, i)
-            q = put_text(q, single.topic_name, False)
-            kp_put32(q, single.partition_index)
-            q += 4
-    return q
+    try:
+        for i in range(size_of(topics)):
+            x = <object>PyList_GET_ITEM(topics, i)
+            if type(x) is not expected:
+                wrong(x, expected)
+            if version >= 3:
+                topic = <StopReplicaTopicState>x
+                put_text(w, topic.topic_name, True, "topic_name")
+                kp_add_count(w, size_of(topic.partition_states_), True)
+                sr_put_rows(w, topic.partition_states_, version)
+            elif version >= 1:
+                v = <StopReplicaTopicV1>x
+                put_text(w, v.name, flexible, "name")
+                kp_add_count(w, v.n[0], flexible)
+                kp_reserve(w, 4 * <int64_t>v.n[0])
+                w.q = kp_put_ids_loose(w.q, v.ids, v.n[0], w.end)
+            else:
+                put_name(w, (<StopReplicaPartitionV0>x).topic_name, False)
+                kp_add32(w, (<StopReplicaPartitionV0>x).partition_index)
+            put_tags(w, (<Tagged>x).tags, flexible, version)
+            if i == 0 and version >= 1:
+                reserve_topics(w, topics, expected, w.q - w.start - at)
+            elif i == 0:
+                kp_reserve(w, (size_of(topics) - 1) * (w.q - w.start - at))
+    except EncodeError as error:
+        within(error, f"{field}[{i}]")
+        raise
+    return 0
 
 
-cdef bytes sr_write_response(StopReplicaResponse m, int version):
-    cdef bint flexible = version >= 2
-    cdef int64_t size = 2 + tags_size(m.tags, flexible, version)
-    size += errors_size(m.partition_errors_, 5, version, flexible, True)
-    cdef bytes out = new_bytes(size)
-    cdef uint8_t *q = <uint8_t *>PyBytes_AS_STRING(out)
-    kp_put16(q, m.error_code)
-    q = put_errors(q + 2, m.partition_errors_, flexible, True)
-    put_tags(q, m.tags, flexible)
-    return out
+cdef int sr_write_response(kp_writer *w, StopReplicaResponse m, int version) except -1:
+    kp_add16(w, m.error_code)
+    put_errors(w, m.partition_errors_, 5, version, True)
+    return put_tags(w, m.tags, version >= 2, version)

@@ -41,30 +41,32 @@ cdef bytes tags_kept(object fields):
     return b"".join(parts) if parts else None
 
 
-cdef int64_t tags_size(bytes tags, bint flexible, int version, int known=0) except -1:
-    """Size of a struct's tagged section (``known`` fields beside the kept ones are not counted in, their number is)."""
+cdef inline int put_tags(kp_writer *w, bytes tags, bint flexible, int version) except -1:
+    """Write a struct's tagged section, where no tag is known."""
+    if tags is not None:
+        return put_tagged(w, NULL, 0, tags, flexible, version)
+    return kp_add_count(w, -1, True) if flexible else 0
+
+
+cdef int put_tagged(kp_writer *w, const uint8_t *known, int64_t known_size, bytes tags, bint flexible,
+                    int version) except -1:
+    """Write a tagged section: the bytes of one known field (none: NULL), then the kept fields."""
     cdef uint32_t count = 0
     cdef int32_t bad = 0
-    cdef int64_t size
-    if tags is None:
-        return kp_varint_size(known) if flexible else 0
+    cdef int64_t size = 0
     if not flexible:
         raise FieldNotInVersion(f"version {version} has no tagged fields", "unknown_tagged_fields")
-    size = kp_own_tags_size(<rp>PyBytes_AS_STRING(tags), PyBytes_GET_SIZE(tags), &count, &bad)
+    if tags is not None:
+        size = kp_own_tags_size(<rp>PyBytes_AS_STRING(tags), PyBytes_GET_SIZE(tags), &count, &bad)
     if size == -2:
         raise OutOfRange(f"tag {bad} is one too high", "unknown_tagged_fields")
     if size < 0:
         raise EncodeError(f"tag {bad} does not come after those before it", "unknown_tagged_fields")
-    return size + kp_varint_size(count + known)
-
-
-cdef inline uint8_t *put_tags(uint8_t *q, bytes tags, bint flexible) noexcept:
-    cdef uint32_t count = 0
-    cdef int32_t bad = 0
-    if not flexible:
-        return q
-    if tags is None:
-        q[0] = 0
-        return q + 1
-    kp_own_tags_size(<rp>PyBytes_AS_STRING(tags), PyBytes_GET_SIZE(tags), &count, &bad)
-    return kp_put_own_tags(kp_put_varint(q, count), <rp>PyBytes_AS_STRING(tags), PyBytes_GET_SIZE(tags))
+    kp_reserve(w, 5 + known_size + size)
+    w.q = kp_put_varint(w.q, count + (known != NULL))
+    if known != NULL:
+        memcpy(w.q, known, known_size)
+        w.q += known_size
+    if tags is not None:
+        w.q = kp_put_own_tags(w.q, <rp>PyBytes_AS_STRING(tags), PyBytes_GET_SIZE(tags))
+    return 0

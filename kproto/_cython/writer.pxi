@@ -1,7 +1,7 @@
-"""From Python to bytes: the size of everything first, then one ``bytes`` that is filled in place.
+"""From Python to bytes in one pass: each value is checked just before its bytes are written.
 
-From the first size to the last byte no Python code runs and nothing that the collector watches is made: another thread
-or a finalizer could change the message in between.
+From the first byte to the last no Python code runs, but to raise an error that ends the writing, and nothing that the
+collector watches is made: another thread or a finalizer could change the message in between.
 """
 
 
@@ -10,47 +10,90 @@ cdef extern from "_cython/text.h":
     uint8_t *kp_put_text(uint8_t *, object) noexcept
 
 
-cdef int64_t text_size(str s, bint flexible, str field, bint nullable=False) except -1:
-    """What a string takes on the wire, its length included."""
+cdef extern from "_cython/writer.h":
+    ctypedef struct kp_writer:
+        uint8_t *q
+        uint8_t *end
+        uint8_t *start
+        PyObject *out
+        int64_t tail
+        PyObject *name
+        int64_t name_at, name_size
+    void kp_begin(kp_writer *) noexcept
+    int kp_reserve(kp_writer *, int64_t) except -1
+    int kp_add16(kp_writer *, int16_t) except -1
+    int kp_add32(kp_writer *, int32_t) except -1
+    int kp_add_count(kp_writer *, int64_t, bint) except -1
+    int kp_add_bytes(kp_writer *, const void *, int64_t) except -1
+    int kp_add_same_name(kp_writer *) except -1
+    object kp_finish(kp_writer *)
+
+
+cdef bytes write(object message, part kind, int version):
+    """Write one message or header."""
+    cdef kp_writer w
+    kp_begin(&w)
+    try:
+        write_part(&w, message, kind, version)
+        return <bytes>kp_finish(&w)
+    finally:
+        Py_XDECREF(w.out)
+
+
+cdef int write_part(kp_writer *w, object message, part kind, int version) except -1:
+    if kind == REQUEST_HEADER:
+        return write_request_header(w, <RequestHeader>message, version)
+    if kind == RESPONSE_HEADER:
+        return write_response_header(w, <ResponseHeader>message, version)
+    if kind == REQUEST:
+        return write_request(w, <ControlRequest>message, version)
+    if type(message) is LeaderAndIsrResponse:
+        return lisr_write_response(w, <LeaderAndIsrResponse>message, version)
+    if type(message) is StopReplicaResponse:
+        return sr_write_response(w, <StopReplicaResponse>message, version)
+    return umr_write_response(w, <UpdateMetadataResponse>message, version)
+
+
+cdef int put_text(kp_writer *w, str s, bint flexible, str field, bint nullable=False) except -1:
+    """Write a string with its length."""
     cdef int64_t n
     if s is None:
         if not nullable:
             raise EncodeError("null where it may not be", field)
-        return 1 if flexible else 2
+        return kp_add_count(w, -1, True) if flexible else kp_add16(w, -1)
     n = kp_text_size(s)
     if n > KP_MAX_STRING:
         raise OutOfRange(f"a string of {n} bytes, more than {KP_MAX_STRING}", field)
-    return n + (kp_varint_size(<uint32_t>n + 1) if flexible else 2)
-
-
-cdef uint8_t *put_text(uint8_t *q, str s, bint flexible) noexcept:
-    """Write a string that ``text_size`` has looked at."""
-    cdef int64_t n
-    if s is None:
-        if flexible:
-            q[0] = 0
-            return q + 1
-        kp_put16(q, -1)
-        return q + 2
-    n = kp_text_size(s)
+    kp_reserve(w, n + 5)
     if flexible:
-        q = kp_put_varint(q, <uint32_t>n + 1)
+        w.q = kp_put_count(w.q, n, True)
     else:
-        kp_put16(q, <int16_t>n)
-        q += 2
-    return kp_put_text(q, s)
+        kp_put16(w.q, <int16_t>n)
+        w.q += 2
+    w.q = kp_put_text(w.q, s)
+    return 0
 
 
-cdef inline int64_t count_size(int64_t n, bint flexible) noexcept:
-    return kp_varint_size(<uint32_t>n + 1) if flexible else 4
+cdef inline int put_name(kp_writer *w, str s, bint flexible) except -1:
+    """Write a topic's name, which is most often that of the row before."""
+    cdef int64_t at
+    if <PyObject *>s == w.name:
+        return kp_add_same_name(w)
+    at = w.q - w.start
+    put_text(w, s, flexible, "topic_name")
+    w.name = <PyObject *>s
+    w.name_at, w.name_size = at, w.q - w.start - at
+    return 0
 
 
-cdef inline uint8_t *put_row_tags(uint8_t *q, Block owner) noexcept:
-    """A row's tagged section in a flexible version, nearly always the empty one."""
-    if owner is None or owner.tags is None:
-        q[0] = 0
-        return q + 1
-    return put_tags(q, owner.tags, True)
+cdef int put_unread(kp_writer *w, Unread u, bint flexible) except -1:
+    """Write a list that is still bytes."""
+    kp_add_count(w, u.count, flexible)
+    return kp_add_bytes(w, u.at, u.end - u.at)
+
+
+cdef inline int64_t unread_size(Unread u) noexcept:
+    return 0 if u is None else u.end - u.at + 5
 
 
 cdef bytes new_bytes(int64_t size):
@@ -60,8 +103,8 @@ cdef bytes new_bytes(int64_t size):
     return out
 
 
-cdef int wrong(object value, str expected, str field, Py_ssize_t i) except -1:
-    raise TypeError(f"{field}[{i}]: expected {expected}, got {type(value).__name__}")
+cdef int wrong(object value, type expected) except -1:
+    raise EncodeError(f"expected {expected.__name__}, got {type(value).__name__}")
 
 
 cdef inline Py_ssize_t size_of(list values) noexcept:

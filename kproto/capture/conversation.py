@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from .cutter import (
-    BadFrame,
-    Foreign,
-    Gap,
-    RequestCut,
-    RequestCutter,
-    ResponseCut,
-    ResponseCutter,
-    ResponsesLost,
-    Token,
-)
+from .cuts import BadFrame, Foreign, Gap, RequestCut, ResponseCut, ResponsesLost, Token
 from .detection import response_body_at
 from .matcher import Matcher, PendingRequest
 from .model import Connection, Exchange, Frame
+from .request_cutter import RequestCutter
+from .response_cutter import ResponseCutter
 
 if TYPE_CHECKING:
-    from .cutter import Cut
+    from .cuts import Cut
     from .model import Endpoint
     from .summary import CaptureSummary
     from .wanted import WantedApis

@@ -12,20 +12,11 @@ import pytest
 
 from kproto import codec
 from kproto.capture import GAP, WHOLE, Connection, Endpoint, Frame
-from kproto.capture.cutter import (
-    FOREVER,
-    BadFrame,
-    Cut,
-    Foreign,
-    Gap,
-    RequestCut,
-    RequestCutter,
-    ResponseCut,
-    ResponseCutter,
-    ResponsesLost,
-    Token,
-)
+from kproto.capture.cuts import BadFrame, Cut, Foreign, Gap, RequestCut, ResponseCut, ResponsesLost, Token
+from kproto.capture.cutter import FOREVER
 from kproto.capture.matcher import Matcher, PendingRequest
+from kproto.capture.request_cutter import RequestCutter
+from kproto.capture.response_cutter import ResponseCutter
 from kproto.capture.wanted import WantedApis
 from kproto.messages import LeaderAndIsrPartitionError
 

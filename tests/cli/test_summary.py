@@ -21,7 +21,7 @@ from kproto.cli import main
 from kproto.cli.sections import Section, lines_of
 from kproto.cli.summary import keep_pandas_out
 from kproto.cli.summary_text import _losses
-from kproto.tables.summary import _moment
+from kproto.tables.request_figures import moment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -209,7 +209,7 @@ def test_a_capture_of_other_traffic_says_so() -> None:
     ],
 )
 def test_a_moment_beyond_the_calendar_is_told_in_seconds(us: int, text: str) -> None:
-    assert _moment(us) == text
+    assert moment(us) == text
 
 
 def test_what_was_lost_is_told_in_rows() -> None:

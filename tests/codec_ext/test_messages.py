@@ -21,8 +21,11 @@ from kproto.errors import EncodeError, OutOfRange, UnsupportedVersion
 from kproto.messages import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
     RequestHeader,
     StopReplicaRequest,
+    StopReplicaTopicState,
     StopReplicaTopicV1,
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -146,12 +149,39 @@ def test_rows_outlive_their_message() -> None:
     assert [(r.topic_name, r.isr) for r in rows] == [("a", (5,)), ("a", (6, 5)), ("b", ())]
 
 
-def test_list_elements_of_another_type_are_refused_when_encoding() -> None:
-    message = UpdateMetadataRequest(
-        topic_states=[UpdateMetadataTopicState(partition_states=[LeaderAndIsrPartitionState()])]
-    )
-    with pytest.raises(TypeError, match=r"partition_states\[0\]: expected UpdateMetadataPartitionState"):
-        encode(message, 8)
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (
+            UpdateMetadataRequest(
+                topic_states=[UpdateMetadataTopicState(partition_states=[LeaderAndIsrPartitionState()])]
+            ),
+            "topic_states[0].partition_states[0]: "
+            "expected UpdateMetadataPartitionState, got LeaderAndIsrPartitionState",
+        ),
+        (UpdateMetadataRequest(topic_states=[{}]), "topic_states[0]: expected UpdateMetadataTopicState, got dict"),
+        (
+            UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(), UpdateMetadataBroker(endpoints=["a:1"])]),
+            "live_brokers[1].endpoints[0]: expected UpdateMetadataEndpoint, got str",
+        ),
+        (LeaderAndIsrRequest(live_leaders=[None]), "live_leaders[0]: expected LeaderAndIsrLiveLeader, got NoneType"),
+        (
+            StopReplicaRequest(topic_states=[StopReplicaTopicState(partition_states=[7])]),
+            "topic_states[0].partition_states[0]: expected StopReplicaPartitionState, got int",
+        ),
+        (
+            LeaderAndIsrResponse(topics=[LeaderAndIsrTopicError(partition_errors=[()])]),
+            "topics[0].partition_errors[0]: expected LeaderAndIsrPartitionError, got tuple",
+        ),
+    ],
+)
+def test_list_elements_of_another_type_are_named_when_encoding(message: Any, text: str) -> None:
+    with pytest.raises(EncodeError) as e:
+        encode(message, message.version)
+    assert str(e.value) == text
+
+
+def test_objects_that_are_no_whole_messages_are_refused_when_encoding() -> None:
     with pytest.raises(TypeError, match="expected a message of this codec"):
         encode(UpdateMetadataPartitionState(), 8)
     half_made = UpdateMetadataTopicState.__new__(UpdateMetadataTopicState)

@@ -97,8 +97,8 @@ PROGRAMS = {
             (StopReplicaRequest(ungrouped_partitions=[None]), 0),
             (StopReplicaResponse(partition_errors=[None]), 4),
         ):
+            refused(EncodeError, encode, message, version)
             wrong = (TypeError, AttributeError)
-            refused(wrong, encode, message, version)
             refused(wrong, message.to_json, version)
             for name in ("partition_states", "topic_ids", "broker_endpoints", "error_counts", "partition_error_counts"):
                 try:

@@ -1,0 +1,92 @@
+"""The values that a cutter finds in a stream: frames, gaps, and bytes that are no frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from .detection import Header
+    from .matcher import PendingRequest
+
+__all__ = [
+    "BadFrame",
+    "Cut",
+    "Foreign",
+    "Gap",
+    "RequestCut",
+    "ResponseCut",
+    "ResponsesLost",
+    "Token",
+]
+
+
+class RequestCut(NamedTuple):
+    """A request in a stream.
+
+    Attributes:
+        header: Its header.
+        offset: Stream offset of its size field.
+        first_ns: When the packet with its first byte passed.
+        last_ns: When the last of its packets passed.
+        status: ``WHOLE`` or ``GAP``.
+        payload: Header and body, None if they are not wanted; of a gapped frame the bytes before the gap.
+    """
+
+    header: Header
+    offset: int
+    first_ns: int
+    last_ns: int
+    status: int
+    payload: bytes | None
+
+
+class ResponseCut(NamedTuple):
+    """A response in a stream.
+
+    Attributes:
+        request: The pending request that it answers, None if there is none.
+        correlation_id: Its correlation id.
+        size: Bytes of header and body.
+        offset, first_ns, last_ns, status, payload: As of ``RequestCut``.
+    """
+
+    request: PendingRequest | None
+    correlation_id: int
+    size: int
+    offset: int
+    first_ns: int
+    last_ns: int
+    status: int
+    payload: bytes | None
+
+
+class Token(NamedTuple):
+    """An authentication token without a header, in place of a request or a response."""
+
+
+class Gap(NamedTuple):
+    """Bytes of frames that are lost."""
+
+    length: int
+
+
+class BadFrame(NamedTuple):
+    """Bytes of the stream that are no frame: the reason, their stream offset, how many of them are passed over."""
+
+    reason: str
+    offset: int
+    skipped: int = 0
+
+
+class Foreign(NamedTuple):
+    """The stream is not Kafka's."""
+
+    protocol: Literal["TLS", "HTTP", "unknown"]
+
+
+class ResponsesLost(NamedTuple):
+    """Responses may have passed unseen: any pending request may have been answered."""
+
+
+Cut: TypeAlias = RequestCut | ResponseCut | Token | Gap | BadFrame | Foreign | ResponsesLost
+"""What a cutter finds in its stream."""
