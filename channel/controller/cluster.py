@@ -191,5 +191,6 @@ class ControlledCluster:
         for info in done.values():
             assignment = self.context.partition_full_replica_assignment(tp)
             with self.requests() as batch:
-                batch.add_leader_and_isr_request_for_brokers(assignment.replicas, tp, info, assignment, False)
+                batch.add_leader_and_isr_request_for_brokers(assignment.origin, tp, info, assignment, False)
+                batch.add_leader_and_isr_request_for_brokers(assignment.adding, tp, info, assignment, True)
         return bool(done)

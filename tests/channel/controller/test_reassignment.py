@@ -72,7 +72,7 @@ def test_a_partition_moves_to_another_broker() -> None:
     assert under_way(cluster) == {T0: ReplicaAssignment((OTHER, CONTROLLER), (OTHER,), (CONTROLLER,))}
     to_old, to_new = (cluster.requests(ApiKey.LEADER_AND_ISR)[b] for b in (CONTROLLER, OTHER))
     assert [s.partitions[T0].is_new for s in to_old] == [False]
-    assert [s.partitions[T0].is_new for s in to_new] == [False, True]
+    assert [s.partitions[T0].is_new for s in to_new] == [True, True]
     assert list(to_new[-1].partitions[T0].adding_replicas) == [OTHER]
     cluster.taken()
     join(cluster, CONTROLLER, OTHER)

@@ -1,0 +1,176 @@
+"""The decisions beside a real controller's: the same events, and what each broker was sent about one topic.
+
+The broker's request log of a capture (``tests/data/captures``) is the truth. Two differences are allowed:
+
+* When a replica goes offline a real controller repeats LeaderAndIsr with a leader epoch that it has sent before, which
+  the broker ignores; these decisions send the UpdateMetadata that goes with it alone.
+* The partitions of a request, and the replicas of an offline list, may stand in another order.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decided_cluster import DecidedCluster, broker
+
+from channel.controller.cluster_events import (
+    AlterPartition,
+    ApiPartitionReassignment,
+    BrokerChange,
+    ControlledShutdown,
+    ElectionType,
+    ReplicaLeaderElection,
+    TopicChange,
+)
+from kproto.api import ApiKey
+from kproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
+TOPIC = "jyftDNVmNQUpTBQ-BjseaWqRPvTFBxLQvVQopdqn"
+State = tuple[Any, ...]
+Request = tuple[int, frozenset[State]]
+
+
+def logged() -> dict[int, list[Request]]:
+    """What the controller of the first epoch sent each broker about the topic, in the order of its connections."""
+    found: dict[int, list[Request]] = {}
+    with gzip.open(CAPTURES / "ibp-3.9-a.truth.jsonl.gz", "rt") as lines:
+        rows = [row for row in map(json.loads, lines) if row["request"].get("controllerEpoch") == 1]
+    rows.sort(key=lambda row: (row["request"].get("brokerEpoch", 0), row["correlation_id"]))
+    for row in rows:
+        states = frozenset(
+            _logged_state(row["api_key"], state)
+            for topic in row["request"].get("topicStates", ())
+            if topic.get("topicName") == TOPIC
+            for state in topic["partitionStates"]
+        )
+        if states:
+            found.setdefault(row["broker"], []).append((row["api_key"], states))
+    return found
+
+
+def _logged_state(api_key: int, state: dict[str, Any]) -> State:
+    if api_key == ApiKey.STOP_REPLICA:
+        return state["partitionIndex"], state["leaderEpoch"], state["deletePartition"]
+    common = (
+        state["partitionIndex"],
+        state["leader"],
+        state["leaderEpoch"],
+        tuple(state["isr"]),
+        state.get("partitionEpoch", state.get("zkVersion")),
+        tuple(state["replicas"]),
+    )
+    if api_key == ApiKey.UPDATE_METADATA:
+        return *common, tuple(sorted(state["offlineReplicas"]))
+    return *common, tuple(state["addingReplicas"]), tuple(state["removingReplicas"]), state["isNew"]
+
+
+def _sent_state(api_key: int, state: Any) -> State:
+    if api_key == ApiKey.STOP_REPLICA:
+        return state.partition_index, state.leader_epoch, state.delete_partition
+    common = (
+        state.partition_index,
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        state.zk_version if api_key == ApiKey.UPDATE_METADATA else state.partition_epoch,
+        tuple(state.replicas),
+    )
+    if api_key == ApiKey.UPDATE_METADATA:
+        return *common, tuple(sorted(state.offline_replicas))
+    return *common, tuple(state.adding_replicas), tuple(state.removing_replicas), state.is_new
+
+
+class Replay:
+    """The decisions over brokers 0, 1 and 2, and what they sent each of them about the topic."""
+
+    def __init__(self) -> None:
+        self.cluster = DecidedCluster((0, 1, 2))
+        self.cluster.elect()
+
+    def sent(self) -> dict[int, list[Request]]:
+        found: dict[int, list[Request]] = {}
+        for each in self.cluster.channels.sent:
+            states = frozenset(
+                _sent_state(each.kind, state) for tp, state in each.partitions.items() if tp.topic == TOPIC
+            )
+            if states:
+                found.setdefault(each.broker_id, []).append((each.kind, states))
+        return found
+
+    def create(self, *replicas: tuple[int, ...]) -> None:
+        self.cluster.store.create_topic(TOPIC, dict(enumerate(replicas)))
+        self.cluster.process(TopicChange())
+
+    def reassign(self, partition: int, *target: int) -> None:
+        targets = {TopicPartition(TOPIC, partition): target}
+        self.cluster.process(ApiPartitionReassignment(targets, lambda *_: None))
+
+    def alter(self, *partitions: tuple[int, tuple[int, ...]]) -> None:
+        """One request of the partitions' leader for other ISRs."""
+        context = self.cluster.decisions.context
+        wanted = {TopicPartition(TOPIC, p): isr for p, isr in partitions}
+        states = {tp: self.cluster.state(tp)._replace(isr=isr) for tp, isr in wanted.items()}
+        (leader,) = {state.leader for state in states.values()}
+        epoch = context.live_broker_id_and_epochs[leader]
+        self.cluster.process(AlterPartition(leader, epoch, 3, states, lambda _: None))
+
+    def stop(self, broker_id: int) -> None:
+        self.cluster.store.unregister_broker(broker_id)
+        self.cluster.process(BrokerChange())
+
+    def start(self, broker_id: int) -> None:
+        self.cluster.store.register_broker(broker(broker_id))
+        self.cluster.process(BrokerChange())
+
+    def shut_down(self, broker_id: int) -> None:
+        epoch = self.cluster.decisions.context.live_broker_id_and_epochs[broker_id]
+        self.cluster.process(ControlledShutdown(broker_id, epoch, lambda _: None))
+
+    def elect_preferred(self) -> None:
+        self.cluster.process(ReplicaLeaderElection(ElectionType.PREFERRED, None, lambda _: None))
+
+
+def without_repeats(requests: list[Request]) -> Iterator[Request]:
+    """Requests without those LeaderAndIsr states that are the last ones that the broker got of their partitions."""
+    last: dict[int, State] = {}
+    for api_key, states in requests:
+        if api_key == ApiKey.LEADER_AND_ISR:
+            kept = frozenset(s for s in states if last.get(s[0]) != s)
+            last.update((s[0], s) for s in states)
+            if not kept:
+                continue
+            yield api_key, kept
+        else:
+            yield api_key, states
+
+
+def test_a_topic_through_reassignments_deaths_elections_and_a_shutdown() -> None:
+    replay = Replay()
+    replay.create((0, 1), (1, 2), (2, 0))
+    replay.reassign(1, 1, 2, 0)
+    replay.reassign(2, 0)
+    replay.reassign(0, 1, 2)
+    replay.alter((1, (1, 2, 0)))
+    replay.alter((0, (0, 1, 2)))
+    replay.stop(0)
+    replay.stop(1)
+    replay.start(0)
+    replay.alter((1, (2, 0)))
+    replay.start(1)
+    replay.alter((0, (2, 1)), (1, (2, 0, 1)))
+    replay.elect_preferred()
+    replay.shut_down(0)
+    replay.stop(0)
+    replay.start(0)
+    replay.alter((1, (2, 1, 0)))
+    ours, theirs = replay.sent(), logged()
+    for broker_id in (0, 1, 2):
+        mine, real = list(without_repeats(ours[broker_id])), list(without_repeats(theirs[broker_id]))
+        assert mine == real, f"broker {broker_id}"
