@@ -24,6 +24,7 @@ from channel.controller.cluster_events import (
     ElectionType,
     ReplicaLeaderElection,
     TopicChange,
+    TopicDeletion,
 )
 from kproto.api import ApiKey
 from kproto.types import TopicPartition
@@ -33,21 +34,22 @@ if TYPE_CHECKING:
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 TOPIC = "jyftDNVmNQUpTBQ-BjseaWqRPvTFBxLQvVQopdqn"
+SECOND_TOPIC = "5FuinKaEyucf"
 State = tuple[Any, ...]
 Request = tuple[int, frozenset[State]]
 
 
-def logged() -> dict[int, list[Request]]:
-    """What the controller of the first epoch sent each broker about the topic, in the order of its connections."""
+def logged(topic_name: str, controller_epoch: int) -> dict[int, list[Request]]:
+    """What the controller of an epoch sent each broker about a topic, in the order of its connections."""
     found: dict[int, list[Request]] = {}
     with gzip.open(CAPTURES / "ibp-3.9-a.truth.jsonl.gz", "rt") as lines:
-        rows = [row for row in map(json.loads, lines) if row["request"].get("controllerEpoch") == 1]
+        rows = [row for row in map(json.loads, lines) if row["request"].get("controllerEpoch") == controller_epoch]
     rows.sort(key=lambda row: (row["request"].get("brokerEpoch", 0), row["correlation_id"]))
     for row in rows:
         states = frozenset(
             _logged_state(row["api_key"], state)
             for topic in row["request"].get("topicStates", ())
-            if topic.get("topicName") == TOPIC
+            if topic.get("topicName") == topic_name
             for state in topic["partitionStates"]
         )
         if states:
@@ -94,18 +96,19 @@ class Replay:
         self.cluster = DecidedCluster((0, 1, 2))
         self.cluster.elect()
 
-    def sent(self) -> dict[int, list[Request]]:
+    def sent(self, topic: str) -> dict[int, list[Request]]:
+        """What the controller that leads sent each broker about a topic."""
         found: dict[int, list[Request]] = {}
         for each in self.cluster.channels.sent:
             states = frozenset(
-                _sent_state(each.kind, state) for tp, state in each.partitions.items() if tp.topic == TOPIC
+                _sent_state(each.kind, state) for tp, state in each.partitions.items() if tp.topic == topic
             )
             if states:
                 found.setdefault(each.broker_id, []).append((each.kind, states))
         return found
 
-    def create(self, *replicas: tuple[int, ...]) -> None:
-        self.cluster.store.create_topic(TOPIC, dict(enumerate(replicas)))
+    def create(self, topic: str, *replicas: tuple[int, ...]) -> None:
+        self.cluster.store.create_topic(topic, dict(enumerate(replicas)))
         self.cluster.process(TopicChange())
 
     def reassign(self, partition: int, *target: int) -> None:
@@ -133,6 +136,10 @@ class Replay:
         epoch = self.cluster.decisions.context.live_broker_id_and_epochs[broker_id]
         self.cluster.process(ControlledShutdown(broker_id, epoch, lambda _: None))
 
+    def delete(self, topic: str) -> None:
+        self.cluster.store.mark_for_deletion(topic)
+        self.cluster.process(TopicDeletion())
+
     def elect_preferred(self) -> None:
         self.cluster.process(ReplicaLeaderElection(ElectionType.PREFERRED, None, lambda _: None))
 
@@ -151,9 +158,9 @@ def without_repeats(requests: list[Request]) -> Iterator[Request]:
             yield api_key, states
 
 
-def test_a_topic_through_reassignments_deaths_elections_and_a_shutdown() -> None:
+def test_topics_through_reassignments_deaths_elections_a_failover_and_a_deletion() -> None:
     replay = Replay()
-    replay.create((0, 1), (1, 2), (2, 0))
+    replay.create(TOPIC, (0, 1), (1, 2), (2, 0))
     replay.reassign(1, 1, 2, 0)
     replay.reassign(2, 0)
     replay.reassign(0, 1, 2)
@@ -170,7 +177,27 @@ def test_a_topic_through_reassignments_deaths_elections_and_a_shutdown() -> None
     replay.stop(0)
     replay.start(0)
     replay.alter((1, (2, 1, 0)))
-    ours, theirs = replay.sent(), logged()
-    for broker_id in (0, 1, 2):
+    assert_same_requests(replay, TOPIC, 1)
+
+    # The controller is killed with its broker, 2; broker 0 leads on.
+    replay.cluster.store.unregister_broker(2)
+    replay.cluster.elect()
+    replay.create(SECOND_TOPIC, (0, 1), (1, 0), (0, 1), (1, 0))
+    replay.start(2)
+    replay.alter((0, (1, 2)), (1, (1, 0, 2)))
+    replay.elect_preferred()
+    replay.delete(SECOND_TOPIC)
+    replay.shut_down(0)  # its broker has ended when the next one shuts down
+    assert_same_requests(replay, TOPIC, 2, broker_ids=(0,))
+    replay.shut_down(1)
+    assert_same_requests(replay, TOPIC, 2, broker_ids=(1, 2))
+    assert_same_requests(replay, SECOND_TOPIC, 2)
+
+
+def assert_same_requests(
+    replay: Replay, topic: str, controller_epoch: int, broker_ids: tuple[int, ...] = (0, 1, 2)
+) -> None:
+    ours, theirs = replay.sent(topic), logged(topic, controller_epoch)
+    for broker_id in broker_ids:
         mine, real = list(without_repeats(ours[broker_id])), list(without_repeats(theirs[broker_id]))
         assert mine == real, f"broker {broker_id}"
