@@ -65,6 +65,9 @@ class ChannelConfig:
     send_threads: str = "1"
     unclean_leader_election_enable: bool = False
     delete_topic_enable: bool = True
+    default_replication_factor: int = _number(1, 1, 32_767)
+    num_partitions: int = _number(1, 1)
+    zookeeper_session_timeout_ms: int = _number(18_000, 1)
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_per_broker_percentage: int = _number(10)
     leader_imbalance_check_interval_seconds: int = _number(300, 1)

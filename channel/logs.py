@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import reprlib
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-__all__ = ["STATE_CHANGE", "TRACE", "Logger", "PrefixLogger", "bounded", "get_logger", "state_change_log"]
+__all__ = ["STATE_CHANGE", "TRACE", "JsonLines", "Logger", "PrefixLogger", "bounded", "get_logger", "state_change_log"]
 
 STATE_CHANGE: Final = logging.getLogger("state.change.logger")
 """Kafka's state-change log, under its own name. Ask ``isEnabledFor`` once before building lines for partitions."""
@@ -32,6 +33,23 @@ class PrefixLogger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """Prefix one line."""
         return f"{self.prefix} {msg}", kwargs
+
+
+class JsonLines(logging.Formatter):
+    """Formats each record as one JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line: seconds since 1970, level, logger, thread, message, and the traceback if there is one."""
+        line = {
+            "time": round(record.created, 6),
+            "level": record.levelname,
+            "logger": record.name,
+            "thread": record.threadName,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 Logger: TypeAlias = logging.Logger | PrefixLogger

@@ -6,7 +6,7 @@ from typing import Final
 
 from kproto.api import CONTROL_APIS, ApiKey
 
-__all__ = ["LARGEST_BODY", "SERVED", "SLOW"]
+__all__ = ["LARGEST_BODY", "LARGEST_CONTROLLER_BODY", "SERVED", "SLOW"]
 
 LARGEST_BODY: Final = {
     ApiKey.METADATA: 256 * 1024,  # the names of about 8,000 topics; a client that wants more asks for all of them
@@ -14,6 +14,9 @@ LARGEST_BODY: Final = {
     ApiKey.API_VERSIONS: 4 * 1024,
 }
 """The longest body in bytes by API; the control requests are limited by ``socket.request.max.bytes`` alone."""
+
+LARGEST_CONTROLLER_BODY: Final = 1024 * 1024
+"""The longest body in bytes of a request to the controller: AlterPartition for about 20,000 partitions."""
 
 SERVED: Final = frozenset((*LARGEST_BODY, *CONTROL_APIS))
 """The keys that ApiVersions announces."""

@@ -15,7 +15,7 @@ from .metadata_cache import MetadataCache
 from .replicas import ReplicaState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Set
 
     from kproto.types import TopicPartition
 
@@ -84,6 +84,11 @@ class EmbeddedBroker:
             delete_log=self._delete_log,
             complete_requests=self._complete_requests,
         )
+
+    @property
+    def controller_keys(self) -> Set[int]:
+        """The APIs that its controller serves; none if it does not stand for election."""
+        return frozenset() if self.hooks.controller is None else self.hooks.controller.keys
 
     @property
     def migration_enabled(self) -> bool:

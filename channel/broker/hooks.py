@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Sequence, Set
 
     from kproto.types import TopicPartition
 
-__all__ = ["BrokerHooks", "Interception", "RequestContext"]
+__all__ = ["BrokerHooks", "ControllerApis", "Interception", "RequestContext"]
 
 _LONGEST_DELAY_S: Final = 86_400.0
 
@@ -73,6 +73,19 @@ class Interception:
             raise ValueError(f"{' and '.join(given)} contradict each other; give one of them")
 
 
+class ControllerApis(Protocol):
+    """Serves the requests that brokers and administrators send to the controller; their answers may come later.
+
+    Attributes:
+        keys: The APIs that are handed over instead of being served by the broker itself.
+    """
+
+    keys: Set[int]
+
+    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        """Take a request; ``answer`` takes the response, once, from any thread, and closes the connection for None."""
+
+
 @dataclass(slots=True, kw_only=True)
 class BrokerHooks:
     """Callables that an embedded broker calls; each may be left out.
@@ -90,6 +103,7 @@ class BrokerHooks:
         partitions_changed: Partitions of an UpdateMetadata, as delayed elections learn of them.
         leadership: Partitions that this broker now leads and follows, as both coordinators learn of them.
         resigned: A coordinator's partition was deleted: topic, partition, leader epoch or None.
+        controller: Serves the controller's APIs where this broker stands for election.
         controlled_shutdown: Gives (error code, partitions still led) where this broker plays the controller.
         create_log: Called before a partition's log is created; raise OSError to take the partition offline (error 56).
         delete_log: Called when a partition's log was unlinked; raise OSError for a storage error (56).
@@ -105,6 +119,7 @@ class BrokerHooks:
     partitions_changed: Callable[[Sequence[TopicPartition]], None] | None = None
     leadership: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None] | None = None
     resigned: Callable[[str, int, int | None], None] | None = None
+    controller: ControllerApis | None = None
     controlled_shutdown: Callable[[int, int], tuple[int, Sequence[TopicPartition]]] | None = None
     create_log: Callable[[TopicPartition], None] | None = None
     delete_log: Callable[[TopicPartition], None] | None = None

@@ -10,7 +10,7 @@ from kproto.api import CONTROL_APIS, ApiKey, api_name, response_header_version
 from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedApi, UnsupportedVersion
 
-from .apis import LARGEST_BODY, SLOW
+from .apis import LARGEST_BODY, LARGEST_CONTROLLER_BODY, SLOW
 from .handlers import api_versions, handle
 from .hooks import Interception, RequestContext
 from .shared_updates import SharedUpdates
@@ -66,7 +66,9 @@ class BrokerService:
                 len(payload),
             )
             body = payload[at:]
-            largest = LARGEST_BODY.get(context.api_key)  # type: ignore[call-overload]
+            largest: int | None = LARGEST_BODY.get(context.api_key)  # type: ignore[call-overload]
+            if context.api_key in self.broker.controller_keys:
+                largest = LARGEST_CONTROLLER_BODY
             if largest is not None and len(body) > largest:
                 raise FrameTooLarge(
                     f"a {api_name(context.api_key)} request of {len(body)} bytes; an embedded broker reads {largest}"
@@ -86,7 +88,7 @@ class BrokerService:
                 _log.exception("broker %d closes %s", self.broker.broker_id, received.connection)
                 received.close_connection()
 
-        if context.api_key in SLOW:
+        if context.api_key in SLOW or context.api_key in self.broker.controller_keys:
             self._worker.submit(guarded)
         else:
             guarded()
@@ -146,12 +148,23 @@ class BrokerService:
             self._handle(received, context, request)
 
     def _handle(self, received: ReceivedRequest, context: RequestContext, request: Any) -> None:
+        controller = self.broker.hooks.controller
+        if controller is not None and context.api_key in controller.keys:
+            controller(context, request, lambda answer: self._answer_later(received, context, request, answer))
+            return
         try:
             answer = handle(self.broker, context, request)
         except UnsupportedVersion as e:
             self._refuse(received, e)
             return
         self._answer(received, context, request, answer)
+
+    def _answer_later(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:
+        """Send the controller's answer; without one the connection ends."""
+        if answer is None:
+            received.close_connection()
+        else:
+            self._answer(received, context, request, answer)
 
     def _answer(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:
         header = headers.encode_response_header(

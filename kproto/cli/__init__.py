@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "tables": "Describe the tables: columns, types, units, what joins what.",
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",
     "encode": "Write one message, header or frame from Kafka's JSON form.",
+    "controller": "Lead a real cluster as its controller, by ZooKeeper.",
     "brokers": "Run embedded brokers in the foreground, for a controller to rule.",
     "metadata": "Show what a cluster says of itself.",
     "check": "Verify captures and recordings, packet by packet.",
@@ -49,6 +50,7 @@ EXTRAS: Final = {
     "duckdb": "query",
     "zstandard": "zstd",
     "prometheus_client": "metrics",
+    "kazoo": "zookeeper",
 }
 """An optional package -> the extra of kproto that brings it."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
-from kazoo.client import KazooClient
+from network_peers import until
+from zookeeper_faults import expire
 
 from channel.errors import BadVersion, ControllerMoved, Disconnected, NodeExists, NoNode, SessionExpired
 from channel.types import Broker, EndPoint
@@ -18,7 +18,7 @@ from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH, broker_path, 
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
 
@@ -27,21 +27,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
 def session(zookeeper: str) -> Iterator[ZooKeeperSession]:
     with ZooKeeperSession(zookeeper) as made:
         yield made
-
-
-def expire(session: ZooKeeperSession) -> None:
-    """Have ZooKeeper end a session, as it does with one that has been silent for too long."""
-    thief = KazooClient(session.hosts, client_id=session._client.client_id)
-    thief.start(10)
-    thief.stop()
-    thief.close()
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.conformance("ZKC-01")
@@ -155,12 +140,12 @@ def test_watches_are_called_once_for_each_read(session: ZooKeeperSession) -> Non
     session.watch_children("/", lambda: called.append("children"))
     session.children("/")
     session.create("/n")
-    eventually(lambda: sorted(called) == ["children", "node"])
+    until(lambda: sorted(called) == ["children", "node"])
     session.set("/n", b"1")
     session.create("/m")
     assert session.get("/n")[0] == b"1"
     session.delete("/n")
-    eventually(lambda: sorted(called) == ["children", "node", "node"])
+    until(lambda: sorted(called) == ["children", "node", "node"])
     session.unwatch("/n")
     session.create("/n")
     session.create("/o")
@@ -207,7 +192,7 @@ def test_an_expired_session_is_replaced_after_its_owner_has_heard_of_it(zookeepe
         assert session.id != first
         assert session.exists("/mine") is None  # watches it again
         session.create("/mine")
-        eventually(lambda: happened[2:] == ["watched"])
+        until(lambda: happened[2:] == ["watched"])
 
 
 def test_no_server_is_one_line() -> None:

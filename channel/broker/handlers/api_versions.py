@@ -32,7 +32,9 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     features = broker.features
     return ApiVersionsResponse(
-        api_keys=_ranges(key for key in SERVED if broker.zookeeper_mode or key not in _OF_ZOOKEEPER),
+        api_keys=_ranges(
+            key for key in SERVED | broker.controller_keys if broker.zookeeper_mode or key not in _OF_ZOOKEEPER
+        ),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in features.supported.items()
@@ -47,11 +49,11 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     )
 
 
-def before_authentication(version: int) -> Any:
-    """The answer to a client that must still prove who it is: the APIs, those of SASL among them."""
+def before_authentication(version: int, more: Iterable[int] = ()) -> Any:
+    """The answer to a client that must still prove who it is: the APIs, those of SASL and ``more`` among them."""
     if version > ApiKey.API_VERSIONS.info.max_version:
         return unsupported()
-    return ApiVersionsResponse(api_keys=_ranges([*SERVED, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]))
+    return ApiVersionsResponse(api_keys=_ranges({*SERVED, *more, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}))
 
 
 def unsupported() -> Any:

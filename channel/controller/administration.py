@@ -1,0 +1,327 @@
+"""Topics, partitions and producer ids that brokers and administrators ask the controller for."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from channel.errors import BadVersion, NodeExists
+from channel.logs import get_logger
+from channel.types import ReplicaAssignment
+from channel.zookeeper import znodes
+from channel.zookeeper.cluster import fenced
+from channel.zookeeper.operations import Create, SetData
+from kproto.api import ApiKey, ibp_at_least
+from kproto.error_codes import ErrorCode
+from kproto.messages import (
+    AllocateProducerIdsResponse,
+    CreatableTopicResult,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+)
+
+from .cluster_events import PartitionModifications, TopicChange, TopicDeletion
+from .store import TopicAssignment
+from .topic_placement import place_replicas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from channel.config import ChannelConfig
+    from channel.zookeeper.operations import Operation
+    from channel.zookeeper.session import ZooKeeperSession
+    from kproto.types import Uuid
+
+    from .api_requests import ApiRequest
+    from .context import ControllerContext
+    from .events import ControllerEvent
+    from .store import ControllerStore
+
+__all__ = ["Administration"]
+
+_log = get_logger(__name__)
+
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_BLOCK: Final = 1000
+"""How many producer ids a broker gets at a time, as many as from Kafka."""
+
+_ATTEMPTS: Final = 10
+_LAST_PRODUCER_ID: Final = (1 << 63) - 1
+
+
+class _Refused(Exception):
+    """A topic's part of a request that is answered with an error."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _NewTopic(NamedTuple):
+    partitions: dict[int, ReplicaAssignment]
+    config: dict[str, str]
+
+
+class Administration:
+    """An elected controller's answers to administrators; on the event thread only.
+
+    Args:
+        context: The controller's knowledge.
+        store: The durable state.
+        session: The ZooKeeper session, for what the store has no place for.
+        config: ``default.replication.factor`` and ``num.partitions`` for topics that name none.
+        process: Does the work of the events that changes of topics make, before the answer goes out.
+        without_storage: Brokers that get no replica: those that keep no records.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: ControllerStore,
+        session: ZooKeeperSession,
+        config: ChannelConfig,
+        process: Callable[[ControllerEvent], object],
+        without_storage: frozenset[int] = frozenset(),
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._session = session
+        self._config = config
+        self._process = process
+        self._without_storage = without_storage
+        self._has_topic_ids = ibp_at_least(config.inter_broker_protocol_version, "2.8-IV0")
+
+    def answer(self, event: ApiRequest) -> Any:
+        """The response to a request.
+
+        Raises:
+            ControllerMoved: Another controller was elected.
+        """
+        match event.api_key:
+            case ApiKey.CREATE_TOPICS:
+                return self._create_topics(event.request)
+            case ApiKey.CREATE_PARTITIONS:
+                return self._create_partitions(event.request)
+            case ApiKey.DELETE_TOPICS:
+                return self._delete_topics(event.request)
+            case ApiKey.ALLOCATE_PRODUCER_IDS:
+                return self._allocate_producer_ids(event.request)
+        raise ValueError(f"the controller does not serve API {event.api_key}")
+
+    # ---- CreateTopics
+
+    def _create_topics(self, request: Any) -> Any:
+        asked = Counter(topic.name for topic in request.topics)
+        results = []
+        for name in asked:
+            topic = next(each for each in request.topics if each.name == name)
+            try:
+                _check_named_once(asked[name])
+                new = self._new_topic(topic)
+                topic_id = bytes(16)
+                if not request.validate_only:
+                    topic_id = self._create_topic(name, new)
+                results.append(
+                    CreatableTopicResult(
+                        name=name,
+                        topic_id=topic_id,
+                        num_partitions=len(new.partitions),
+                        replication_factor=len(new.partitions[0].replicas),
+                        configs=[],
+                    )
+                )
+            except _Refused as e:
+                results.append(CreatableTopicResult(name=name, error_code=e.code, error_message=str(e)))
+        if not request.validate_only:
+            self._process(TopicChange())
+        return CreateTopicsResponse(topics=results)
+
+    def _new_topic(self, topic: Any) -> _NewTopic:
+        name = topic.name
+        self._check_name(name)
+        config = {each.name: each.value for each in topic.configs}
+        if None in config.values():
+            raise _Refused(ErrorCode.INVALID_CONFIG, "a setting has no value")
+        if topic.assignments:
+            if topic.num_partitions != -1 or topic.replication_factor != -1:
+                raise _Refused(
+                    ErrorCode.INVALID_REQUEST, "with assignments the partition and replica counts have to be -1"
+                )
+            return _NewTopic(self._given({a.partition_index: tuple(a.broker_ids) for a in topic.assignments}), config)
+        partitions = self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+        if partitions <= 0:
+            raise _Refused(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; there must be 1 at least")
+        factor = topic.replication_factor
+        factor = self._config.default_replication_factor if factor == -1 else factor
+        brokers = self._storing_brokers()
+        if not 0 < factor <= len(brokers):
+            raise _Refused(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{factor} replicas, and {len(brokers)} live brokers to hold them; there can be 1 for each broker",
+            )
+        placed = place_replicas(brokers, range(partitions), factor)
+        return _NewTopic({p: ReplicaAssignment(replicas) for p, replicas in placed.items()}, config)
+
+    def _check_name(self, name: str) -> None:
+        if not _TOPIC.fullmatch(name) or name in (".", ".."):
+            raise _Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
+            )
+        if name in self._context.all_topics:
+            raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+        alike = name.replace(".", "_")
+        for known in self._context.all_topics:
+            if known.replace(".", "_") == alike:
+                raise _Refused(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"topic {name} collides with {known}: metrics do not tell '.' from '_'",
+                )
+
+    def _storing_brokers(self) -> list[int]:
+        return sorted(self._context.live_broker_ids - self._without_storage)
+
+    def _given(self, assignment: Mapping[int, tuple[int, ...]]) -> dict[int, ReplicaAssignment]:
+        """An assignment that the request itself makes."""
+        if sorted(assignment) != list(range(len(assignment))):
+            raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions have to be numbered from 0 without gaps")
+        sizes = {len(replicas) for replicas in assignment.values()}
+        known = self._context.live_broker_ids
+        for partition, replicas in assignment.items():
+            if not replicas or len(set(replicas)) != len(replicas) or len(sizes) > 1:
+                raise _Refused(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"partition {partition} has replicas {list(replicas)}; partitions have equally many, each once",
+                )
+            if unknown := sorted(set(replicas) - known):
+                raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no live broker {unknown[0]}")
+        return {p: ReplicaAssignment(assignment[p]) for p in sorted(assignment)}
+
+    def _create_topic(self, name: str, new: _NewTopic) -> Uuid:
+        """Write a topic's configuration and assignment; its id, all zero before topic ids existed."""
+        topic_id = os.urandom(16) if self._has_topic_ids else None
+        config, settings = f"{znodes.TOPIC_CONFIGS}/{name}", znodes.encode_config(new.config)
+        fence = self._context.epoch_zk_version
+        write: Operation = Create(config, settings)
+        if self._session.exists(config) is not None:  # of a topic whose creation or deletion was not finished
+            write = SetData(config, settings)
+        contents = znodes.encode_topic(new.partitions, topic_id)
+        outcome = fenced(self._session, fence, [write, Create(znodes.topic_path(name), contents)])
+        if isinstance(outcome.error, NodeExists):
+            raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+        if outcome.error is not None:
+            raise outcome.error
+        _log.info("created topic %s with %d partitions", name, len(new.partitions))
+        return topic_id or bytes(16)
+
+    # ---- CreatePartitions
+
+    def _create_partitions(self, request: Any) -> Any:
+        asked = Counter(topic.name for topic in request.topics)
+        results = []
+        for topic in {each.name: each for each in request.topics}.values():
+            try:
+                _check_named_once(asked[topic.name])
+                self._add_partitions(topic, request.validate_only)
+                results.append(CreatePartitionsTopicResult(name=topic.name))
+            except _Refused as e:
+                results.append(CreatePartitionsTopicResult(name=topic.name, error_code=e.code, error_message=str(e)))
+        return CreatePartitionsResponse(results=results)
+
+    def _add_partitions(self, topic: Any, validate_only: bool) -> None:
+        name, context = topic.name, self._context
+        found = self._store.read_assignments([name]).get(name) if name in context.all_topics else None
+        if found is None or name in context.topics_to_be_deleted:
+            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        known = found.partitions
+        if any(assignment.is_being_reassigned for assignment in known.values()):
+            raise _Refused(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of {name} are being reassigned")
+        new = range(len(known), topic.count)
+        if not new:
+            raise _Refused(ErrorCode.INVALID_PARTITIONS, f"topic {name} has {len(known)} partitions already")
+        factor = len(known[0].replicas)
+        brokers = self._storing_brokers()
+        if topic.assignments is None:
+            if factor > len(brokers):
+                raise _Refused(
+                    ErrorCode.INVALID_REPLICATION_FACTOR, f"{factor} replicas, and {len(brokers)} live brokers"
+                )
+            leader = known[0].replicas[0]
+            placed = place_replicas(brokers, new, factor, first=brokers.index(leader) if leader in brokers else None)
+        else:
+            if len(topic.assignments) != len(new):
+                raise _Refused(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{len(new)} partitions are new, and {len(topic.assignments)} assignments are given",
+                )
+            given = self._given({i: tuple(each.broker_ids) for i, each in enumerate(topic.assignments)})
+            placed = {new[i]: assignment.replicas for i, assignment in given.items()}
+        if validate_only:
+            return
+        partitions = {**known, **{p: ReplicaAssignment(replicas) for p, replicas in placed.items()}}
+        self._store.write_assignment(name, TopicAssignment(partitions, found.topic_id), context.epoch_zk_version)
+        self._process(PartitionModifications(name))
+
+    # ---- DeleteTopics
+
+    def _delete_topics(self, request: Any) -> Any:
+        wanted: list[tuple[str | None, Uuid]] = [(name, bytes(16)) for name in request.topic_names]
+        wanted += [(topic.name, topic.topic_id) for topic in request.topics]
+        results = []
+        for asked_name, topic_id in wanted:
+            name = self._context.topic_name(topic_id) if asked_name is None else asked_name
+            try:
+                self._mark_for_deletion(name, by_id=asked_name is None)
+                found = self._context.topic_ids.get(name or "", bytes(16))
+                results.append(DeletableTopicResult(name=name, topic_id=found))
+            except _Refused as e:
+                results.append(
+                    DeletableTopicResult(name=name, topic_id=topic_id, error_code=e.code, error_message=str(e))
+                )
+        self._process(TopicDeletion())
+        return DeleteTopicsResponse(responses=results)
+
+    def _mark_for_deletion(self, name: str | None, *, by_id: bool) -> None:
+        if name is None or name not in self._context.all_topics:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise _Refused(code, "there is no such topic")
+        if not self._config.delete_topic_enable:
+            raise _Refused(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+        marker = Create(f"{znodes.ADMIN_DELETE_TOPICS}/{name}")
+        outcome = fenced(self._session, self._context.epoch_zk_version, [marker])
+        if outcome.error is not None and not isinstance(outcome.error, NodeExists):
+            raise outcome.error
+
+    # ---- AllocateProducerIds
+
+    def _allocate_producer_ids(self, request: Any) -> Any:
+        epoch = self._context.live_broker_id_and_epochs.get(request.broker_id)
+        if epoch is None:
+            return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+        if request.broker_epoch != epoch:
+            return AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        path = znodes.PRODUCER_ID_BLOCK
+        for _ in range(_ATTEMPTS):
+            data, stat = self._session.get(path)
+            first = znodes.decode_producer_id_block(data).last + 1 if data else 0
+            if first > _LAST_PRODUCER_ID - _BLOCK:
+                _log.error("all producer ids are given away")
+                return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            block = znodes.ProducerIdBlock(request.broker_id, first, first + _BLOCK - 1)
+            write = SetData(path, znodes.encode_producer_id_block(block), stat.version)
+            outcome = fenced(self._session, self._context.epoch_zk_version, [write])
+            if outcome.error is None:
+                return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=_BLOCK)
+            if not isinstance(outcome.error, BadVersion):
+                raise outcome.error
+        return AllocateProducerIdsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def _check_named_once(times: int) -> None:
+    if times > 1:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "the request names the topic more than once")

@@ -1,0 +1,352 @@
+"""The controller of a cluster: stands for election in ZooKeeper, leads while it is elected, resigns when it is not.
+
+All of it happens on the event thread, one event after the other; ZooKeeper's watches and brokers' answers only queue
+events. What an elected controller has is made at its election and closed at its resignation, the channels to the
+brokers among it: no two send paths are alive at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+from channel.clock import SYSTEM_CLOCK, Clock
+from channel.errors import ChannelError, ControllerMoved, IllegalState, SessionExpired
+from channel.logs import bounded, get_logger
+from channel.threads import ends_with_process
+from channel.zookeeper.cluster import create_persistent_nodes
+from channel.zookeeper.session import ZooKeeperSession
+
+from .elector import NO_CONTROLLER, Elector
+from .events import ControllerEvent, ControllerEventManager, ControllerState, controller_stats
+from .refusals import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from channel.metrics import Metrics
+    from channel.zookeeper.cluster import Election
+
+__all__ = ["Controller", "Leadership", "MakeLeadership"]
+
+_GROUP: Final = "kafka.controller:type=KafkaController"
+_AGAIN_AFTER_S: Final = 1.0
+"""The pause before a controller stands again that could not begin to lead: whatever hindered it may take a while."""
+
+
+class Leadership(Protocol):
+    """An elected controller's knowledge, decisions and channels, from its election to its resignation."""
+
+    def start(self) -> None:
+        """Take the cluster over.
+
+        Raises:
+            ChannelError: It failed; ``close`` must follow.
+        """
+
+    def process(self, event: ControllerEvent) -> None:
+        """Do the work of an event.
+
+        Raises:
+            ControllerMoved: Another controller was elected.
+        """
+
+    def close(self) -> None:
+        """Close all channels to the brokers and forget everything. Harmless if closed."""
+
+
+class MakeLeadership(Protocol):
+    """Makes an elected controller's leadership."""
+
+    def __call__(
+        self, session: ZooKeeperSession, election: Election, put: Callable[[ControllerEvent], object]
+    ) -> Leadership:
+        """Make it; ``put`` takes events from any thread."""
+
+
+# ---- the events of a controller's life
+
+
+@dataclass(frozen=True, slots=True)
+class _ControllerChange(ControllerEvent):
+    """``/controller`` was created, changed or deleted, or may have been; also the first event."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class _Expire(ControllerEvent):
+    """The session has expired."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class _RegisterBrokerAndReelect(ControllerEvent):
+    """A new session has begun."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class _Resign(ControllerEvent):
+    """The process ends: give the leadership up."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Controller:
+    """A candidate for the leadership of a cluster, and its controller while it is elected.
+
+    Args:
+        controller_id: The broker id to register.
+        zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
+        lead: Makes what an elected controller has.
+        metrics: Takes the figures.
+        session_timeout_ms: So long after the process was killed ZooKeeper ends its leadership.
+        register_broker: Registers the controller's own listener as a broker's, in each new session; None if it has no
+            listener.
+        on_change: Takes the active controller's broker id (-1: none is known) and, if it is this broker, the
+            controller epoch (else 0), at each change; on the event thread.
+        clock: Time.
+
+    Attributes:
+        session: The session with ZooKeeper.
+        events: The event manager, whose ``put`` takes requests as events.
+        epoch: The controller epoch while it leads, else 0.
+
+    Raises:
+        ConfigurationError: ``zookeeper`` names no server.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        zookeeper: str,
+        lead: MakeLeadership,
+        metrics: Metrics,
+        *,
+        session_timeout_ms: int = 18_000,
+        register_broker: Callable[[ZooKeeperSession], None] | None = None,
+        on_change: Callable[[int, int], None] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.controller_id = controller_id
+        self.epoch = 0
+        self._lead = lead
+        self._metrics = metrics
+        self._register_broker = register_broker
+        self._on_change = on_change
+        self._reported = (NO_CONTROLLER, 0)
+        self._leadership: Leadership | None = None
+        self._fence = 0
+        self._is_closed = False
+        self._again: threading.Timer | None = None
+        self._log = get_logger(__name__, f"[Controller id={controller_id}]")
+        self.session = ZooKeeperSession(
+            zookeeper,
+            timeout_ms=session_timeout_ms,
+            on_expired=self._session_expired,
+            on_new_session=self._session_began,
+        )
+        self.events = ControllerEventManager(controller_id, self, clock, metrics, controller_stats(metrics))
+        self._elector = Elector(self.session, controller_id, lambda: self.events.put(_ControllerChange()))
+        metrics.gauge(_GROUP, "ActiveControllerCount", lambda: int(self.is_active), doc="1 while this broker leads")
+        metrics.gauge(_GROUP, "ControllerState", lambda: self.events.state.number, doc="The event being processed")
+        ends_with_process(self)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it leads the cluster."""
+        return self._leadership is not None
+
+    @property
+    def active_id(self) -> int:
+        """The broker id of the active controller, -1 if none is known."""
+        return self._elector.active_id
+
+    # ---- starting and ending
+
+    def start(self) -> None:
+        """Connect to ZooKeeper, register, and stand for election.
+
+        Raises:
+            Disconnected: No ZooKeeper answers.
+            NodeExists: Another process has registered this id as a broker's.
+        """
+        self.session.start()
+        try:
+            create_persistent_nodes(self.session)
+            if self._register_broker is not None:
+                self._register_broker(self.session)
+        except BaseException:
+            self.session.close()
+            raise
+        self.events.start()
+        self.events.put(_ControllerChange())
+
+    def close(self) -> None:
+        """Resign if it leads, and end the session: another broker can be elected at once. Harmless if closed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._again is not None:
+            self._again.cancel()
+        if self.session.is_closed:  # it never started
+            return
+        resign = _Resign()
+        self.events.clear_and_put(resign)
+        resign.done.wait()
+        self.events.close()
+        self.session.close()
+
+    def end_at_exit(self, timeout_s: float) -> None:
+        """End with the interpreter."""
+        self.close()
+
+    def forget_in_child(self) -> None:
+        """Be closed in a forked child: threads and connections are the parent's."""
+        self._is_closed = True
+
+    def __enter__(self) -> Controller:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, event: ControllerEvent) -> None:
+        """Queue a request; it is answered by its callback, also if this broker is not the controller."""
+        queued = self.events.put(event)
+        if self._is_closed:
+            queued.preempt(self)  # the event thread has ended, or ends without it
+
+    def _session_expired(self) -> None:
+        """Drop all queued events and resign, before the next session begins."""
+        expire = _Expire()
+        self.events.clear_and_put(expire)
+        while not expire.done.wait(1.0):
+            if self._is_closed:
+                return
+
+    def _session_began(self) -> None:
+        self.events.put(_RegisterBrokerAndReelect())
+
+    # ---- events
+
+    def process(self, event: ControllerEvent) -> None:
+        """Do the work of an event; on the event thread."""
+        try:
+            match event:
+                case _ControllerChange():
+                    self._maybe_resign()
+                    self._elect()
+                case _Expire():
+                    self._elector.forget()
+                    self._resign()
+                case _RegisterBrokerAndReelect():
+                    if self._register_broker is not None:
+                        self._register_broker(self.session)
+                    self._maybe_resign()
+                    self._elect()
+                case _Resign():
+                    self._give_up()
+                case _:
+                    if self._leadership is None:
+                        refuse(event)
+                    else:
+                        self._leadership.process(event)
+        except ControllerMoved as e:
+            self._log.info("ControllerMoved while processing %s: %s", bounded(event), e)
+            refuse(event)
+            self._maybe_resign()
+        except SessionExpired as e:
+            self._log.warning("while processing %s: %s", bounded(event), e)
+            refuse(event)
+        except IllegalState:
+            self._log.exception("while processing %s; some brokers may not know of it: standing again", bounded(event))
+            refuse(event)
+            self._move()
+        except Exception:
+            refuse(event)
+            raise
+        finally:
+            self._report()
+            if isinstance(event, (_Expire, _Resign)):
+                event.done.set()
+
+    def _report(self) -> None:
+        now = (self._elector.active_id, self.epoch)
+        if now != self._reported:
+            self._reported = now
+            if self._on_change is not None:
+                self._on_change(*now)
+
+    def preempt(self, event: ControllerEvent) -> None:
+        """Refuse an event that will not be processed; on the thread that cleared the queue."""
+        refuse(event)
+        if isinstance(event, (_Expire, _Resign)):
+            event.done.set()
+
+    def _maybe_resign(self) -> None:
+        """Look whether this broker still is the controller, and resign if it was and is not."""
+        self._elector.look()
+        if self._leadership is not None and not self._elector.is_active:
+            self._log.info("broker %d is the controller now; resigning", self._elector.active_id)
+            self._resign()
+
+    def _elect(self) -> None:
+        try:
+            election = self._elector.elect()
+            if election is None:
+                return
+        except ControllerMoved as e:
+            self._log.info("lost the election: %s", e)
+            self._maybe_resign()
+            return
+        self.epoch, self._fence = election
+        try:
+            self._leadership = self._lead(self.session, election, self.events.put)
+            self._leadership.start()
+        except ControllerMoved:
+            raise
+        except SessionExpired:
+            raise  # the Expire event resigns
+        except Exception:  # noqa: BLE001  (whatever it was, another broker may do better)
+            self._log.exception("controller epoch %d could not begin; standing again", election.epoch)
+            self._move()
+
+    def _move(self) -> None:
+        """Give the leadership up to any broker, and stand again after a pause."""
+        try:
+            self._give_up()
+        finally:
+            if not self._is_closed:
+                self._again = threading.Timer(_AGAIN_AFTER_S, lambda: self.events.put(_ControllerChange()))
+                self._again.daemon = True
+                self._again.start()
+
+    def _give_up(self) -> None:
+        """Resign, and delete ``/controller``."""
+        if self._leadership is None:
+            return
+        fence = self._fence
+        self._resign()
+        try:
+            self._elector.release(fence)
+        except ControllerMoved as e:
+            self._log.warning("gave up a leadership that another broker has already: %s", e)
+        except ChannelError as e:
+            self._log.warning("could not delete /controller; it ends with the session: %s", e)
+
+    def _resign(self) -> None:
+        """Close the channels to all brokers and forget the cluster."""
+        leadership, self._leadership = self._leadership, None
+        self.epoch, self._fence = 0, 0
+        if leadership is not None:
+            self._log.info("resigning")
+            leadership.close()
+            self._log.info("resigned")

@@ -1,0 +1,84 @@
+"""A broker's part in the election of the controller: ``/controller`` read, won and given up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from channel.logs import get_logger
+from channel.zookeeper.cluster import delete_controller, read_controller, register_controller
+from channel.zookeeper.znodes import CONTROLLER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from channel.zookeeper.cluster import Election
+    from channel.zookeeper.session import ZooKeeperSession
+
+__all__ = ["NO_CONTROLLER", "Elector"]
+
+NO_CONTROLLER: Final = -1
+
+
+class Elector:
+    """The election as one broker knows it; on the event thread only.
+
+    A registration of the same broker id by another session is another controller's: of an earlier process whose
+    session has not expired yet, or of a second process that was given the same id.
+
+    Args:
+        session: The session whose ephemeral node ``/controller`` is to be.
+        controller_id: The broker id to register.
+        changed: Called when ``/controller`` has changed, on a thread of the session's.
+
+    Attributes:
+        active_id: The active controller's broker id, -1 if there is none or none is known.
+        is_active: Whether this broker is the controller.
+    """
+
+    def __init__(self, session: ZooKeeperSession, controller_id: int, changed: Callable[[], object]) -> None:
+        self.active_id = NO_CONTROLLER
+        self.is_active = False
+        self._session = session
+        self._id = controller_id
+        self._log = get_logger(__name__, f"[Controller id={controller_id}]")
+        session.watch_node(CONTROLLER, changed)
+
+    def look(self) -> None:
+        """Read ``/controller``, and watch it until its next change."""
+        found = read_controller(self._session)
+        self.active_id = NO_CONTROLLER if found is None else found[0].broker_id
+        self.is_active = found is not None and found[0].broker_id == self._id and found[1].owner == self._session.id
+
+    def elect(self) -> Election | None:
+        """Stand for election if there is no controller.
+
+        Returns:
+            The epoch of a won election; None if there is a controller.
+
+        Raises:
+            ControllerMoved: Another broker was quicker.
+        """
+        self.look()
+        if self.active_id != NO_CONTROLLER:
+            self._log.debug("broker %d is the controller; waiting", self.active_id)
+            return None
+        election = register_controller(self._session, self._id)
+        self.active_id, self.is_active = self._id, True
+        self._log.info("elected as the controller; epoch is %d, its znode's version %d", *election)
+        return election
+
+    def forget(self) -> None:
+        """Know of no controller: the session has expired, or the leadership is being given up."""
+        self.active_id, self.is_active = NO_CONTROLLER, False
+
+    def release(self, fence: int) -> None:
+        """Delete ``/controller``, so that any broker may stand for election.
+
+        Args:
+            fence: The version of ``/controller_epoch`` that this broker was elected with.
+
+        Raises:
+            ControllerMoved: Another broker was elected already.
+        """
+        self.forget()
+        delete_controller(self._session, fence)

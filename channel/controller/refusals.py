@@ -1,0 +1,44 @@
+"""Answers to requests that a broker cannot serve, as it is not the controller, or is not any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from channel.errors import ControllerMoved
+from kproto.error_codes import ErrorCode
+
+from .api_requests import ApiRequest, ShutdownReceived, error_response
+from .cluster_events import (
+    AlterPartition,
+    AlterPartitionResult,
+    ApiPartitionReassignment,
+    ControlledShutdown,
+    ListPartitionReassignments,
+    ReplicaLeaderElection,
+)
+
+if TYPE_CHECKING:
+    from .events import ControllerEvent
+
+__all__ = ["refuse"]
+
+
+def refuse(event: ControllerEvent) -> None:
+    """Answer a request that waits in an event with the error that sends its sender to the controller.
+
+    Events that nobody waits for need no answer.
+    """
+    match event:
+        case ControlledShutdown():
+            event.callback(ControllerMoved("this broker is not the controller"))
+        case AlterPartition():
+            event.callback(AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
+        case ReplicaLeaderElection():
+            event.callback(dict.fromkeys(event.partitions or (), ErrorCode.NOT_CONTROLLER))
+        case ApiPartitionReassignment() | ListPartitionReassignments():
+            event.callback(ErrorCode.NOT_CONTROLLER, {})
+        case ApiRequest():
+            code = ErrorCode.NOT_CONTROLLER
+            if isinstance(event, ShutdownReceived):  # as a broker answers whose controller has moved
+                code = ErrorCode.STALE_CONTROLLER_EPOCH
+            event.callback(error_response(event.api_key, event.request, code))

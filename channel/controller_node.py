@@ -1,0 +1,217 @@
+"""A process that stands for election as the controller of a real cluster, with a listener like a broker's.
+
+It registers in ``/brokers/ids``: so brokers and clients find its address in their metadata. It keeps no records, and
+gets no replicas when it leads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from channel.broker.embedded import EmbeddedBroker
+from channel.broker.handlers import api_versions
+from channel.broker.hooks import BrokerHooks
+from channel.broker.service import BrokerService
+from channel.broker.worker import Worker
+from channel.config import ChannelConfig
+from channel.controller.api_requests import CONTROLLER_APIS, api_request
+from channel.controller.controller import Controller
+from channel.controller.leadership import ZooKeeperLeadership
+from channel.errors import NodeExists
+from channel.logs import get_logger
+from channel.metrics import Metrics
+from channel.network.secured import server_channels
+from channel.network.server import SocketServer
+from channel.types import Broker, EndPoint, SecurityProtocol
+from channel.zookeeper.cluster import cluster_id, register_broker
+from channel.zookeeper.znodes import encode_broker
+from kproto import codec, headers
+from kproto.api import ApiKey, response_header_version
+from kproto.error_codes import ErrorCode
+from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
+from kproto.messages import EnvelopeResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Set
+
+    from channel.broker.hooks import RequestContext
+    from channel.network.recorder import Recorder
+    from channel.zookeeper.session import ZooKeeperSession
+    from kproto.messages import RequestHeader
+
+__all__ = ["ControllerNode"]
+
+_log = get_logger(__name__)
+
+_RETRY_S: Final = 0.5
+
+
+class ControllerNode:
+    """A candidate for the controller with its listener; ``start`` to ``close``, or a context manager.
+
+    Args:
+        controller_id: Its broker id, which no broker of the cluster may have.
+        zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
+        host, port: Where it listens; port 0 for any. Brokers and clients must reach it under this address.
+        config: Kafka's settings; ``inter.broker.listener.name`` names the listener.
+        metrics: Takes the figures.
+        recorder: Sees every frame, to and from brokers and on the listener.
+        on_change: See ``Controller``.
+
+    Attributes:
+        controller: The candidate.
+        metrics: As given, or its own.
+        endpoint: Where it listens, from ``start`` on.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        zookeeper: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        config: ChannelConfig | None = None,
+        metrics: Metrics | None = None,
+        recorder: Recorder | None = None,
+        on_change: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._config = config = config or ChannelConfig()
+        self._id = controller_id
+        self._host, self._port = host, port
+        self.metrics = metrics = metrics or Metrics()
+        self._protocol = SecurityProtocol[config.security_inter_broker_protocol]
+        self._listener_name = config.inter_broker_listener_name or self._protocol.name
+        keys = CONTROLLER_APIS | {ApiKey.ENVELOPE}
+        channels = server_channels(
+            self._protocol, config.security, lambda version: api_versions.before_authentication(version, keys)
+        )
+        name = f"controller-{controller_id}"
+        self._server = SocketServer(name, config=config, recorder=recorder, channel_builder=channels)
+        self._worker = Worker(f"{name}-worker-thread")
+        self._broker = EmbeddedBroker(controller_id)
+        self.controller = Controller(
+            controller_id,
+            zookeeper,
+            partial(_lead, controller_id=controller_id, config=config, metrics=metrics, recorder=recorder),
+            metrics,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            register_broker=self._register,
+            on_change=on_change,
+        )
+        self._broker.hooks = BrokerHooks(controller=_Forwarding(self.controller, keys))
+        self.endpoint: EndPoint | None = None
+
+    def start(self) -> None:
+        """Listen, register, and stand for election.
+
+        Raises:
+            ConfigurationError: The port is taken.
+            Disconnected: No ZooKeeper answers.
+            NodeExists: Another process has registered this id, and lives on.
+        """
+        service = BrokerService(self._broker, self._server, self._worker)
+        listener = self._server.listen(service, self._host, self._port, name=self._listener_name)
+        self.endpoint = EndPoint(self._host, listener.port, self._listener_name, self._protocol)
+        try:
+            self._server.start()
+            self.controller.start()
+        except BaseException:
+            self._server.close()
+            raise
+
+    def close(self) -> None:
+        """Resign if it leads, leave the cluster, and close every socket. Harmless if closed."""
+        self.controller.close()
+        self._server.close()
+        self._worker.close()
+
+    def __enter__(self) -> ControllerNode:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _register(self, session: ZooKeeperSession) -> None:
+        """Register as a broker; a former process of this id may still have its session for as long as its timeout."""
+        assert self.endpoint is not None
+        self._broker.cluster_id = cluster_id(session)
+        ibp = self._config.inter_broker_protocol_version
+        deadline = time.monotonic() + self._config.zookeeper_session_timeout_ms / 1000 + _RETRY_S
+        while True:
+            contents = encode_broker(Broker(self._id, (self.endpoint,)), ibp, time.time_ns() // 1_000_000)
+            try:
+                self._broker.broker_epoch = register_broker(session, self._id, contents)
+            except NodeExists:
+                if time.monotonic() > deadline:
+                    raise
+                _log.info("broker id %d is still registered by another session; waiting for its end", self._id)
+                time.sleep(_RETRY_S)
+            else:
+                return
+
+
+def _lead(session: Any, election: Any, put: Any, *, controller_id: int, **settings: Any) -> ZooKeeperLeadership:
+    return ZooKeeperLeadership(controller_id, session, election, put, **settings)
+
+
+class _Forwarding:
+    """Hands requests of the listener to the controller's event thread."""
+
+    def __init__(self, controller: Controller, keys: Set[int]) -> None:
+        self.keys = keys
+        self._controller = controller
+
+    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        if context.api_key == ApiKey.ENVELOPE:
+            self._unwrap(request, answer)
+        else:
+            self._ask(context.api_key, context.version, request, answer)
+
+    def _ask(self, api_key: int, version: int, request: Any, answer: Callable[[Any], None]) -> None:
+        self._controller.ask(api_request(api_key, version, request, _once(answer)))
+
+    def _unwrap(self, envelope: Any, answer: Callable[[Any], None]) -> None:
+        """Serve a request that a broker passes on; its answer goes back with a header of its own."""
+        try:
+            header, request = _inner_request(memoryview(envelope.request_data))
+        except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
+            _log.warning("controller %d refuses an envelope: %s", self._controller.controller_id, e)
+            answer(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return
+
+        key, version = header.request_api_key, header.request_api_version
+
+        def wrap(response: Any) -> None:
+            first = headers.encode_response_header(
+                headers.response_header(header.correlation_id), response_header_version(key, version)
+            )
+            if not self._controller.is_active:
+                answer(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            else:
+                answer(EnvelopeResponse(response_data=first + codec.encode(response, version)))
+
+        self._ask(key, version, request, wrap)
+
+
+def _inner_request(data: memoryview) -> tuple[RequestHeader, Any]:
+    """Header and body of a request in an envelope."""
+    header, at = headers.decode_request_header_from(data)
+    if header.request_api_key not in CONTROLLER_APIS:
+        raise UnsupportedApi(header.request_api_key)
+    return header, codec.decode_request(header.request_api_key, header.request_api_version, data[at:])
+
+
+def _once(answer: Callable[[Any], None]) -> Callable[[Any], None]:
+    """An answer that goes out once: an event that failed after its answer is refused all the same."""
+    sent = threading.Lock()
+
+    def first(response: Any) -> None:
+        if sent.acquire(blocking=False):
+            answer(response)
+
+    return first

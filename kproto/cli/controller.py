@@ -1,0 +1,187 @@
+"""``kproto controller``: a candidate for the controller of a real cluster, in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import signal
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from channel.config import ChannelConfig
+    from channel.metrics import Metrics
+
+__all__ = ["command"]
+
+
+@click.command(
+    epilog="""\b
+It stands for election in ZooKeeper like a broker of Kafka 3.9, and leads once it is elected: leaders and ISR, new
+topics and partitions, reassignment, deletion, preferred elections, controlled shutdown. Brokers with a controller wait:
+it leads when /controller is free. It keeps no records and gets no replicas. Ctrl-C or SIGTERM: it resigns.
+
+\b
+Its listener serves ApiVersions, Metadata, AlterPartition, ControlledShutdown, AllocateProducerIds, CreateTopics,
+CreatePartitions and DeleteTopics, also in an Envelope; whatever else a client asks of it ends the connection. New
+replicas are placed without regard to racks. Settings of topics are written as they are asked for, unchecked.
+
+\b
+Prints one JSON object a line: where it listens, then who leads at each change.
+
+\b
+Examples:
+  kproto controller --zookeeper 127.0.0.1:2181 --id 1000
+  kproto controller --zookeeper zk1:2181,zk2:2181/kafka --id 1000 --listener 10.0.0.7:9092 --config FILE
+  kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --record recordings --metrics 127.0.0.1:9404 --log-json
+  kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --security broker.properties
+
+\b
+--config has Kafka's own names, --security those of a broker's listener:
+  inter.broker.protocol.version=3.9
+  zookeeper.session.timeout.ms=6000
+  default.replication.factor=3 """
+)
+@click.option(
+    "--zookeeper", required=True, metavar="HOST:PORT[,...][/PATH]", help="Where ZooKeeper is; /PATH is a chroot."
+)
+@click.option(
+    "--id", "controller_id", required=True, type=click.IntRange(0, (1 << 31) - 1), help="A broker id that is free."
+)
+@click.option(
+    "--listener", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT",
+    help="Where brokers and clients reach it; port 0 for any.",
+)  # fmt: skip
+@click.option(
+    "--config", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
+    help="Properties of the controller.",
+)  # fmt: skip
+@click.option(
+    "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
+    help="Properties: security.protocol, ssl.*, sasl.* of its listener and of connections to brokers.",
+)  # fmt: skip
+@click.option(
+    "--record", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Record all its traffic to DIR/controller-ID.pcapng.",
+)  # fmt: skip
+@click.option("--metrics", metavar="HOST:PORT", help="Serve http://HOST:PORT/metrics for Prometheus.")
+@click.option("--log-json", is_flag=True, help="Write log lines as JSON objects.")
+@click.option("--verbose", "-v", is_flag=True, help="Log state changes too, one line for each request.")
+def command(
+    zookeeper: str,
+    controller_id: int,
+    listener: str,
+    config: Path | None,
+    security: Path | None,
+    record: Path | None,
+    metrics: str | None,
+    log_json: bool,
+    verbose: bool,
+) -> None:
+    """Stand for election as a real cluster's controller, and lead it while elected."""
+    from channel.addresses import parse_address
+    from channel.controller_node import ControllerNode
+    from channel.network.recorder import PcapngRecorder
+
+    host, port = parse_address(listener)
+    settings = _settings(config, security)
+    _log_to_stderr(as_json=log_json, verbose=verbose)
+    stop, unread = threading.Event(), threading.Event()
+
+    def changed(active_id: int, epoch: int) -> None:
+        leads = {"leading": True, "controller_epoch": epoch} if epoch else {"leading": False}
+        try:
+            _line({"controller": None if active_id < 0 else active_id, **leads})
+        except BrokenPipeError:
+            unread.set()
+            stop.set()
+
+    with contextlib.ExitStack() as stack:
+        recorder = None
+        if record is not None:
+            try:
+                record.mkdir(parents=True, exist_ok=True)
+            except FileExistsError:
+                raise ConfigurationError(f"{record} is a file; --record takes a directory") from None
+            recorder = stack.enter_context(PcapngRecorder(record / f"controller-{controller_id}.pcapng"))
+        node = ControllerNode(
+            controller_id, zookeeper, host=host, port=port, config=settings, recorder=recorder, on_change=changed
+        )
+        if metrics is not None:
+            stack.enter_context(_served(node.metrics, metrics))
+        previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        stack.callback(signal.signal, signal.SIGTERM, previous)
+        with contextlib.suppress(KeyboardInterrupt), node:
+            assert node.endpoint is not None
+            _line({"id": controller_id, "host": node.endpoint.host, "port": node.endpoint.port})
+            while not stop.wait(1):
+                pass
+    if unread.is_set():
+        raise BrokenPipeError  # as any command whose reader goes away
+    if recorder is not None and recorder.error is not None:
+        raise ConfigurationError(f"the recording is incomplete: {recorder.error.strerror}; make room and start again")
+
+
+def _settings(config: Path | None, security: Path | None) -> ChannelConfig:
+    from channel.config import ChannelConfig
+    from channel.security import read_properties, read_security
+
+    settings = ChannelConfig.of({} if config is None else read_properties(config))
+    if security is None:
+        return settings
+    protocol, secured = read_security(security)
+    mechanism = secured.sasl_mechanism or settings.sasl_mechanism_inter_broker_protocol
+    return replace(
+        settings,
+        security=secured,
+        security_inter_broker_protocol=protocol.name,
+        sasl_mechanism_inter_broker_protocol=mechanism,
+    )
+
+
+def _log_to_stderr(*, as_json: bool, verbose: bool) -> None:
+    from channel.logs import STATE_CHANGE, JsonLines
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # the session tells of its connection itself
+    STATE_CHANGE.setLevel(logging.INFO if verbose else logging.ERROR)
+
+
+@contextlib.contextmanager
+def _served(metrics: Metrics, address: str) -> Iterator[None]:
+    """Serve metrics for Prometheus."""
+    import prometheus_client
+
+    from channel.addresses import parse_address
+    from channel.metrics import prometheus_collector
+
+    host, port = parse_address(address)
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(prometheus_collector(metrics))
+    try:
+        server, thread = prometheus_client.start_http_server(port, host, registry)
+    except OSError as e:
+        raise ConfigurationError(f"cannot serve metrics at {address}: {e.strerror}; choose another port") from e
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _line(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")  # at once: two threads write lines
+    sys.stdout.flush()

@@ -1,0 +1,319 @@
+"""The controller on a real ZooKeeper over embedded brokers: election, fencing, expiry, and requests to its listener."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from network_peers import until
+from zookeeper_faults import expire
+
+from channel.broker.cluster import EmbeddedCluster
+from channel.config import ChannelConfig
+from channel.controller_node import ControllerNode
+from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from channel.zookeeper import cluster as zk
+from channel.zookeeper import znodes
+from channel.zookeeper.session import ZooKeeperSession
+from kproto import codec, framing, headers
+from kproto.api import ApiKey, request_header_version, response_header_version
+from kproto.error_codes import ErrorCode
+from kproto.messages import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    AlterPartitionRequestPartition,
+    AlterPartitionRequestTopic,
+    ApiVersionsRequest,
+    BrokerState,
+    ControlledShutdownRequest,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    EnvelopeRequest,
+    MetadataRequest,
+)
+from kproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
+
+CONFIG = ChannelConfig(zookeeper_session_timeout_ms=6000, default_replication_factor=3)
+
+
+class Fleet:
+    """Embedded brokers, each registered in ZooKeeper by a session of its own."""
+
+    def __init__(self, zookeeper: str, cluster: EmbeddedCluster) -> None:
+        self.zookeeper = zookeeper
+        self.cluster = cluster
+        self.sessions: dict[int, ZooKeeperSession] = {}
+        self.admin = ZooKeeperSession(zookeeper)
+        self.admin.start()
+        zk.create_persistent_nodes(self.admin)
+        for member in cluster:
+            self.register(member.id)
+
+    def register(self, broker_id: int) -> None:
+        session = self.sessions[broker_id] = ZooKeeperSession(self.zookeeper)
+        session.start()
+        member = self.cluster[broker_id]
+        broker = Broker(broker_id, (EndPoint("127.0.0.1", member.port),))
+        member.broker.broker_epoch = zk.register_broker(session, broker_id, znodes.encode_broker(broker, "3.9", 0))
+
+    def kill(self, broker_id: int) -> None:
+        self.cluster.kill(broker_id)
+        self.sessions.pop(broker_id).close()
+
+    def restart(self, broker_id: int) -> None:
+        self.cluster.restart(broker_id)
+        self.register(broker_id)
+
+    def close(self) -> None:
+        for session in (*self.sessions.values(), self.admin):
+            session.close()
+
+    def create_topic(self, topic: str, *replicas: tuple[int, ...]) -> None:
+        contents = znodes.encode_topic({p: ReplicaAssignment(r) for p, r in enumerate(replicas)}, None)
+        self.admin.create(znodes.topic_path(topic), contents)
+
+    def state(self, topic: str, partition: int = 0) -> LeaderIsrAndControllerEpoch | None:
+        tp = TopicPartition(topic, partition)
+        found = self.admin.get_many([znodes.partition_state_path(tp)])[0]
+        return found and znodes.decode_partition_state(tp, found[0], found[1].version)
+
+    def leader_and_isr(self, topic: str, partition: int = 0) -> tuple[int, tuple[int, ...]] | None:
+        state = self.state(topic, partition)
+        return state and state.leader_and_isr[:2]
+
+
+@pytest.fixture
+def fleet(zookeeper: str) -> Iterator[Fleet]:
+    with EmbeddedCluster(3) as cluster, contextlib.closing(Fleet(zookeeper, cluster)) as made:
+        yield made
+
+
+@pytest.fixture
+def node(fleet: Fleet) -> Iterator[ControllerNode]:
+    with ControllerNode(77, fleet.zookeeper, config=CONFIG) as made:
+        until(lambda: made.controller.is_active)
+        yield made
+
+
+def ask(node: ControllerNode, message: Any, version: int) -> Any:
+    """Send one request to the controller's listener; gives the answer."""
+    assert node.endpoint is not None
+    key = message.api_key
+    header = headers.request_header(key, version, 7, "test")
+    frame = headers.encode_request_header(header, request_header_version(key, version)) + codec.encode(message, version)
+    with socket.create_connection((node.endpoint.host, node.endpoint.port), 20) as sock:
+        sock.sendall(framing.frame(frame))
+        stream = sock.makefile("rb")
+        size = int.from_bytes(stream.read(4), "big")
+        data = stream.read(size)
+    if not data:
+        raise ConnectionError("closed without an answer")
+    _, at = headers.decode_response_header_from(data, response_header_version(key, version))
+    return codec.decode_response(key, version, data[at:])
+
+
+@pytest.mark.conformance("CIT-01", "CIT-03")
+def test_elections_count_the_epoch(zookeeper: str) -> None:
+    changes: list[tuple[int, int]] = []
+    for epoch in (1, 2):
+        with ControllerNode(1, zookeeper, config=CONFIG, on_change=lambda *now: changes.append(now)) as node:
+            until(lambda: node.controller.is_active)
+            assert node.controller.epoch == epoch
+            assert zk.read_controller_epoch(node.controller.session) == (epoch, epoch)
+    assert changes == [(1, 1), (-1, 0), (1, 2), (-1, 0)]
+
+
+@pytest.mark.conformance("CIT-08", "CIT-28")
+def test_a_topic_gets_leaders_and_an_id(fleet: Fleet, node: ControllerNode) -> None:
+    fleet.create_topic("t", (0, 1), (1, 2))
+    until(lambda: fleet.cluster[2].broker.metadata.contains("t"))
+    assert fleet.state("t") == LeaderIsrAndControllerEpoch(LeaderAndIsr(0, (0, 1)), 1)
+    assert fleet.state("t", 1) == LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1, 2)), 1)
+    ids = fleet.cluster[0].broker.metadata.snapshot.topic_ids
+    fleet.create_topic("u", (0,))
+    until(lambda: fleet.cluster[2].broker.metadata.contains("u"))
+    later = fleet.cluster[0].broker.metadata.snapshot.topic_ids
+    assert later["t"] == ids["t"] != later["u"]
+    assert znodes.decode_topic("t", fleet.admin.get(znodes.topic_path("t"))[0]).topic_id == ids["t"]
+
+
+def test_leaders_move_when_a_broker_dies_and_come_back_when_asked(fleet: Fleet, node: ControllerNode) -> None:
+    fleet.create_topic("t", (0, 1))
+    until(lambda: fleet.leader_and_isr("t") == (0, (0, 1)))
+    fleet.kill(0)
+    until(lambda: fleet.leader_and_isr("t") == (1, (1,)))
+    fleet.restart(0)
+    until(lambda: fleet.cluster[0].broker.metadata.contains("t"))
+    found = fleet.state("t")
+    assert found is not None
+    topic_id = fleet.cluster[1].broker.metadata.snapshot.topic_ids["t"]
+    asked = AlterPartitionRequestPartition(
+        partition_index=0,
+        leader_epoch=found.leader_and_isr.leader_epoch,
+        partition_epoch=found.leader_and_isr.partition_epoch,
+        new_isr_with_epochs=[BrokerState(broker_id=1), BrokerState(broker_id=0)],
+    )
+    unknown = AlterPartitionRequestTopic(topic_id=b"?" * 16, partitions=[AlterPartitionRequestPartition()])
+    topics = [AlterPartitionRequestTopic(topic_id=topic_id, partitions=[asked]), unknown]
+    epoch = fleet.cluster[1].broker.broker_epoch
+    answer = ask(node, AlterPartitionRequest(broker_id=1, broker_epoch=epoch, topics=topics), 3)
+    assert answer.error_code == ErrorCode.NONE
+    assert list(answer.topics[0].partitions[0].isr) == [1, 0]
+    assert answer.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert fleet.leader_and_isr("t") == (1, (1, 0))
+    fleet.admin.create(znodes.PREFERRED_ELECTION, znodes.encode_partitions([TopicPartition("t", 0)]))
+    until(lambda: fleet.leader_and_isr("t") == (0, (1, 0)))
+    until(lambda: fleet.admin.exists(znodes.PREFERRED_ELECTION) is None)
+
+
+@pytest.mark.conformance("CIT-12")
+def test_a_partition_is_reassigned(fleet: Fleet, node: ControllerNode) -> None:
+    fleet.create_topic("t", (0,))
+    until(lambda: fleet.leader_and_isr("t") == (0, (0,)))
+    tp = TopicPartition("t", 0)
+    fleet.admin.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({tp: (1,)}))
+    until(lambda: fleet.cluster[1].broker.metadata.contains("t") and fleet.state("t")[0].leader_epoch == 1)
+    state = fleet.state("t").leader_and_isr
+    topic_id = fleet.cluster[0].broker.metadata.snapshot.topic_ids["t"]
+    wanted = AlterPartitionRequestPartition(
+        partition_index=0,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        new_isr_with_epochs=[BrokerState(broker_id=0), BrokerState(broker_id=1)],
+    )
+    request = AlterPartitionRequest(
+        broker_id=0,
+        broker_epoch=fleet.cluster[0].broker.broker_epoch,
+        topics=[AlterPartitionRequestTopic(topic_id=topic_id, partitions=[wanted])],
+    )
+    assert ask(node, request, 3).topics[0].partitions[0].error_code == ErrorCode.NONE
+    until(lambda: fleet.leader_and_isr("t") == (1, (1,)))
+    assert fleet.state("t").leader_and_isr.leader_epoch == 3
+    until(lambda: fleet.admin.exists(znodes.REASSIGN_PARTITIONS) is None)
+    assert znodes.decode_topic("t", fleet.admin.get(znodes.topic_path("t"))[0]).partitions == {
+        0: ReplicaAssignment((1,))
+    }
+
+
+@pytest.mark.conformance("CIT-21")
+def test_a_deposed_controller_resigns(fleet: Fleet, node: ControllerNode, caplog: pytest.LogCaptureFixture) -> None:
+    fleet.admin.delete(znodes.CONTROLLER)
+    with ZooKeeperSession(fleet.zookeeper) as other:
+        # Whichever of the two is quicker: this one wins the race at last, and the controller keeps quiet.
+        while True:
+            with contextlib.suppress(Exception):
+                zk.register_controller(other, 99)
+                break
+            with contextlib.suppress(Exception):
+                fleet.admin.delete(znodes.CONTROLLER)
+        until(lambda: not node.controller.is_active and node.controller.active_id == 99)
+        fleet.create_topic("t", (0,))
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="u", num_partitions=1, replication_factor=1)])
+        assert ask(node, request, 7).topics[0].error_code == ErrorCode.NOT_CONTROLLER
+        assert fleet.state("t") is None
+    until(lambda: node.controller.is_active)  # as soon as the other has gone
+    until(lambda: fleet.leader_and_isr("t") == (0, (0,)))
+
+
+@pytest.mark.conformance("CIT-42")
+def test_an_expired_session_resigns_first_and_registers_anew(fleet: Fleet, node: ControllerNode) -> None:
+    controller = node.controller
+    before, epoch = fleet.admin.exists(znodes.broker_path(77)), controller.epoch
+    expire(controller.session)
+    until(lambda: controller.is_active and controller.epoch > epoch)
+    after = fleet.admin.exists(znodes.broker_path(77))
+    assert before is not None
+    assert after is not None
+    assert after.czxid > before.czxid
+    fleet.create_topic("t", (0, 1))
+    until(lambda: fleet.leader_and_isr("t") == (0, (0, 1)))
+
+
+def test_topics_by_request(fleet: Fleet, node: ControllerNode) -> None:
+    def create(name: str, count: int = 2, factor: int = -1, **more: Any) -> Any:
+        topic = CreatableTopic(name=name, num_partitions=count, replication_factor=factor, **more)
+        return ask(node, CreateTopicsRequest(topics=[topic]), 7).topics[0]
+
+    made = create("t", configs=[CreatableTopicConfig(name="retention.ms", value="5")])
+    assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 3)
+    until(lambda: fleet.cluster[0].broker.metadata.contains("t"))
+    assert fleet.cluster[0].broker.metadata.snapshot.topic_ids["t"] == made.topic_id
+    assert znodes.decode_config("t", fleet.admin.get("/config/topics/t")[0]) == {"retention.ms": "5"}
+    assert create("t").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert create("a/b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert create("v", count=0).error_code == ErrorCode.INVALID_PARTITIONS
+    assert create("v", factor=4).error_code == ErrorCode.INVALID_REPLICATION_FACTOR  # 3 keep records, 77 does not
+
+    grow = CreatePartitionsTopic(name="t", count=4, assignments=None)
+    assert ask(node, CreatePartitionsRequest(topics=[grow]), 3).results[0].error_code == 0
+    until(lambda: fleet.state("t", 3) is not None)
+    assert ask(node, CreatePartitionsRequest(topics=[grow]), 3).results[0].error_code == ErrorCode.INVALID_PARTITIONS
+
+    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t"), DeleteTopicState(topic_id=b"?" * 16)])
+    codes = [each.error_code for each in ask(node, delete, 6).responses]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+    until(lambda: fleet.admin.exists(znodes.topic_path("t")) is None)
+    until(lambda: not fleet.cluster[0].broker.metadata.contains("t"))
+    assert fleet.admin.children(znodes.ADMIN_DELETE_TOPICS) == []
+
+
+def test_an_envelope_holds_a_request_and_its_answer(fleet: Fleet, node: ControllerNode) -> None:
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=2)])
+    inner = headers.encode_request_header(headers.request_header(19, 7, 42, "client"), 2) + codec.encode(request, 7)
+    answer = ask(node, EnvelopeRequest(request_data=inner, client_host_address=b"\x7f\0\0\1"), 0)
+    assert answer.error_code == ErrorCode.NONE
+    header, at = headers.decode_response_header_from(answer.response_data, 1)
+    assert header.correlation_id == 42
+    assert codec.decode_response(19, 7, answer.response_data[at:]).topics[0].error_code == 0
+    broken = EnvelopeRequest(request_data=inner[:-3], client_host_address=b"")
+    assert ask(node, broken, 0).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_producer_ids_are_given_once(fleet: Fleet, node: ControllerNode) -> None:
+    epoch = fleet.cluster[1].broker.broker_epoch
+    blocks = [ask(node, AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch), 0) for _ in range(3)]
+    assert [(b.error_code, b.producer_id_start, b.producer_id_len) for b in blocks] == [
+        (0, 0, 1000), (0, 1000, 1000), (0, 2000, 1000),
+    ]  # fmt: skip
+    stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch - 1)
+    assert ask(node, stale, 0).error_code == ErrorCode.STALE_BROKER_EPOCH
+    unknown = AllocateProducerIdsRequest(broker_id=9, broker_epoch=1)
+    assert ask(node, unknown, 0).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+@pytest.mark.conformance("CIT-19", "CIT-20")
+def test_brokers_shut_down_one_after_the_other(fleet: Fleet, node: ControllerNode) -> None:
+    fleet.create_topic("t", (0, 1, 2))
+    until(lambda: fleet.leader_and_isr("t") == (0, (0, 1, 2)))
+
+    def shut_down(broker_id: int, back: int = 0) -> Any:
+        epoch = fleet.cluster[broker_id].broker.broker_epoch - back
+        return ask(node, ControlledShutdownRequest(broker_id=broker_id, broker_epoch=epoch), 3)
+
+    assert shut_down(2, back=1).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert [len(shut_down(b).remaining_partitions) for b in (2, 1)] == [0, 0]
+    assert fleet.leader_and_isr("t") == (0, (0,))
+    assert len(shut_down(0).remaining_partitions) == 1
+    assert fleet.leader_and_isr("t") == (0, (0,))
+
+
+def test_clients_find_brokers_and_controller_and_are_refused_the_rest(fleet: Fleet, node: ControllerNode) -> None:
+    until(lambda: len(ask(node, MetadataRequest(topics=None), 12).brokers) == 4)
+    answer = ask(node, MetadataRequest(topics=None), 12)
+    assert answer.controller_id == 77
+    assert {b.node_id for b in answer.brokers} == {0, 1, 2, 77}
+    keys = {each.api_key for each in ask(node, ApiVersionsRequest(), 0).api_keys}
+    assert {ApiKey.ALTER_PARTITION, ApiKey.ENVELOPE, ApiKey.CREATE_TOPICS} <= keys
+    assert ApiKey.PRODUCE not in keys
