@@ -160,8 +160,8 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether it leads the cluster."""
-        return self._leadership is not None
+        """Whether it leads the cluster, which it has taken over."""
+        return self.epoch > 0
 
     @property
     def active_id(self) -> int:
@@ -299,6 +299,8 @@ class Controller:
             self._resign()
 
     def _elect(self) -> None:
+        if self._is_closed:
+            return
         try:
             election = self._elector.elect()
             if election is None:
@@ -307,10 +309,11 @@ class Controller:
             self._log.info("lost the election: %s", e)
             self._maybe_resign()
             return
-        self.epoch, self._fence = election
+        self._fence = election.epoch_zk_version
         try:
             self._leadership = self._lead(self.session, election, self.events.put)
             self._leadership.start()
+            self.epoch = election.epoch
         except ControllerMoved:
             raise
         except SessionExpired:

@@ -273,15 +273,21 @@ class ZooKeeperSession:
         """Data and stat of many nodes, asked for all at once; None for those that there are not."""
 
         def read(client: Any, path: str) -> Any:
-            watcher = self._watcher("node", path)
-            if watcher is not None:
-                client.exists_async(path, watch=watcher)  # a get would not watch a node that is not there
-            return client.get_async(path)
+            return client.get_async(path, watch=self._watcher("node", path))
 
-        return [
-            (data or b"", _stat(stat)) if (data, stat) != (None, None) else None
-            for data, stat in self._ask_all(read, paths, missing=(None, None))
+        answers: list[tuple[bytes, Stat] | None] = [
+            None if found is None else (found[0] or b"", _stat(found[1]))
+            for found in self._ask_all(read, paths, missing=None)
         ]
+        missing = [i for i, answer in enumerate(answers) if answer is None and ("node", paths[i]) in self._watches]
+        if missing:
+            with self._lock:
+                self._armed.difference_update(("node", paths[i]) for i in missing)  # a get watches no missing node
+            stats = self.exists_many([paths[i] for i in missing])
+            made = [i for i, stat in zip(missing, stats, strict=True) if stat is not None]  # meanwhile
+            for i, answer in zip(made, self.get_many([paths[i] for i in made]) if made else (), strict=True):
+                answers[i] = answer
+        return answers
 
     def exists(self, path: str) -> Stat | None:
         """A node's stat, None if there is no such node."""

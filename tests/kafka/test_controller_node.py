@@ -38,7 +38,7 @@ from kproto.messages import (
     EnvelopeRequest,
     MetadataRequest,
 )
-from kproto.types import TopicPartition
+from kproto.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +89,12 @@ class Fleet:
         found = self.admin.get_many([znodes.partition_state_path(tp)])[0]
         return found and znodes.decode_partition_state(tp, found[0], found[1].version)
 
+    def topic_id(self, topic: str) -> Uuid:
+        """The id of a topic, once every broker that is up knows it."""
+        up = [member.broker.metadata for member in self.cluster if member.is_up]
+        until(lambda: all(metadata.contains(topic) for metadata in up))
+        return up[0].snapshot.topic_ids[topic]
+
     def leader_and_isr(self, topic: str, partition: int = 0) -> tuple[int, tuple[int, ...]] | None:
         state = self.state(topic, partition)
         return state and state.leader_and_isr[:2]
@@ -138,15 +144,12 @@ def test_elections_count_the_epoch(zookeeper: str) -> None:
 @pytest.mark.conformance("CIT-08", "CIT-28")
 def test_a_topic_gets_leaders_and_an_id(fleet: Fleet, node: ControllerNode) -> None:
     fleet.create_topic("t", (0, 1), (1, 2))
-    until(lambda: fleet.cluster[2].broker.metadata.contains("t"))
+    topic_id = fleet.topic_id("t")
     assert fleet.state("t") == LeaderIsrAndControllerEpoch(LeaderAndIsr(0, (0, 1)), 1)
     assert fleet.state("t", 1) == LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1, 2)), 1)
-    ids = fleet.cluster[0].broker.metadata.snapshot.topic_ids
     fleet.create_topic("u", (0,))
-    until(lambda: fleet.cluster[2].broker.metadata.contains("u"))
-    later = fleet.cluster[0].broker.metadata.snapshot.topic_ids
-    assert later["t"] == ids["t"] != later["u"]
-    assert znodes.decode_topic("t", fleet.admin.get(znodes.topic_path("t"))[0]).topic_id == ids["t"]
+    assert fleet.topic_id("u") != topic_id == fleet.topic_id("t")
+    assert znodes.decode_topic("t", fleet.admin.get(znodes.topic_path("t"))[0]).topic_id == topic_id
 
 
 def test_leaders_move_when_a_broker_dies_and_come_back_when_asked(fleet: Fleet, node: ControllerNode) -> None:
@@ -155,10 +158,9 @@ def test_leaders_move_when_a_broker_dies_and_come_back_when_asked(fleet: Fleet, 
     fleet.kill(0)
     until(lambda: fleet.leader_and_isr("t") == (1, (1,)))
     fleet.restart(0)
-    until(lambda: fleet.cluster[0].broker.metadata.contains("t"))
+    topic_id = fleet.topic_id("t")
     found = fleet.state("t")
     assert found is not None
-    topic_id = fleet.cluster[1].broker.metadata.snapshot.topic_ids["t"]
     asked = AlterPartitionRequestPartition(
         partition_index=0,
         leader_epoch=found.leader_and_isr.leader_epoch,
@@ -184,9 +186,9 @@ def test_a_partition_is_reassigned(fleet: Fleet, node: ControllerNode) -> None:
     until(lambda: fleet.leader_and_isr("t") == (0, (0,)))
     tp = TopicPartition("t", 0)
     fleet.admin.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({tp: (1,)}))
-    until(lambda: fleet.cluster[1].broker.metadata.contains("t") and fleet.state("t")[0].leader_epoch == 1)
+    until(lambda: fleet.state("t")[0].leader_epoch == 1)
     state = fleet.state("t").leader_and_isr
-    topic_id = fleet.cluster[0].broker.metadata.snapshot.topic_ids["t"]
+    topic_id = fleet.topic_id("t")
     wanted = AlterPartitionRequestPartition(
         partition_index=0,
         leader_epoch=state.leader_epoch,
@@ -248,8 +250,7 @@ def test_topics_by_request(fleet: Fleet, node: ControllerNode) -> None:
 
     made = create("t", configs=[CreatableTopicConfig(name="retention.ms", value="5")])
     assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 3)
-    until(lambda: fleet.cluster[0].broker.metadata.contains("t"))
-    assert fleet.cluster[0].broker.metadata.snapshot.topic_ids["t"] == made.topic_id
+    assert fleet.topic_id("t") == made.topic_id
     assert znodes.decode_config("t", fleet.admin.get("/config/topics/t")[0]) == {"retention.ms": "5"}
     assert create("t").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert create("a/b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
