@@ -125,7 +125,7 @@ def deletions_of_full_update(
 
 
 def apply_update(
-    snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool, lineage: int = 0
+    snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool, lineage: int
 ) -> Update:
     """The snapshot after an UpdateMetadata.
 

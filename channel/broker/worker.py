@@ -68,9 +68,7 @@ class Worker:
             raise IllegalState(f"{self._name} has not ended: the work in hand takes more than {_CLOSE_S:.0f} s")
 
     def _work(self) -> None:
-        while (work := self._queue.get()) is not None:
-            if self._is_closed:
-                continue
+        while (work := self._queue.get()) is not None and not self._is_closed:
             try:
                 work()
             except Exception:  # noqa: BLE001  (the next piece of work belongs to another peer)

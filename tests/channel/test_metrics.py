@@ -102,6 +102,11 @@ def test_a_log_line_about_anything_is_one_short_line(thing):
     assert "\n" not in text
 
 
+def test_a_log_line_is_cut_only_where_it_is_too_long():
+    assert bounded("x" * 400) == "x" * 400
+    assert bounded("x" * 401) == "x" * 397 + "..."
+
+
 def test_a_message_in_a_log_line_is_named_not_rendered():
     request = message_class(6, "request")(controller_id=1)
     assert bounded(request) == "<UpdateMetadataRequest>"

@@ -167,6 +167,14 @@ def test_garbage_ends_the_connection_and_nothing_else(cluster, what):
         assert neighbour.ask(update_metadata({}), 8).error_code == 0
 
 
+def test_a_request_without_a_whole_header_costs_a_line_in_the_log(cluster, caplog):
+    with Peer(cluster[0]) as peer:
+        peer.socket.sendall(GARBAGE["header without its tag byte"])
+        assert peer.receive() is None
+    (record,) = (record for record in caplog.records if "closes" in record.message)
+    assert record.exc_info is None
+
+
 def test_a_length_longer_than_what_follows_is_waited_for(cluster):
     with Peer(cluster[0]) as peer:
         peer.socket.sendall(struct.pack(">i", 1000) + bytes(10))
@@ -470,6 +478,12 @@ def test_brokers_of_one_process_decode_a_large_update_once():
 def test_an_interception_that_makes_no_sense_is_refused(order, error):
     with pytest.raises(ValueError, match=error):
         Interception(**order)
+
+
+def test_an_interception_may_hold_an_answer_back_for_a_day():
+    assert Interception(delay_s=86_400).delay_s == 86_400
+    with pytest.raises(ValueError, match="it must be 0 to 86400"):
+        Interception(delay_s=86_401)
 
 
 def test_wrong_use_says_what_is_wrong(cluster):

@@ -177,7 +177,7 @@ def test_mdc_18_a_topic_made_anew_is_deleted_and_put_back_with_its_new_id():
     assert deletions == [("bar", [0, 1, 2])]
     assert len(lines) == 1
     assert lines[0].startswith(f"Removing topic bar with ID {uuid_to_json(topic_id('bar'))} from")
-    update = apply_update(old, again, version=8, migration_enabled=True)
+    update = apply_update(old, again, version=8, migration_enabled=True, lineage=1)
     assert set(update.snapshot.partitions) == {"foo", "bar"}
     assert update.snapshot.topic_ids["bar"] == topic_id("bar2")
     assert update.deleted == ()
@@ -191,9 +191,17 @@ def test_a_full_update_without_changes_deletes_nothing():
 def test_a_full_update_takes_away_partitions_that_vanished_from_a_kept_topic():
     old = cache_after(update_metadata({"t": [metadata_state(0, 0), metadata_state(1, 0)]})).snapshot
     full = update_metadata({"t": [metadata_state(0, 0), metadata_state(2, 0)]}, is_kraft_controller=True, type=FULL)
-    update = apply_update(old, full, version=8, migration_enabled=True)
+    update = apply_update(old, full, version=8, migration_enabled=True, lineage=1)
     assert sorted(update.snapshot.partitions["t"]) == [0, 2]
     assert update.deleted == (TopicPartition("t", 1),)
+
+
+def test_a_broker_that_is_not_said_to_migrate_deletes_nothing_for_a_full_update():
+    cache = MetadataCache(1)
+    cache.update_metadata(0, two_topics(), version=8)
+    full = update_metadata({"test-topic-1": [metadata_state(0, 0)]}, is_kraft_controller=True, type=FULL)
+    assert cache.update_metadata(0, full, version=8) == ()
+    assert "test-topic-2" in cache.snapshot.partitions
 
 
 @conformance("MDC-19")
@@ -287,7 +295,7 @@ def test_mdc_27_different_listeners_are_an_error_once_and_no_obstacle(caplog):
 def test_an_update_copies_only_the_topics_that_it_names():
     before = cache_after(two_topics()).snapshot
     after = apply_update(
-        before, update_metadata({"test-topic-1": [metadata_state(0, 1)]}), version=8, migration_enabled=False
+        before, update_metadata({"test-topic-1": [metadata_state(0, 1)]}), version=8, migration_enabled=False, lineage=1
     ).snapshot
     assert after.partitions["test-topic-2"] is before.partitions["test-topic-2"]
     assert before.partition("test-topic-1", 0).leader == 0
@@ -318,6 +326,16 @@ def test_another_order_of_updates_is_another_snapshot():
     for body in reversed(bodies):
         second.update_metadata(0, updates.decode(8, body), version=8)
     assert (first.partition_info("t", 0).leader, second.partition_info("t", 0).leader) == (2, 1)
+
+
+def test_a_few_large_updates_are_kept_to_be_shared():
+    updates = SharedUpdates()
+    bodies = [
+        memoryview(codec.encode(update_metadata({"t": [metadata_state(i, 0, epoch=epoch) for i in range(1000)]}), 8))
+        for epoch in range(3)
+    ]
+    messages = [updates.decode(8, body).message for body in bodies]
+    assert all(updates.decode(8, body).message is message for body, message in zip(bodies, messages, strict=True))
 
 
 def test_what_is_shared_is_bounded_by_bytes_and_gone_with_its_brokers():

@@ -836,7 +836,9 @@ class TestBatch:
                 batch.send_requests_to_brokers(1)
             return [r.getMessage() for r in caplog.records if r.name == STATE_CHANGE.name]
 
-        assert len(lines(logging.INFO)) == 3
+        told = lines(logging.INFO)
+        assert len(told) == 3
+        assert sum("to broker 2, which is to lead 1 and follow 1 partitions" in line for line in told) == 1
         traced = lines(TRACE)
         assert all(line.startswith("[Controller id=1 epoch=1]") for line in traced)
         assert sum("become-leader" in line and "foo-0" in line for line in traced) == 1

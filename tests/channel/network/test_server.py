@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import threading
@@ -12,6 +13,7 @@ from network_peers import frame, until
 
 from channel.config import ChannelConfig
 from channel.errors import IllegalState
+from channel.network import server as server_module
 from channel.network.server import SocketServer
 from channel.network.sockets import plaintext_channel
 from kproto.errors import ConfigurationError
@@ -344,8 +346,46 @@ def test_a_port_in_use_is_said_to_be(server):
     listener = server.listen(echo)
     with pytest.raises(ConfigurationError, match=rf"127.0.0.1:{listener.port}: the port is in use"):
         server.listen(echo, port=listener.port)
-    with pytest.raises(ConfigurationError, match="cannot listen"):
+
+
+def test_an_address_of_another_machine_is_said_to_be_none_of_this(server):
+    with pytest.raises(ConfigurationError, match=r"cannot listen at 192.0.2.1:0: this machine has no such address"):
         server.listen(echo, host="192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "this machine has no such address"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+    ],
+)
+def test_what_keeps_a_server_from_listening_is_told(server, monkeypatch, error, says):
+    def fail(*_args, **_options):
+        raise error
+
+    monkeypatch.setattr(socket, "create_server", fail)
+    with pytest.raises(ConfigurationError, match=rf"cannot listen at 127\.0\.0\.1:0: {says}"):
+        server.listen(echo)
+
+
+def test_a_handler_that_blocks_the_end_is_told(server, monkeypatch):
+    entered, go_on = threading.Event(), threading.Event()
+
+    def block(_request):
+        entered.set()
+        go_on.wait(30)
+
+    blocked = SocketServer("blocked")
+    listener = blocked.listen(block)
+    blocked.start()
+    with Peer(listener) as peer:
+        peer.sock.sendall(frame(b"stay"))
+        assert entered.wait(10)
+        monkeypatch.setattr(server_module, "_STOP_MS", 10)
+        with pytest.raises(IllegalState, match="has not ended: a handler blocks it"):
+            blocked.close()
+        go_on.set()
 
 
 def test_a_server_that_was_never_started_closes():
