@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["FatalExit", "StoppableThread", "end_process", "ends_with_process"]
 
 _EXIT_S: Final = 5.0
+_SLICE_S: Final = 0.5  # of a wait without end: a signal that comes just before a wait begins does not end it
 _log = get_logger(__name__)
 
 
@@ -179,8 +180,11 @@ class StoppableThread(threading.Thread):
         """
         if not self._initiated.is_set():
             raise IllegalState(f"{self.name}: initiate_shutdown() must be called before await_shutdown()")
-        if self._was_started and not self._complete.wait(timeout_s):
-            return False
+        if self._was_started:
+            while timeout_s is None and not self._complete.wait(_SLICE_S):
+                pass
+            if not self._complete.wait(timeout_s):
+                return False
         self.log.info("shut down")
         return True
 

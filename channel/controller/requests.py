@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ControlRequest", "ListenerNotExpressible", "SharedRequest", "SingleRequest", "with_version_addresses"]
 
-_KNOWN: Final[set[tuple[int, int]]] = set()
+_KNOWN: Final[dict[tuple[type, int], int]] = {}  # message classes and versions that can be sent, with the API's key
 _PROTOCOL_NAMES: Final = {int(protocol): protocol.name for protocol in SecurityProtocol}
 _LISTENERS_SINCE: Final = 3  # UpdateMetadata; 1 and 2 know security protocols instead, 0 one PLAINTEXT address
 
@@ -154,20 +154,14 @@ class SingleRequest(ControlRequest):
 
     def __init__(self, message: Message, version: int) -> None:
         m: Any = message
-        api_key = getattr(m, "api_key", None)
-        if api_key not in CONTROL_APIS or m.kind != "request":
-            raise TypeError(
-                f"{type(m).__name__} is no control request; give a LeaderAndIsrRequest, StopReplicaRequest or "
-                "UpdateMetadataRequest"
-            )
-        if (api_key, version) not in _KNOWN:
-            check_version(api_key, version)
-            _KNOWN.add((int(api_key), version))
-        self.api_key = int(api_key)
+        try:
+            self.api_key = _KNOWN[type(m), version]
+        except KeyError:
+            self.api_key = _KNOWN[type(m), version] = _api_of(m, version)
         self.oldest_version = self.latest_version = version
         self.controller_epoch = m.controller_epoch
         self.broker_epoch = m.broker_epoch
-        self._message: Any = with_version_addresses(m, version)
+        self._message: Any = with_version_addresses(m, version) if version < _LISTENERS_SINCE else m
         self._body: tuple[bytes] | None = None
         self._shared: SharedBody | None = None
 
@@ -193,6 +187,18 @@ class SingleRequest(ControlRequest):
             self._body = (encode(self._message, version),)
             self._message = None
         return self._body
+
+
+def _api_of(message: Any, version: int) -> int:
+    """The API key of a control request, which must have this version."""
+    api_key = getattr(message, "api_key", None)
+    if api_key not in CONTROL_APIS or message.kind != "request":
+        raise TypeError(
+            f"{type(message).__name__} is no control request; give a LeaderAndIsrRequest, StopReplicaRequest or "
+            "UpdateMetadataRequest"
+        )
+    check_version(api_key, version)
+    return int(api_key)
 
 
 class SharedRequest(ControlRequest):

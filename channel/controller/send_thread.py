@@ -111,6 +111,7 @@ class RequestSendThread(StoppableThread):
         super().__init__(name, log_prefix=f"[RequestSendThread controllerId={controller_id}]")
         self._failed: list[str] = []  # nodes whose connection has ended, or could not be made
         self.client = new_client(_Nodes(self), self._invalid_answer)
+        self._nanoseconds = self.client.clock.nanoseconds
         self.brokers: dict[str, BrokerRequests] = {}
         self.callbacks = 0
         self.callback_ns = 0
@@ -226,7 +227,7 @@ class RequestSendThread(StoppableThread):
 
     def call_back(self, broker: BrokerRequests, item: QueueItem, api_key: int, body: Any) -> None:
         """Hand an answer to its callback. Whatever that raises costs the connection, and neither broker nor thread."""
-        began = self.client.clock.nanoseconds()
+        began = self._nanoseconds()
         try:
             if api_key not in _CONTROL:
                 _refuse(api_key, item.request)
@@ -238,7 +239,7 @@ class RequestSendThread(StoppableThread):
         except BaseException:
             self.log.exception("controller %d gives up %s to %s", self._controller_id, item.request, broker.node)
             self.client.close_node(broker.node.key)
-        took = self.client.clock.nanoseconds() - began
+        took = self._nanoseconds() - began
         self.callbacks += 1
         self.callback_ns += took
         if took > self.callback_max_ns:

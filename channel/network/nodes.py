@@ -81,9 +81,8 @@ class NodeConnections:
         if channel is None:
             return None
         connection = channel.connection
-        if not connection.usable or (
-            connection.in_flight.requests and not connection.in_flight.can_send_more(self._max_in_flight)
-        ):
+        in_flight = connection.in_flight
+        if not connection.usable or (in_flight.requests and not in_flight.can_send_more(self._max_in_flight)):
             return None
         return channel
 

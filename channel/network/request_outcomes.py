@@ -100,7 +100,8 @@ class RequestOutcomes:
         """
         channel, payload = receive.channel, receive.payload
         assert payload is not None
-        request = channel.connection.in_flight.complete_next()
+        in_flight = channel.connection.in_flight
+        request = in_flight.requests.popleft() if in_flight.requests else in_flight.complete_next()
         if channel.node_metrics is not None:
             channel.node_metrics.latency.record(now - request.sent_ms)
         if request.internal or not request.expects_response:

@@ -63,7 +63,7 @@ class RequestFramer:
     def __init__(self, client_id: str | None) -> None:
         name = None if client_id is None else client_id.encode()
         self._client_id = b"\xff\xff" if name is None else len(name).to_bytes(2, "big") + name
-        self._tails: dict[tuple[int, int], bytes] = {}
+        self._tails: dict[int, bytes] = {}
 
     def frame(self, request: ClientRequest, body: Sequence[Bytes]) -> Send:
         """The whole frame of a request, in pieces.
@@ -72,10 +72,10 @@ class RequestFramer:
             OutOfRange: It is too large for a frame.
         """
         api_key, version = request.api_key, request.version
-        tail = self._tails.get((api_key, version))
+        tail = self._tails.get(api_key << 16 | version)
         if tail is None:
-            tail = self._tails[api_key, version] = self.header_tail(api_key, version)
-        size = 8 + len(tail) + sum(map(len, body))
+            tail = self._tails[api_key << 16 | version] = self.header_tail(api_key, version)
+        size = 8 + len(tail) + (len(body[0]) if len(body) == 1 else sum(map(len, body)))
         if size > _MOST_BYTES:
             raise OutOfRange(f"a request of {size} bytes; a frame holds {_MOST_BYTES}")
         head = _pack_head(size, api_key, version, request.correlation_id) + tail

@@ -83,16 +83,43 @@ def test_the_wait_for_a_thread_that_never_ends_can_be_interrupted(gate: threadin
     thread.start()
     caller = threading.main_thread().ident
     assert caller is not None
-    timer = threading.Timer(0.05, signal.pthread_kill, (caller, signal.SIGINT))
-    timer.start()
+
+    def send_signal() -> None:
+        (thread.interrupted if interruptible else thread._initiated).wait()
+        signal.pthread_kill(caller, signal.SIGINT)
+
+    sender = threading.Thread(target=send_signal)
     with pytest.raises(KeyboardInterrupt):
+        sender.start()
         thread.shutdown()
-    timer.join()
+    sender.join()
     assert thread.interrupted.is_set() == interruptible
     assert not thread.is_shutdown_complete
     gate.set()
     thread.shutdown()
     assert thread.is_shutdown_complete
+
+
+@pytest.mark.conformance("SHT-03")
+def test_a_signal_that_comes_just_before_the_wait_is_not_missed(gate: threading.Event, monkeypatch) -> None:
+    """Python looks for signals before it waits, not while the wait begins: each wait needs an end."""
+    thread = Worker(gate.wait)
+    thread.start()
+    waits: list[float | None] = []
+
+    def wait(timeout: float | None = None) -> bool:
+        waits.append(timeout)
+        if timeout is None or len(waits) == 3:
+            raise KeyboardInterrupt
+        return False
+
+    thread.initiate_shutdown()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(thread._complete, "wait", wait)
+        thread.await_shutdown()
+    assert len(waits) == 3
+    gate.set()
+    thread.shutdown()
 
 
 def test_waiting_before_asking_is_refused() -> None:
