@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from channel.errors import AuthenticationFailed, IllegalState
 
 from .channel import Channel, ChannelState, Disconnection
 from .connection import Phase
+from .expiry import Closing
 
 if TYPE_CHECKING:
-    from .delayed_close import DelayedCloses
-    from .idle import IdleExpiry, StalledFrames
+    from .expiry import ChannelExpiry
     from .poller import Poller
     from .reading import ChannelReader
     from .traffic import Traffic
 
-__all__ = ["ChannelRegistry", "Closing"]
-
-
-class Closing(Enum):
-    """How a connection is ended.
-
-    GRACEFUL gives out first what has arrived, NOTIFY only reports the end, DISCARD not even that.
-    """
-
-    GRACEFUL = "graceful"
-    NOTIFY = "notify"
-    DISCARD = "discard"
+__all__ = ["ChannelRegistry"]
 
 
 class ChannelRegistry:
@@ -38,9 +26,7 @@ class ChannelRegistry:
         poller: Waits for events of open channels.
         reader: Reads the frames that a closing channel still has.
         traffic: Told of the end of channels.
-        idle: Notes when channels were used last, None if they may be silent.
-        stalled: Watches frames that are incomplete, None if they may stay so.
-        refused: Keeps the channels whose peers are told later that they are refused.
+        expiry: Knows when channels must end.
 
     Attributes:
         open: The open channels.
@@ -51,21 +37,11 @@ class ChannelRegistry:
         disconnected: The channels that have ended since ``clear``, and how.
     """
 
-    def __init__(
-        self,
-        poller: Poller,
-        reader: ChannelReader,
-        traffic: Traffic,
-        idle: IdleExpiry | None,
-        stalled: StalledFrames | None,
-        refused: DelayedCloses,
-    ) -> None:
+    def __init__(self, poller: Poller, reader: ChannelReader, traffic: Traffic, expiry: ChannelExpiry) -> None:
         self._poller = poller
         self._reader = reader
         self._traffic = traffic
-        self._idle = idle
-        self._stalled = stalled
-        self._refused = refused
+        self._expiry = expiry
         self.open: dict[str, Channel] = {}
         self.closing: dict[str, Channel] = {}
         self.immediate: list[Channel] = []
@@ -105,7 +81,7 @@ class ChannelRegistry:
         """Which to close to make room: one that is closing, else the one used least recently, else any."""
         if self.closing:
             return next(iter(self.closing.values()))
-        oldest = self._idle.oldest() if self._idle is not None else None
+        oldest = self._expiry.oldest()
         if oldest is not None:
             return self.open.get(oldest)
         return next(iter(self.open.values()), None)
@@ -120,8 +96,7 @@ class ChannelRegistry:
         """
         self.open[channel.id] = channel
         self._poller.update(channel)
-        if self._idle is not None:
-            self._idle.touch(channel.id, now)
+        self._expiry.touch(channel, now)
         if channel.metrics is not None:
             channel.metrics.connections += 1
 
@@ -186,13 +161,9 @@ class ChannelRegistry:
 
     def _finish(self, channel: Channel, *, notify: bool) -> None:
         self._reader.buffered.pop(channel, None)
-        self._refused.forget(channel)
         if channel in self.immediate:
             self.immediate.remove(channel)
-        if self._idle is not None:
-            self._idle.remove(channel.id)
-        if self._stalled is not None:
-            self._stalled.forget(channel)
+        self._expiry.forget(channel)
         try:
             channel.close()
         finally:

@@ -13,15 +13,14 @@ from channel.errors import AuthenticationFailed
 from channel.logs import get_logger
 
 from . import sockets
-from .channel import Channel, ChannelState
+from .channel import Channel
 from .channel_factory import ChannelFactory
 from .connection import MuteState, Phase
-from .delayed_close import DelayedCloses
+from .expiry import ChannelExpiry, Closing
 from .frames import UNLIMITED, Send
-from .idle import IdleExpiry, StalledFrames
 from .poller import Poller, SystemPoller
 from .reading import ChannelReader
-from .registry import ChannelRegistry, Closing
+from .registry import ChannelRegistry
 from .selector_metrics import PollTimes
 from .sockets import Peer
 from .traffic import Traffic
@@ -96,18 +95,16 @@ class Selector:
         self._dial = dial
         self._factory = ChannelFactory(channel_builder, metrics_of or (lambda _: metrics), max_receive_size, pool)
         self._traffic = Traffic(recorder, clock)
-        self._idle = IdleExpiry(max_idle_ms, clock.nanoseconds()) if max_idle_ms >= 0 else None
-        self._stalled = StalledFrames(max_stall_ms) if max_stall_ms >= 0 else None
-        self._refused = DelayedCloses(failed_authentication_delay_ms)
+        self._expiry = ChannelExpiry(max_idle_ms, max_stall_ms, failed_authentication_delay_ms, clock.nanoseconds())
         self._poller = Poller(system)
         self._waker = sockets.Waker()
         self._poller.watch(self._waker.fileno(), self._waker.drain)
         self._writer = ChannelWriter(self._traffic, clock, self._poller.changed, self._waker.wake)
-        self._reader = ChannelReader(self._traffic, recorded=recorder is not None, pool=pool, stalled=self._stalled)
-
-        self._registry = ChannelRegistry(
-            self._poller, self._reader, self._traffic, self._idle, self._stalled, self._refused
+        self._reader = ChannelReader(
+            self._traffic, recorded=recorder is not None, pool=pool, stalled=self._expiry.stalled
         )
+
+        self._registry = ChannelRegistry(self._poller, self._reader, self._traffic, self._expiry)
 
         self.channels = self._registry.open
         self.connected = self._registry.connected
@@ -317,12 +314,7 @@ class Selector:
 
         polls = self._polls
         before = self._clock.nanoseconds()
-        if self._idle is not None and self.channels:
-            timeout_ms = min(timeout_ms, self._idle.remaining_ms(before))
-        if self._refused:
-            timeout_ms = min(timeout_ms, self._refused.remaining_ms(before))
-        if self._stalled:
-            timeout_ms = min(timeout_ms, self._stalled.remaining_ms(before))
+        timeout_ms = self._expiry.wait_ms(timeout_ms, before)
         events = self._poller.wait(timeout_ms)
         now = self._clock.nanoseconds()
         polls.selects.value += 1
@@ -345,17 +337,8 @@ class Selector:
                 callbacks[fd]()  # the waker, or a listening socket
         if self._writer.broken:
             self._close_broken()
-        if self._refused:
-            self._close_refused(now)
-        if self._idle is not None:
-            self._close_oldest(now)
-        if self._stalled:
-            for stalled in self._stalled.stalled(now):
-                _log.warning(
-                    "%s announced %d bytes and has stopped sending them; closing the connection",
-                    stalled.transport.remote, stalled.connection.reader.requested,
-                )  # fmt: skip
-                self._close(stalled, Closing.NOTIFY)
+        for channel, how in self._expiry.expired(self.channels, now):
+            self._close(channel, how)
 
     def _process_unannounced(self, events: list[tuple[int, int]], now: int) -> None:
         """Go on with channels of which no event tells: they stand already, or have bytes on this side."""
@@ -364,7 +347,7 @@ class Selector:
         buffered, self._reader.buffered = self._reader.buffered, {}
         announced = {fd for fd, _ in events}
         for channel in buffered:
-            if (channel.fd not in announced or not channel.registered) and channel not in self._refused:
+            if (channel.fd not in announced or not channel.registered) and channel not in self._expiry.refused:
                 self._process(channel, EVENT_READ, now)
         for channel in immediate:
             self._process(channel, 0, now)
@@ -374,8 +357,8 @@ class Selector:
         if channel.closed:
             return
         connection = channel.connection
-        if self._idle is not None:
-            self._idle.touch(channel.id, now)
+        if self._expiry.idle is not None:
+            self._expiry.idle.touch(channel.id, now)
         try:
             if connection.usable or connection.phase is Phase.REAUTHENTICATING or self._establish(channel, now):
                 if not channel.has_completed_receive and connection.mute_state is _NOT_MUTED:
@@ -436,25 +419,8 @@ class Selector:
         channel.refused(error)
         if is_told:
             self._poller.drop(channel)
-            self._refused.add(channel, now)
+            self._expiry.refused.add(channel, now)
         else:
-            self._close(channel, Closing.GRACEFUL)
-
-    def _close_refused(self, now: int) -> None:
-        """Tell clients that they are refused, and close their connections, when the delay is over."""
-        for channel in self._refused.due(now):
-            if channel.authenticator is not None:
-                with channel.lock:
-                    channel.authenticator.send_refusal()
-            self._close(channel, Closing.NOTIFY)
-
-    def _close_oldest(self, now: int) -> None:
-        assert self._idle is not None
-        channel_id = self._idle.expired(now)
-        channel = self.channels.get(channel_id) if channel_id is not None else None
-        if channel is not None:
-            _log.debug("connection %s has been silent too long", channel.id)
-            channel.ended = ChannelState.EXPIRED
             self._close(channel, Closing.GRACEFUL)
 
     # ---- closing -----------------------------------------------------------------------------------------------------

@@ -88,9 +88,9 @@ def test_the_wait_for_a_thread_that_never_ends_can_be_interrupted(gate: threadin
         (thread.interrupted if interruptible else thread._initiated).wait()
         signal.pthread_kill(caller, signal.SIGINT)
 
-    sender = threading.Thread(target=send_signal)
+    sender = threading.Thread(target=send_signal)  # it waits for the shutdown
+    sender.start()
     with pytest.raises(KeyboardInterrupt):
-        sender.start()
         thread.shutdown()
     sender.join()
     assert thread.interrupted.is_set() == interruptible
@@ -114,9 +114,10 @@ def test_a_signal_that_comes_just_before_the_wait_is_not_missed(gate: threading.
         return False
 
     thread.initiate_shutdown()
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(thread._complete, "wait", wait)
-        thread.await_shutdown()
+        with pytest.raises(KeyboardInterrupt):
+            thread.await_shutdown()
     assert len(waits) == 3
     gate.set()
     thread.shutdown()

@@ -367,7 +367,7 @@ def test_a_connection_that_cannot_be_registered_leaves_nothing(selector, server,
             assert selector._poller.channels
             raise error
 
-    monkeypatch.setattr(selector._registry, "_idle", Refusing())
+    monkeypatch.setattr(selector._expiry, "idle", Refusing())
     client, accepted = accepted_pair()
     begin = {
         "connect": lambda: selector.connect("x", server.address),
