@@ -46,22 +46,7 @@ def report(
     left = [m for m, outcome in outcomes.items() if not outcome.killed]
     same = [m for m in left if m in reasons]
     share = _share(len(killed), len(outcomes) - len(same))
-    verdicts = Counter(outcome.verdict for outcome in outcomes.values())
-    counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-    lines = [
-        f"{len(outcomes)} mutants: {counted}. Killed are {len(killed)}, {share:.1%} of the {len(outcomes) - len(same)} "
-        f"that do not behave as the program does, {_share(len(killed), len(outcomes)):.1%} of all.",
-        "",
-        *table(outcomes),
-        "",
-        f"Survivors that behave as the program does: {len(same)}.",
-        "",
-        *(f"- `{_place(m)}`: {reasons[m]}" for m in sorted(same, key=_place)),
-        "",
-        f"Survivors that a test should notice: {len(left) - len(same)}.",
-        "",
-        *(f"- `{_place(m)}` ({outcomes[m].verdict})" for m in sorted(left, key=_place) if m not in reasons),
-    ]
+    lines = _drawn(outcomes, killed, left, {m: reasons[m] for m in same}) if outcomes else []
     if breakages:
         noticed = sum(outcome.killed for outcome in breakages.values())
         lines += ["", f"Known breakages: {noticed} of {len(breakages)} turn a test red.", ""]
@@ -75,6 +60,28 @@ def report(
     if share < wanted:
         wrong.append(f"{share:.1%} of the mutants are killed, at least {wanted:.0%} are wanted")
     return lines, wrong
+
+
+def _drawn(
+    outcomes: dict[Mutant, Outcome], killed: list[Mutant], left: list[Mutant], same: dict[Mutant, str]
+) -> list[str]:
+    verdicts = Counter(outcome.verdict for outcome in outcomes.values())
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    others = len(outcomes) - len(same)
+    return [
+        f"{len(outcomes)} mutants: {counted}. Killed are {len(killed)}, {_share(len(killed), others):.1%} of the {others} "
+        f"that do not behave as the program does, {_share(len(killed), len(outcomes)):.1%} of all.",
+        "",
+        *table(outcomes),
+        "",
+        f"Survivors that behave as the program does: {len(same)}.",
+        "",
+        *(f"- `{_place(m)}`: {same[m]}" for m in sorted(same, key=_place)),
+        "",
+        f"Survivors that a test should notice: {len(left) - len(same)}.",
+        "",
+        *(f"- `{_place(m)}` ({outcomes[m].verdict})" for m in sorted(left, key=_place) if m not in same),
+    ]
 
 
 def _share(part: int, whole: int) -> float:
