@@ -69,8 +69,8 @@ def _drawn(
     counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     others = len(outcomes) - len(same)
     return [
-        f"{len(outcomes)} mutants: {counted}. Killed are {len(killed)}, {_share(len(killed), others):.1%} of the {others} "
-        f"that do not behave as the program does, {_share(len(killed), len(outcomes)):.1%} of all.",
+        f"{len(outcomes)} mutants: {counted}. Killed are {len(killed)}, {_share(len(killed), others):.1%} of the "
+        f"{others} that do not behave as the program does, {_share(len(killed), len(outcomes)):.1%} of all.",
         "",
         *table(outcomes),
         "",

@@ -97,7 +97,8 @@ def main() -> int:
         else:
             trials = []
             covering = measure(jobs=args.jobs)
-            seconds = tree.prepare(covering.samples())
+            tree.run(covering.samples(), PYTHONDONTWRITEBYTECODE="")  # compiles them; those that fail were left out
+            seconds = covering.seconds
             for mutant in drawn:
                 if args.resume and (test := last.of(mutant, unchanged=True)):
                     outcomes[mutant] = Outcome("killed", test)

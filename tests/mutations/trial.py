@@ -87,8 +87,11 @@ class Tree:
         Raises:
             RuntimeError: They are not green, or did not run against the copy.
         """
-        outcome = self.run(names, PYTHONDONTWRITEBYTECODE="")
-        if outcome.verdict != "survived":
+        for _ in range(3):  # a busy machine may make a test fail, hardly the same three times
+            outcome = self.run(names, PYTHONDONTWRITEBYTECODE="")
+            if outcome.verdict == "survived":
+                break
+        else:
             raise RuntimeError(f"the tests must pass before anything is broken: {outcome.red or outcome.verdict}")
         return outcome.tests
 
