@@ -100,7 +100,7 @@ def channel(protocol: SecurityProtocol, authority: Path, port: int, body: bytes)
     found: list[Any] = []
 
     def exchange() -> None:
-        client.request("0", builder, found.append)
+        client.request("0", builder, found.append, client.clock.milliseconds())
         while not found:
             client.poll(FOREVER)
         assert found.pop().body.error_code == 0

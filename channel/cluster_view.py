@@ -105,7 +105,7 @@ def _facts(view: MetadataSnapshot) -> Iterator[tuple[str, str, str]]:
     for broker in view.nodes.values():
         yield f"broker {broker.id}", "address", f"{broker.host}:{broker.port}"
     for topic in view.all_topics:
-        yield topic, "topic id", str(_id_of(view, topic))
+        yield topic, "topic id", _id_of(view, topic) or "none"
         if topic in view.topic_errors:
             yield topic, "error", error_name(view.topic_errors[topic])
     for (topic, partition), info in view.partitions.items():

@@ -186,7 +186,7 @@ class TlsTransport(SocketTransport):
                 raise EOFError("the peer has closed the connection")
             while True:
                 try:
-                    count = self._tls.read(len(buffer), buffer)
+                    count = int(self._tls.read(len(buffer), buffer))
                 except ssl.SSLWantReadError:
                     self._may_have_more = False
                 except ssl.SSLZeroReturnError:
@@ -198,7 +198,7 @@ class TlsTransport(SocketTransport):
                         self.state = TlsState.READY
                         # A buffer that is not full holds the whole rest of a record.
                         self._may_have_more = count == len(buffer) or self._incoming.pending > 0
-                        return int(count)
+                        return count
                 received = self._receive_ciphertext()
                 if received < 0:
                     raise EOFError("the peer has closed the connection")
