@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .context import ControllerContext
 
-__all__ = ["ImageChange", "MigrationPropagator", "MigrationRequestBatch"]
+__all__ = ["ImageChange", "MigrationPropagator", "MigrationRequestBatch", "Registration", "channel_changes"]
 
 _log = get_logger(__name__)
 
@@ -45,6 +45,37 @@ class MigrationRequestBatch(ControllerBrokerRequestBatch):
             _log.error("broker %d answered %s with %s", broker_id, api, error_name(response.error_code))
         else:
             _log.debug("broker %d answered %s", broker_id, api)
+
+
+class Registration(NamedTuple):
+    """A broker's registration with the KRaft controller.
+
+    Attributes:
+        is_migrating: Whether it is a ZooKeeper broker that waits for the migration; a KRaft broker is none.
+        is_fenced: Whether its heartbeats are missing.
+    """
+
+    is_migrating: bool
+    is_fenced: bool
+
+    @property
+    def has_channel(self) -> bool:
+        """Whether the KRaft controller sends it control requests."""
+        return self.is_migrating and not self.is_fenced
+
+
+def channel_changes(before: Mapping[int, Registration], after: Mapping[int, Registration]) -> tuple[set[int], set[int]]:
+    """The brokers that the controller opens a channel to, and those whose channels it closes.
+
+    Args:
+        before, after: All registrations, by broker id.
+
+    >>> channel_changes({1: Registration(True, False)}, {1: Registration(False, False), 2: Registration(True, False)})
+    ({2}, {1})
+    """
+    had = {broker_id for broker_id, registration in before.items() if registration.has_channel}
+    has = {broker_id for broker_id, registration in after.items() if registration.has_channel}
+    return has - had, had - has
 
 
 class ImageChange(NamedTuple):
