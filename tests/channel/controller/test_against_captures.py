@@ -22,6 +22,7 @@ from channel.controller.cluster_events import (
     BrokerChange,
     ControlledShutdown,
     ElectionType,
+    PartitionReassignmentIsrChange,
     ReplicaLeaderElection,
     TopicChange,
     TopicDeletion,
@@ -39,10 +40,10 @@ State = tuple[Any, ...]
 Request = tuple[int, frozenset[State]]
 
 
-def logged(topic_name: str, controller_epoch: int) -> dict[int, list[Request]]:
+def logged(topic_name: str, controller_epoch: int, capture: str = "ibp-3.9-a") -> dict[int, list[Request]]:
     """What the controller of an epoch sent each broker about a topic, in the order of its connections."""
     found: dict[int, list[Request]] = {}
-    with gzip.open(CAPTURES / "ibp-3.9-a.truth.jsonl.gz", "rt") as lines:
+    with gzip.open(CAPTURES / f"{capture}.truth.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if row["request"].get("controllerEpoch") == controller_epoch]
     rows.sort(key=lambda row: (row["request"].get("brokerEpoch", 0), row["correlation_id"]))
     for row in rows:
@@ -92,8 +93,8 @@ def _sent_state(api_key: int, state: Any) -> State:
 class Replay:
     """The decisions over brokers 0, 1 and 2, and what they sent each of them about the topic."""
 
-    def __init__(self) -> None:
-        self.cluster = DecidedCluster((0, 1, 2))
+    def __init__(self, **settings: Any) -> None:
+        self.cluster = DecidedCluster((0, 1, 2), settings)
         self.cluster.elect()
 
     def sent(self, topic: str) -> dict[int, list[Request]]:
@@ -111,8 +112,8 @@ class Replay:
         self.cluster.store.create_topic(topic, dict(enumerate(replicas)))
         self.cluster.process(TopicChange())
 
-    def reassign(self, partition: int, *target: int) -> None:
-        targets = {TopicPartition(TOPIC, partition): target}
+    def reassign(self, partition: int, *target: int, topic: str = TOPIC) -> None:
+        targets = {TopicPartition(topic, partition): target}
         self.cluster.process(ApiPartitionReassignment(targets, lambda *_: None))
 
     def alter(self, *partitions: tuple[int, tuple[int, ...]]) -> None:
@@ -123,6 +124,11 @@ class Replay:
         (leader,) = {state.leader for state in states.values()}
         epoch = context.live_broker_id_and_epochs[leader]
         self.cluster.process(AlterPartition(leader, epoch, 3, states, lambda _: None))
+
+    def write_isr(self, tp: TopicPartition, *isr: int) -> None:
+        """A leader writes its ISR itself; the controller watches the partition."""
+        self.cluster.store.change_isr(tp, isr)
+        self.cluster.process(PartitionReassignmentIsrChange(tp))
 
     def stop(self, broker_id: int) -> None:
         self.cluster.store.unregister_broker(broker_id)
@@ -192,6 +198,20 @@ def test_topics_through_reassignments_deaths_elections_a_failover_and_a_deletion
     replay.shut_down(1)
     assert_same_requests(replay, TOPIC, 2, broker_ids=(1, 2))
     assert_same_requests(replay, SECOND_TOPIC, 2)
+
+
+def test_reassignments_that_brokers_before_alter_partition_complete() -> None:
+    topic, replay = "MZQ-Sg4B", Replay(inter_broker_protocol_version="2.6")
+    replay.create(topic, (1, 2), (2, 0), (0, 1))
+    replay.reassign(0, 2, 0, topic=topic)
+    replay.reassign(1, 2, 0, 1, topic=topic)
+    replay.reassign(2, 1, topic=topic)
+    replay.write_isr(TopicPartition(topic, 0), 1, 2, 0)
+    replay.write_isr(TopicPartition(topic, 1), 2, 0, 1)
+    theirs = logged(topic, 1, "ibp-2.6-a")
+    for broker_id, requests in replay.sent(topic).items():
+        assert len(requests) > 10
+        assert requests == theirs[broker_id][: len(requests)], f"broker {broker_id}"
 
 
 def assert_same_requests(
