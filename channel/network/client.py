@@ -177,14 +177,16 @@ class NetworkClient:
             raise IllegalState(f"node {request.destination} can take no request now: {bounded(str(request))}")
         self._sender.send(request, now)
 
-    def request(self, node_id: str, builder: RequestBuilder, callback: Callback, now: int) -> ClientRequest:
+    def request(
+        self, node_id: str, builder: RequestBuilder, callback: Callback, now: int | None = None
+    ) -> ClientRequest:
         """Make a request and write it at once, on the calling thread; no correlation id is taken if it cannot be.
 
         Args:
             node_id: To whom, ``Node.key``.
             builder: Makes the body.
             callback: Called in ``poll`` with the answer, or with what came instead.
-            now: The time, in ms of the client's clock.
+            now: The time in ms of the client's clock, if the caller has just read it.
 
         Raises:
             ClientClosed: This client is closing or closed.
@@ -193,6 +195,8 @@ class NetworkClient:
         """
         if self._phase is not _Phase.ACTIVE:
             self._ensure_active()
+        if now is None:
+            now = self.clock.milliseconds()
         channel = self._nodes.sendable(node_id, now)
         if channel is None:
             raise IllegalState(f"node {node_id} can take no request now")
@@ -328,10 +332,10 @@ class NetworkClient:
             timeout_ms,
             self._metadata.maybe_update(now),
             max(0, sender.next_timeout_ms - now + 1),
-            self._connecting_ms(now),
+            self._states.remaining_ms(now) if self._states.connecting_nodes else FOREVER,
         )
         selector.poll(timeout_ms, for_sends=self._pipelined or sender.unanswered > 0)
-        now = self.clock.milliseconds()
+        now = selector.polled_ns // 1_000_000
         responses: list[ClientResponse] = []
         errors: list[tuple[str, Exception]] = []
         try:
@@ -364,10 +368,6 @@ class NetworkClient:
                 raise error
             self._on_invalid_answer(node_id, error)
         return responses
-
-    def _connecting_ms(self, now: int) -> int:
-        """How long until an attempt to connect may take too long."""
-        return self._states.remaining_ms(now) if self._states.connecting_nodes else FOREVER
 
     def _complete(self, responses: list[ClientResponse]) -> None:
         for response in responses:

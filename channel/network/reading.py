@@ -29,11 +29,12 @@ class ChannelReader:
         pool: The pool.
         completed: The frames that have been received since ``clear``.
         buffered: The channels that hold bytes or frames on this side.
+        out_of_memory: Whether the pool has refused memory, so that channels have muted themselves.
         progressed: Whether looking at them again may bring something.
     """
 
     __slots__ = (
-        "_out_of_memory", "_recorded", "_stalled", "_traffic", "buffered", "completed", "pool", "progressed",
+        "_recorded", "_stalled", "_traffic", "buffered", "completed", "out_of_memory", "pool", "progressed",
     )  # fmt: skip
 
     def __init__(
@@ -43,7 +44,7 @@ class ChannelReader:
         self._recorded = recorded
         self.pool = pool
         self._stalled = stalled
-        self._out_of_memory = False
+        self.out_of_memory = False
         self.completed: list[Receive] = []
         self.buffered: dict[Channel, None] = {}
         self.progressed = True  # so that the first poll looks at buffered bytes
@@ -78,7 +79,7 @@ class ChannelReader:
             channel.has_completed_receive = True
             self.completed.append(Receive(channel, payload, self.pool))
         elif reader.refused:
-            self._out_of_memory = True  # it muted itself: the pool had nothing for it
+            self.out_of_memory = True  # it muted itself: the pool had nothing for it
         if count and self._stalled is not None and (reader.bytes_read or channel.watched):
             self._stalled.look(channel, now)
 
@@ -121,9 +122,9 @@ class ChannelReader:
 
     def refused(self, channels: Iterable[Channel]) -> list[Channel]:
         """Unmute those of the channels that the pool had refused memory, once it has some; gives them."""
-        if not self._out_of_memory or (self.pool is not None and self.pool.out_of_memory):
+        if self.pool is not None and self.pool.out_of_memory:
             return []
-        self._out_of_memory = False
+        self.out_of_memory = False
         found = [each for each in channels if not each.connection.explicitly_muted and each.connection.muted]
         return [channel for channel in found if self.read_again(channel)]
 

@@ -70,6 +70,7 @@ class Selector:
         prepared: The connections that are through handshake and authentication since the last ``poll``.
         disconnected: The connections that have ended, and how.
         channels: The open connections.
+        polled_ns: When the wait of the last ``poll`` ended, in ns of the clock.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Selector:
         self.completed_sends = self._writer.completed
         self.completed_receives = self._reader.completed
         self.send_at_once = self._writer.write_at_once
-        self._worked_since_ns = clock.nanoseconds()
+        self.polled_ns = clock.nanoseconds()
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
@@ -272,7 +273,7 @@ class Selector:
         self.completed_sends.clear()
         if self.completed_receives:
             self._reader.clear()
-        self._registry.clear(self._worked_since_ns)
+        self._registry.clear(self.polled_ns)
         if self._writer.broken:
             self._close_broken()
 
@@ -297,11 +298,12 @@ class Selector:
         if timeout_ms < 0:
             raise ValueError(f"a poll of {timeout_ms} ms; it must be 0 or more")
         self.clear()
-        for refused in self._reader.refused(self.channels.values()):
-            self._poller.changed(refused)
+        reader = self._reader
+        if reader.out_of_memory:
+            for refused in reader.refused(self.channels.values()):
+                self._poller.changed(refused)
         if self._writer.started:
             self.write_now()
-        reader = self._reader
         if (
             self._registry.immediate
             or (reader.progressed and reader.buffered)
@@ -318,15 +320,15 @@ class Selector:
         events = self._poller.wait(timeout_ms)
         now = self._clock.nanoseconds()
         polls.selects.value += 1
-        polls.io_ns += before - self._worked_since_ns
+        polls.io_ns += before - self.polled_ns
         polls.io_wait_ns += now - before
-        self._worked_since_ns = now
+        self.polled_ns = now
 
         if self._registry.immediate or reader.buffered:
             self._process_unannounced(events, now)
         elif not events:
             reader.progressed = True
-        if reader.short_of_memory:
+        if reader.pool is not None and reader.short_of_memory:
             random.shuffle(events)  # let no connection always be the one that gets no memory
         ready, callbacks = self._poller.channels.get, self._poller.callbacks
         for fd, mask in events:
@@ -431,7 +433,7 @@ class Selector:
         Returns:
             Its requests that were not answered, oldest first.
         """
-        channel = self._registry.discard(channel_id, self._worked_since_ns)
+        channel = self._registry.discard(channel_id, self.polled_ns)
         return [] if channel is None else channel.unanswered
 
     def close(self) -> None:
@@ -458,4 +460,4 @@ class Selector:
         self._registry.abandon()
 
     def _close(self, channel: Channel, mode: Closing) -> None:
-        self._registry.close(channel, mode, self._worked_since_ns)
+        self._registry.close(channel, mode, self.polled_ns)

@@ -859,9 +859,7 @@ def test_what_a_request_leaves_behind_needs_no_collector(plain, selector):
     gc.disable()
     try:
         for _ in range(20):
-            selector.answers(
-                "0", plain.request("0", UPDATE, is_no_error, plain.clock.milliseconds()).correlation_id, UPDATED
-            )
+            selector.answers("0", plain.request("0", UPDATE, is_no_error).correlation_id, UPDATED)
             for _ in range(4):
                 plain.poll(0)
         selector.sends.clear()

@@ -273,7 +273,7 @@ def test_requests_of_another_thread_pass_in_order_whenever_sessions_end(serve, a
         for number in range(200):
             if number % 3 == 0:
                 asking.clock.sleep(LIFETIME_MS)
-            asking.client.request("1", UPDATE, callback, asking.client.clock.milliseconds())
+            asking.client.request("1", UPDATE, callback)
             assert turn.acquire(timeout=10)
 
     sending = threading.Thread(target=sends)
