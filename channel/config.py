@@ -56,7 +56,6 @@ class ChannelConfig:
     sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
     inter_broker_protocol_version: str = "3.9-IV0"
     connections_max_idle_ms: int = _number(600_000, -1, 2**63 - 1)
-    connection_failed_authentication_delay_ms: int = _number(100)
     socket_request_max_bytes: int = _number(104_857_600, 1)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     queued_max_request_bytes: int = _number(-1, -1, 2**63 - 1)

@@ -132,7 +132,10 @@ class SecurityConfig:
         sasl_enabled_mechanisms: What a server offers.
         sasl_username, sasl_password: Who a client is. ``sasl.jaas.config`` may say both instead.
         users: Whom a server accepts, name to password.
-        connections_max_reauth_ms: How long a server's SASL session may last; 0 for ever.
+        connections_max_reauth_ms: How long a server lets a SASL session last before the client must renew it; 0 for
+            ever.
+        connection_failed_authentication_delay_ms: How long after a failed SASL authentication a server tells the client
+            so, and closes the connection.
 
     Raises:
         ConfigurationError: Two settings contradict each other, a value is unknown, or a file cannot be read.
@@ -154,6 +157,7 @@ class SecurityConfig:
     sasl_password: Password | None = None
     users: Mapping[str, Password] = field(default_factory=dict, repr=False)
     connections_max_reauth_ms: int = 0
+    connection_failed_authentication_delay_ms: int = 100
 
     def __post_init__(self) -> None:
         _one_of("ssl.client.auth", self.ssl_client_auth, ("none", "requested", "required"))
@@ -170,10 +174,9 @@ class SecurityConfig:
             raise ConfigurationError("ssl.keystore.certificate.chain and ssl.keystore.key go together; set both")
         if self.ssl_truststore_location and self.ssl_truststore_certificates:
             raise ConfigurationError("ssl.truststore.location and ssl.truststore.certificates are both set; keep one")
-        if self.connections_max_reauth_ms < 0:
-            raise ConfigurationError(
-                f"connections.max.reauth.ms is {self.connections_max_reauth_ms}; it must be 0 or more"
-            )
+        for name in _MILLISECONDS:
+            if getattr(self, name) < 0:
+                raise ConfigurationError(f"{name.replace('_', '.')} is {getattr(self, name)}; it must be 0 or more")
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> SecurityConfig:
@@ -193,10 +196,9 @@ class SecurityConfig:
     @staticmethod
     def has(key: str) -> bool:
         """Whether a key of Kafka's is a security setting that ``of`` takes or refuses."""
-        return (
-            key.startswith(("ssl.", "sasl.", "connections.max.reauth."))
-            and key != "sasl.mechanism.inter.broker.protocol"
-        )
+        if key.replace(".", "_") in _MILLISECONDS:
+            return True
+        return key.startswith(("ssl.", "sasl.")) and key != "sasl.mechanism.inter.broker.protocol"
 
     # ---- TLS ---------------------------------------------------------------------------------------------------------
 
@@ -300,7 +302,7 @@ def _take(values: dict[str, Any], key: str, value: str) -> None:
             values[name] = tuple(part.strip() for part in value.split(",") if part.strip())
         case "ssl.keystore.key" | "ssl.key.password" | "sasl.password":
             values[name] = Password(value)
-        case "connections.max.reauth.ms":
+        case _ if name in _MILLISECONDS:
             if not value.strip().isdigit():
                 raise ConfigurationError(f"{key} is {value!r}; it must be a whole number of milliseconds")
             values[name] = int(value)
@@ -315,6 +317,7 @@ def _take(values: dict[str, Any], key: str, value: str) -> None:
             raise ConfigurationError(f"no security setting {key!r}; see the documentation of channel.security")
 
 
+_MILLISECONDS: Final = ("connections_max_reauth_ms", "connection_failed_authentication_delay_ms")
 _TEXTS: Final = frozenset({
     "ssl_keystore_location", "ssl_keystore_certificate_chain", "ssl_truststore_location", "ssl_truststore_certificates",
     "ssl_endpoint_identification_algorithm", "ssl_cipher_suites", "ssl_client_auth", "sasl_mechanism", "sasl_username",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import resource
 from dataclasses import dataclass
@@ -145,7 +146,9 @@ class EmbeddedCluster:
         self._updates = SharedUpdates()
         self._worker = Worker("embedded-cluster-worker-thread")
         config = config or ChannelConfig()
-        channels = server_channels(protocol, security or config.security, api_versions.before_authentication)
+        if security is not None:
+            config = dataclasses.replace(config, security=security)
+        channels = server_channels(protocol, config.security, api_versions.before_authentication)
         self._server = SocketServer(
             "embedded-cluster", config=config, clock=clock, recorder=recorder, channel_builder=channels
         )

@@ -50,7 +50,8 @@ class SocketServer:
     Args:
         name: Names the thread.
         config: Limits: ``max.connections``, ``max.connections.per.ip``, ``socket.request.max.bytes``,
-            ``queued.max.request.bytes``, ``connections.max.idle.ms``, ``connection.failed.authentication.delay.ms``.
+            ``queued.max.request.bytes``, ``connections.max.idle.ms``; of ``security``:
+            ``connection.failed.authentication.delay.ms``.
         clock: Where time comes from.
         metrics: What to count, None for nothing.
         recorder: Sees every frame that passes.
@@ -81,7 +82,7 @@ class SocketServer:
             max_receive_size=config.socket_request_max_bytes,
             max_idle_ms=config.connections_max_idle_ms,
             max_stall_ms=config.receive_stall_max_ms,
-            failed_authentication_delay_ms=config.connection_failed_authentication_delay_ms,
+            failed_authentication_delay_ms=config.security.connection_failed_authentication_delay_ms,
             clock=clock,
             metrics=metrics,
             pool=pool,

@@ -60,7 +60,7 @@ Examples:
 @click.option("--requests", is_flag=True, help="Print each request with its answer, one JSON object a line.")
 @click.option(
     "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
-    help="Properties: security.protocol, ssl.*, sasl.* of every listener.",
+    help="Properties: security.protocol, ssl.*, sasl.*, connections.max.reauth.ms of every listener.",
 )  # fmt: skip
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the brokers in this ZooKeeper; HOST:PORT/PATH too.")
 @click.option("--ibp", default="3.9", show_default=True, help="Their inter.broker.protocol.version.")

@@ -20,7 +20,6 @@ DEFAULTS = {
     "sasl.mechanism.inter.broker.protocol": "GSSAPI",
     "inter.broker.protocol.version": "3.9-IV0",
     "connections.max.idle.ms": 600000,
-    "connection.failed.authentication.delay.ms": 100,
     "socket.request.max.bytes": 104857600,
     "queued.max.request.bytes": -1,
     "unclean.leader.election.enable": False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tls_certificates import certificates
 
+from channel.config import ChannelConfig
 from channel.security import Credentials, Password, SecurityConfig, security_protocol
 from kproto.errors import ConfigurationError
 
@@ -92,13 +93,25 @@ def test_no_secret_is_shown() -> None:
         ({"ssl.keystore.key": "k"}, "go together"),
         ({"ssl.keystore.location": "a", "ssl.keystore.certificate.chain": "b", "ssl.keystore.key": "c"}, "keep one"),
         ({"ssl.truststore.location": "a", "ssl.truststore.certificates": "b"}, "keep one"),
-        ({"connections.max.reauth.ms": "-1"}, "whole number"),
+        ({"connections.max.reauth.ms": "-1"}, r"connections\.max\.reauth\.ms is '-1'; it must be a whole number"),
+        ({"connection.failed.authentication.delay.ms": "soon"}, r"delay\.ms is 'soon'; it must be a whole number"),
         ({"ssl.endpoint.identification.algorithm": "ldap"}, "empty, https"),
     ],
 )
 def test_wrong_settings_say_what_to_change(settings: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         SecurityConfig.of(settings)
+
+
+def test_times_are_kafkas_by_default_and_come_from_a_brokers_file() -> None:
+    names = {"connections.max.reauth.ms": 0, "connection.failed.authentication.delay.ms": 100}
+    given = ChannelConfig.of({name: f" {value + 7} " for name, value in names.items()}).security
+    for name, value in names.items():
+        field = name.replace(".", "_")
+        assert getattr(SecurityConfig(), field) == value
+        assert getattr(given, field) == value + 7
+        with pytest.raises(ConfigurationError, match=f"{name} is -1; it must be 0 or more"):
+            SecurityConfig(**{field: -1})  # type: ignore[arg-type]
 
 
 def test_files_that_are_missing_or_no_certificates_are_named(tmp_path: Path) -> None:

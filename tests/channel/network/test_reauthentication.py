@@ -69,13 +69,18 @@ class End:
 class Serving(End):
     """A server whose clients must renew their sessions."""
 
-    def __init__(self, protocol, lifetime_ms=LIFETIME_MS, recorder=None, clock=None, **config):
+    def __init__(self, protocol, lifetime_ms=LIFETIME_MS, delay_ms=0, recorder=None, clock=None, **config):
         super().__init__(clock)
-        security = secured(sasl_enabled_mechanisms=MECHANISMS, users=dict(USERS), connections_max_reauth_ms=lifetime_ms)
+        security = secured(
+            sasl_enabled_mechanisms=MECHANISMS,
+            users=dict(USERS),
+            connections_max_reauth_ms=lifetime_ms,
+            connection_failed_authentication_delay_ms=delay_ms,
+        )
         self.users = security.users
         self.server = SocketServer(
             "test",
-            config=ChannelConfig(**{"connection_failed_authentication_delay_ms": 0, **config}),
+            config=ChannelConfig(security=security, **config),
             clock=self.clock,
             metrics=SelectorMetrics(self.metrics, "test"),
             recorder=recorder,
@@ -449,7 +454,7 @@ DELAY_MS = 5000
 
 @pytest.fixture
 def delaying(serve):
-    return serve(connection_failed_authentication_delay_ms=DELAY_MS)
+    return serve(delay_ms=DELAY_MS)
 
 
 def refused_client(ask, serving):
@@ -491,7 +496,7 @@ def test_a_refused_client_is_told_after_the_delay_and_others_are_served_meanwhil
 
 def test_the_delay_is_waited_for_and_not_polled_for():
     """Nothing else happens on the server: its thread must wake by itself when the delay is over."""
-    serving = Serving(SecurityProtocol.SASL_PLAINTEXT, clock=SYSTEM_CLOCK, connection_failed_authentication_delay_ms=50)
+    serving = Serving(SecurityProtocol.SASL_PLAINTEXT, clock=SYSTEM_CLOCK, delay_ms=50)
     with serving.server:
         asking = Asking(SecurityProtocol.SASL_PLAINTEXT, serving.listener.port, password="guessed")
         polls = serving.server.selector._polls.selects
