@@ -26,6 +26,7 @@ from channel.errors import BrokerNotAvailable
 from channel.journal import Journal
 from channel.logs import bounded
 from channel.metrics import Metrics
+from channel.placement import next_state, spread
 from channel.types import (
     NO_LEADER,
     Broker,
@@ -170,7 +171,7 @@ class ScriptedController:
                 if joining:
                     state = self._state(tp)
                     isr = tuple(dict.fromkeys((*(b for b in state.isr if b in self._live()), *joining)))
-                    self._lead(tp, _changed(state, joining[0] if state.leader == NO_LEADER else state.leader, isr))
+                    self._lead(tp, next_state(state, joining[0] if state.leader == NO_LEADER else state.leader, isr))
 
         for step in (announce, inform, lead):
             self._decisions.run(step)
@@ -193,7 +194,7 @@ class ScriptedController:
                 state = self._state(tp)
                 isr = tuple(b for b in state.isr if b in self._live())
                 leader = state.leader if state.leader != broker_id else next(iter(isr), NO_LEADER)
-                self._lead(tp, _changed(state, leader, isr or state.isr))
+                self._lead(tp, next_state(state, leader, isr or state.isr))
             if not affected:
                 self._batch.add_update_metadata_request_for_brokers(self._live())
 
@@ -239,7 +240,7 @@ class ScriptedController:
         if topic_id is not None and len(topic_id) != 16:
             raise ValueError(f"topic_id has {len(topic_id)} bytes; a topic id has 16")
         if assignment is None:
-            assignment = self._spread(partitions, replication_factor)
+            assignment = spread(self._live(), partitions, replication_factor)
         placed = {TopicPartition(name, p): self._replicas(replicas) for p, replicas in enumerate(assignment)}
         if not placed:
             raise ValueError(f"topic {name} would have no partition; give at least one")
@@ -274,9 +275,9 @@ class ScriptedController:
         elif leader not in state.isr and not unclean:
             raise ValueError(f"broker {leader} is not in the ISR of {tp}, {list(state.isr)}; or give unclean=True")
         if leader == NO_LEADER or leader in state.isr:
-            after = _changed(state, leader, state.isr)
+            after = next_state(state, leader, state.isr)
         else:
-            after = _changed(state, leader, (leader,), LeaderRecoveryState.RECOVERING)
+            after = next_state(state, leader, (leader,), LeaderRecoveryState.RECOVERING)
         self._decisions.run(lambda: self._lead(tp, after))
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
@@ -296,14 +297,14 @@ class ScriptedController:
         def begin() -> None:
             context.update_partition_full_replica_assignment(tp, moving)
             state = self._state(tp)
-            self._lead(tp, _changed(state, state.leader, state.isr), new_on=moving.adding)
+            self._lead(tp, next_state(state, state.leader, state.isr), new_on=moving.adding)
 
         def complete() -> None:
             state, live = self._state(tp), self._live()
             context.update_partition_full_replica_assignment(tp, ReplicaAssignment(target))
             isr = tuple(b for b in target if b in live)
             leader = state.leader if state.leader in isr else next(iter(isr), NO_LEADER)
-            self._lead(tp, _changed(state, leader, isr or state.isr))
+            self._lead(tp, next_state(state, leader, isr or state.isr))
             self._batch.add_stop_replica_request_for_brokers(moving.removing, tp, delete_partition=True)
 
         self._decisions.run(begin)
@@ -384,14 +385,6 @@ class ScriptedController:
         assert info is not None
         return info.leader_and_isr
 
-    def _spread(self, partitions: int, replication_factor: int) -> list[list[int]]:
-        live = self._live()
-        if partitions < 1 or replication_factor < 1:
-            raise ValueError(f"{partitions} partitions of {replication_factor} replicas; each must be at least 1")
-        if replication_factor > len(live):
-            raise BrokerNotAvailable(f"{replication_factor} replicas need as many live brokers, there are {len(live)}")
-        return [[live[(p + r) % len(live)] for r in range(replication_factor)] for p in range(partitions)]
-
     def _replicas(self, replicas: Sequence[int]) -> tuple[int, ...]:
         if not replicas or len(set(replicas)) != len(replicas):
             raise ValueError(f"replicas {list(replicas)}: give each broker once, and at least one")
@@ -401,13 +394,3 @@ class ScriptedController:
 
     def _as_broker(self, member: BrokerAddress) -> Broker:
         return Broker(member.id, tuple(EndPoint(member.host, member.port, name) for name in self._listeners))
-
-
-def _changed(
-    state: LeaderAndIsr,
-    leader: int,
-    isr: Sequence[int],
-    recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED,
-) -> LeaderAndIsr:
-    """The next state: each change raises both epochs."""
-    return LeaderAndIsr(leader, tuple(isr), state.leader_epoch + 1, state.partition_epoch + 1, recovery)

@@ -53,6 +53,7 @@ Examples:
   kproto inspect control.pcap --slow 500ms                        which broker lags
   kproto inspect control.pcap --topic 'orders*' -v                every partition on a line of its own
   kproto inspect kafka-request.log.* --api UpdateMetadata         the brokers' own request log
+  kproto inspect /var/tmp/tap                                     all files of a directory, rotated ones as one stream
   tcpdump -i any -s 0 -U -w - 'tcp port 9092' | kproto inspect -  follow it live
 
 \b
@@ -97,8 +98,9 @@ def command(
 ) -> None:
     """Show each control request, what it changed at its broker, and how the broker answered.
 
-    CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, or - for standard input,
-    which is followed as it grows; several files are shown as one, by time.
+    CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, a directory of such files,
+    or - for standard input, which is followed as it grows. Several files, as rotation leaves them, are shown as one
+    stream, by time: a request may begin in one file and be answered in another.
 
     One line is one request with its response: when (UTC); controller → broker; the request and its version; its
     correlation id; controller epoch/broker epoch (- where the version has none); milliseconds until the answer; the

@@ -44,8 +44,9 @@ kproto inspect shows the single requests, kproto analyze writes tables with Spar
 def command(captures: tuple[str, ...], filters: Filters, *, form: str) -> None:
     """Sum up captures: controllers, brokers, changes, errors, delays and losses.
 
-    CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, or - for standard input;
-    several are taken as one cluster's. Nothing else is needed: no Spark, no Java.
+    CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, a directory of such files,
+    or - for standard input; several are taken as one cluster's, rotated files as one stream. Nothing
+    else is needed: no Spark, no Java.
     """
     check_apis(filters)
     keep_pandas_out()

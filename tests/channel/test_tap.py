@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from control_messages import update_metadata
 from network_peers import EchoServer, FakeClock, frame, until
 from tls_certificates import certificates
@@ -27,13 +30,13 @@ from channel.security import Credentials, Password, SecurityConfig
 from channel.tap import Mapping, Tap
 from channel.types import Broker, EndPoint
 from kproto.api import ApiKey
-from kproto.capture import exchanges
+from kproto.capture import CaptureSummary, exchanges, frames
+from kproto.cli import main
 from kproto.codec import message_class
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 LOOPBACK = ("127.0.0.1", 0)
 
@@ -61,6 +64,15 @@ def received(sock: socket.socket, count: int) -> bytes:
         assert piece, f"the stream ended after {len(data)} of {count} bytes"
         data += piece
     return data
+
+
+def damages(*files: Path) -> list[Path]:
+    """The files that ``kproto check`` finds damaged."""
+    result = CliRunner().invoke(main, ["check", "--format", "json", *map(str, files)])
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [Path(each["file"]) for each in found] == list(files)
+    assert result.exit_code == (not all(each["whole"] for each in found))
+    return [Path(each["file"]) for each in found if not each["whole"]]
 
 
 @pytest.fixture
@@ -256,9 +268,12 @@ def test_a_killed_tap_leaves_a_recording_that_reads(echo: EchoServer, recording:
     finally:
         tap.kill()
         tap.communicate()
-    size = recording.stat().st_size
-    assert size > 2 * len(data)
-    assert list(exchanges(recording)) is not None
+    assert recording.stat().st_size > 2 * len(data)
+    assert damages(recording) in ([], [recording])  # in the last packet, if at all
+    summary = CaptureSummary()
+    assert list(frames(recording, apis=(), summary=summary)) == []
+    assert summary.packets > 2
+    assert summary.bad_input_count <= 1
 
 
 # ---- rotation --------------------------------------------------------------------------------------------------------
@@ -276,6 +291,27 @@ def test_files_are_finished_by_size_and_no_byte_is_lost(echo: EchoServer, tmp_pa
     assert names == [f"t-{i:05d}.pcapng" for i in range(1, len(names) + 1)]
     assert len(names) > 5
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) > 800_000
+
+
+def test_a_conversation_that_rotation_cuts_reads_as_one_stream(tmp_path: Path) -> None:
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+    with (
+        EmbeddedCluster(1) as cluster,
+        RotatingRecorder(recorded / "t.pcapng", max_bytes=2_000) as recorder,
+        Tap([Mapping(LOOPBACK, (cluster[0].host, cluster[0].port))], recorder) as tap,
+        ControllerChannelManager(9, lambda: 1) as manager,
+    ):
+        answers: list[Any] = []
+        manager.startup([Broker(0, (EndPoint(*tap.listening[0]),))])
+        for _ in range(50):
+            manager.send_request(0, SingleRequest(update_metadata({}, broker_epoch=1), 8), answers.append)
+        until(lambda: len(answers) == 50)
+    files = sorted(recorded.iterdir())
+    assert len(files) > 3
+    assert damages(*files) == []
+    seen = list(exchanges(recorded))
+    assert [each.response_message.error_code for each in seen] == [0] * 50
 
 
 def test_a_file_is_finished_by_age_unless_it_is_empty(tmp_path: Path) -> None:
