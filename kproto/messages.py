@@ -94,6 +94,8 @@ if TYPE_CHECKING:
         DeleteTopicState,
     )
     from .reference.envelope import EnvelopeRequest, EnvelopeResponse
+    from .reference.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+    from .reference.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
     from .reference.metadata import (
         MetadataRequest,
         MetadataRequestTopic,
@@ -124,6 +126,7 @@ __all__ = [
     "BrokerState",
     "ControlledShutdownRequest",
     "ControlledShutdownResponse",
+    "Coordinator",
     "CreatableReplicaAssignment",
     "CreatableTopic",
     "CreatableTopicConfig",
@@ -144,6 +147,10 @@ __all__ = [
     "EnvelopeResponse",
     "Feature",
     "FinalizedFeatureKey",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
     "LeaderAndIsrLiveLeader",
     "LeaderAndIsrPartitionError",
     "LeaderAndIsrPartitionState",
@@ -193,6 +200,8 @@ _REFERENCE: Final = {
     "create_topics": ("Creatable", "CreateTopics"),
     "delete_topics": ("DeletableTopic", "DeleteTopic"),
     "envelope": ("Envelope",),
+    "find_coordinator": ("Coordinator", "FindCoordinator"),
+    "init_producer_id": ("InitProducerId",),
     "metadata": ("Metadata",),
     "sasl_authenticate": ("SaslAuthenticate",),
     "sasl_handshake": ("SaslHandshake",),

@@ -23,6 +23,7 @@ from kproto.messages import (
     CreateTopicsResponse,
     DeletableTopicResult,
     DeleteTopicsResponse,
+    InitProducerIdResponse,
 )
 
 from .cluster_events import PartitionModifications, TopicChange, TopicDeletion
@@ -76,7 +77,8 @@ class Administration:
         session: The ZooKeeper session, for what the store has no place for.
         config: ``default.replication.factor`` and ``num.partitions`` for topics that name none.
         process: Does the work of the events that changes of topics make, before the answer goes out.
-        without_storage: Brokers that get no replica: those that keep no records.
+        controller_id: The controller's broker id.
+        stores_records: Whether its broker keeps records; without it it gets no replicas.
     """
 
     def __init__(
@@ -86,14 +88,18 @@ class Administration:
         session: ZooKeeperSession,
         config: ChannelConfig,
         process: Callable[[ControllerEvent], object],
-        without_storage: frozenset[int] = frozenset(),
+        controller_id: int,
+        *,
+        stores_records: bool = False,
     ) -> None:
         self._context = context
         self._store = store
         self._session = session
         self._config = config
         self._process = process
-        self._without_storage = without_storage
+        self._controller_id = controller_id
+        self._without_storage = frozenset() if stores_records else frozenset({controller_id})
+        self._own_ids = range(0)
         self._has_topic_ids = ibp_at_least(config.inter_broker_protocol_version, "2.8-IV0")
 
     def answer(self, event: ApiRequest) -> Any:
@@ -111,6 +117,8 @@ class Administration:
                 return self._delete_topics(event.request)
             case ApiKey.ALLOCATE_PRODUCER_IDS:
                 return self._allocate_producer_ids(event.request)
+            case ApiKey.INIT_PRODUCER_ID:
+                return self._init_producer_id(event.request)
         raise ValueError(f"the controller does not serve API {event.api_key}")
 
     # ---- CreateTopics
@@ -297,7 +305,19 @@ class Administration:
         if outcome.error is not None and not isinstance(outcome.error, NodeExists):
             raise outcome.error
 
-    # ---- AllocateProducerIds
+    # ---- producer ids
+
+    def _init_producer_id(self, request: Any) -> Any:
+        """Give a client an id of the controller's own block; a transactional client has to ask its coordinator."""
+        if request.transactional_id is not None:
+            return InitProducerIdResponse(error_code=ErrorCode.NOT_COORDINATOR)
+        if not self._own_ids:
+            block = self._next_block(self._controller_id)
+            if block is None:
+                return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._own_ids = range(block.first, block.last + 1)
+        producer_id, self._own_ids = self._own_ids[0], self._own_ids[1:]
+        return InitProducerIdResponse(producer_id=producer_id)
 
     def _allocate_producer_ids(self, request: Any) -> Any:
         epoch = self._context.live_broker_id_and_epochs.get(request.broker_id)
@@ -305,21 +325,28 @@ class Administration:
             return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
         if request.broker_epoch != epoch:
             return AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        block = self._next_block(request.broker_id)
+        if block is None:
+            return AllocateProducerIdsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=_BLOCK)
+
+    def _next_block(self, broker_id: int) -> znodes.ProducerIdBlock | None:
+        """Give a broker the next block of producer ids; None if brokers keep taking them faster, or none is left."""
         path = znodes.PRODUCER_ID_BLOCK
         for _ in range(_ATTEMPTS):
             data, stat = self._session.get(path)
             first = znodes.decode_producer_id_block(data).last + 1 if data else 0
             if first > _LAST_PRODUCER_ID - _BLOCK:
                 _log.error("all producer ids are given away")
-                return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            block = znodes.ProducerIdBlock(request.broker_id, first, first + _BLOCK - 1)
+                return None
+            block = znodes.ProducerIdBlock(broker_id, first, first + _BLOCK - 1)
             write = SetData(path, znodes.encode_producer_id_block(block), stat.version)
             outcome = fenced(self._session, self._context.epoch_zk_version, [write])
             if outcome.error is None:
-                return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=_BLOCK)
+                return block
             if not isinstance(outcome.error, BadVersion):
                 raise outcome.error
-        return AllocateProducerIdsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return None
 
 
 def _check_named_once(times: int) -> None:

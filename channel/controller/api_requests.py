@@ -17,6 +17,7 @@ from kproto.messages import (
     CreateTopicsResponse,
     DeletableTopicResult,
     DeleteTopicsResponse,
+    InitProducerIdResponse,
 )
 
 from .events import ControllerEvent, ControllerState
@@ -41,6 +42,7 @@ CONTROLLER_APIS: Final = frozenset(
         ApiKey.CREATE_PARTITIONS,
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.INIT_PRODUCER_ID,
     }
 )
 """The APIs that a controller serves, each as an event."""
@@ -106,6 +108,8 @@ def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
             return AlterPartitionResponse(error_code=code)
         case ApiKey.ALLOCATE_PRODUCER_IDS:
             return AllocateProducerIdsResponse(error_code=code)
+        case ApiKey.INIT_PRODUCER_ID:
+            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # clients ask again
         case ApiKey.CONTROLLED_SHUTDOWN:
             return ControlledShutdownResponse(error_code=code)
     raise ValueError(f"the controller does not serve API {api_key}")

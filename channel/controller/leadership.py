@@ -106,7 +106,8 @@ class ZooKeeperLeadership:
             session,
             config,
             self._decisions.process,
-            frozenset() if stores_records else frozenset({controller_id}),
+            controller_id,
+            stores_records=stores_records,
         )
 
     def start(self) -> None:

@@ -31,6 +31,7 @@ from .create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from .create_topics import CreateTopicsRequest, CreateTopicsResponse
 from .delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from .envelope import EnvelopeRequest, EnvelopeResponse
+from .find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from .headers import (
     RequestHeader,
     ResponseHeader,
@@ -41,6 +42,7 @@ from .headers import (
     encode_request_header,
     encode_response_header,
 )
+from .init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from .leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,
@@ -99,6 +101,10 @@ __all__ = [
     "DeleteTopicsResponse",
     "EnvelopeRequest",
     "EnvelopeResponse",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
     "LeaderAndIsrLiveLeader",
     "LeaderAndIsrPartitionError",
     "LeaderAndIsrPartitionState",
@@ -171,6 +177,10 @@ _MESSAGES: dict[tuple[int, str], type[Message]] = {
         DeleteTopicsResponse,
         EnvelopeRequest,
         EnvelopeResponse,
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+        InitProducerIdRequest,
+        InitProducerIdResponse,
         MetadataRequest,
         MetadataResponse,
         SaslAuthenticateRequest,

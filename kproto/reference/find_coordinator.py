@@ -1,0 +1,60 @@
+"""FindCoordinator (10): a client asks for the coordinator of groups or transactions. Versions 0 to 6; flexible since 3.
+
+What each version brought:
+
+    1  coordinators of transactions; throttle time, messages beside error codes
+    2  (the broker throttles after its answer instead of before it)
+    3  flexible
+    4  many coordinators in one request
+    5  (a transaction that has to be aborted has an error code)
+    6  coordinators of share groups
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int8, Int16, Int32, Nullable, String
+from .fields import Between, Fields, Since, Until
+from .struct import Request, Response, Struct
+
+__all__ = ["Coordinator", "FindCoordinatorRequest", "FindCoordinatorResponse"]
+
+
+class FindCoordinatorRequest(Request):
+    """The groups or transactional ids; ``key_type`` is 0 for groups and 1 for transactions."""
+
+    api_key = ApiKey.FIND_COORDINATOR
+    fields = Fields(
+        "key" / Until(3, String),
+        "key_type" / Since(1, Int8),
+        "coordinator_keys" / Since(4, ArrayOf(String)),
+    )
+
+
+class Coordinator(Struct):
+    """The coordinator of one group or transactional id."""
+
+    fields = Fields(
+        "key" / Since(4, String),
+        "node_id" / Since(4, Int32),
+        "host" / Since(4, String),
+        "port" / Since(4, Int32),
+        "error_code" / Since(4, Int16),
+        "error_message" / Since(4, Nullable(String), ignorable=True),
+    )
+
+
+class FindCoordinatorResponse(Response):
+    """The coordinator up to version 3, the coordinators from version 4 on."""
+
+    api_key = ApiKey.FIND_COORDINATOR
+    fields = Fields(
+        "throttle_time_ms" / Since(1, Int32, ignorable=True),
+        "error_code" / Until(3, Int16),
+        "error_message" / Between(1, 3, Nullable(String), ignorable=True),
+        "node_id" / Until(3, Int32),
+        "host" / Until(3, String),
+        "port" / Until(3, Int32),
+        "coordinators" / Since(4, ArrayOf(Coordinator)),
+    )

@@ -1,0 +1,44 @@
+"""InitProducerId (22): a producer asks for its producer id and epoch. Versions 0 to 5; flexible since 2.
+
+What each version brought:
+
+    1  (the broker throttles after its answer instead of before it)
+    2  flexible
+    3  the producer id and epoch that the producer had before
+    4  (a producer whose transactional id another producer has taken has an error code)
+    5  (a transaction that has to be aborted has an error code)
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import Int16, Int32, Int64, Nullable, String
+from .fields import Fields, Since
+from .struct import Request, Response
+
+__all__ = ["InitProducerIdRequest", "InitProducerIdResponse"]
+
+
+class InitProducerIdRequest(Request):
+    """A producer's request for its id; a null transactional id if it is not transactional."""
+
+    api_key = ApiKey.INIT_PRODUCER_ID
+    fields = Fields(
+        "transactional_id" / Nullable(String),
+        "transaction_timeout_ms" / Int32,
+        "producer_id" / Since(3, Int64, default=-1),
+        "producer_epoch" / Since(3, Int16, default=-1),
+    )
+
+
+class InitProducerIdResponse(Response):
+    """The producer id and its epoch."""
+
+    api_key = ApiKey.INIT_PRODUCER_ID
+    fields = Fields(
+        "throttle_time_ms" / Since(0, Int32, ignorable=True),
+        "error_code" / Int16,
+        "producer_id" / Since(0, Int64, default=-1),
+        "producer_epoch" / Int16,
+    )
