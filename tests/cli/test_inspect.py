@@ -287,6 +287,14 @@ def test_a_terminal_gets_colour_headings_and_its_own_width() -> None:
     assert max(len(line) for line in shown[:-1]) <= 100
 
 
+def test_nothing_is_cut_on_a_narrow_terminal_if_asked_for() -> None:
+    cut, whole = (
+        ANSI.sub("", on_a_terminal(path("ibp-3.9-a"), "--topic", "0r*", *wide, columns=60)).splitlines()
+        for wide in ((), ("--wide",))
+    )
+    assert max(map(len, cut[:-1])) <= 60 < max(map(len, whole[:-1]))
+
+
 def test_in_a_pipe_there_is_no_colour_unless_asked_for() -> None:
     assert "\x1b[" not in "".join(lines(path("ibp-3.9-a")))
     coloured = lines(path("ibp-3.9-a"), "--color", "always")

@@ -160,8 +160,11 @@ def test_a_broker_without_an_answer_is_named_and_nothing_agrees_with_itself(clus
     assert list(found["failures"]) == ["1"]
 
 
-def after_each_view(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], Any]) -> None:
-    """Do each step as soon as the command has one view more; after the last step it is interrupted."""
+def after_each_view(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], Any]) -> list[Any]:
+    """Do each step as soon as the command has one view more; after the last step it is interrupted.
+
+    Gives the steps that are still to be done.
+    """
     views = ClusterWatch.next
     left = [None, *steps]
 
@@ -174,6 +177,7 @@ def after_each_view(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], Any]) 
         return views(watched)
 
     monkeypatch.setattr(ClusterWatch, "next", step_and_wait)
+    return left
 
 
 def nothing() -> None:
@@ -231,11 +235,12 @@ def test_watch_says_that_nobody_answers_and_goes_on_when_a_broker_is_back(
         for member in cluster:
             cluster.kill(member.id)
 
-    after_each_view(monkeypatch, kill_all, lambda: cluster.restart(0))
+    left = after_each_view(monkeypatch, kill_all, lambda: cluster.restart(0))
     result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), "--watch", "--interval", "0.1"])
     assert result.exit_code == 0
     assert "no node answers at 127.0.0.1:" in result.stderr
     assert result.stdout.startswith("cluster kproto")
+    assert not left
 
 
 def test_watch_without_any_node_ends_at_once(cluster: EmbeddedCluster) -> None:

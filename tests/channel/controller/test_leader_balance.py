@@ -116,3 +116,16 @@ def test_a_balanced_cluster_is_left_alone() -> None:
     cluster.taken()
     cluster.process(AutoPreferredReplicaLeaderElection())
     assert cluster.taken() == []
+
+
+def test_a_broker_that_leads_what_it_should_does_not_keep_others_from_getting_theirs_back() -> None:
+    cluster = DecidedCluster((0, 1))
+    cluster.elect()
+    cluster.create([1, 0])
+    cluster.create([0, 1], "u")
+    bounce(cluster, 1)
+    cluster.store.change_isr(T0, (0, 1))
+    cluster.process(IsrChangeNotification())
+    assert cluster.leader()[0] == 0
+    cluster.process(AutoPreferredReplicaLeaderElection())
+    assert cluster.leader()[0] == 1

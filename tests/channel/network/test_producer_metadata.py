@@ -171,3 +171,14 @@ def test_a_wait_for_an_invalid_topic_raises(metadata: ProducerMetadata) -> None:
 def test_a_wait_for_a_topic_ends_with_its_time(metadata: ProducerMetadata) -> None:
     with pytest.raises(RequestTimeout, match="topic-7"):
         metadata.wait_for_topic("topic", 30, lambda: None, partition=7)
+
+
+def test_an_answer_replaces_what_was_known_unless_it_is_said_to_be_partial(metadata: ProducerMetadata) -> None:
+    for topic in ("one", "two", "three"):
+        metadata.add(topic, 0)
+    updated(metadata, "one", "two")
+    version = metadata.question(0).request_version
+    metadata.update(version, response("three"), 0, is_partial=True)
+    assert sorted(metadata.snapshot.topics) == ["one", "three", "two"]
+    metadata.update(version, response("two"), 0)
+    assert metadata.snapshot.topics == ["two"]
