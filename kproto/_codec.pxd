@@ -116,14 +116,14 @@ cdef extern from "_cython/columns_write.h" nogil:
     ctypedef struct kp_batch:
         int layout
         int lists
-        int64_t rows, room
+        int64_t rows, capacity
         int32_t **ints
         uint8_t *flag
         int8_t *recovery
         int32_t **offsets
         int32_t **ids
         int64_t *used
-        int64_t *ids_room
+        int64_t *ids_capacity
         int64_t topics, collisions
     ctypedef struct kp_mark:
         int64_t rows
@@ -149,7 +149,7 @@ cdef extern from "_cython/columns_write.h" nogil:
     kp_batch *kp_batch_new(int) noexcept
     void kp_batch_drop(kp_batch *) noexcept
     int kp_resize_rows(kp_batch *, int64_t) noexcept
-    int kp_room(kp_reader *, kp_batch *, kp_ptr, int64_t) noexcept
+    int kp_reserve_rows(kp_reader *, kp_batch *, kp_ptr, int64_t) noexcept
     int64_t kp_topic(kp_reader *, kp_batch *, kp_ptr, int64_t, kp_ptr, int64_t) noexcept
     int kp_seal(kp_batch *) noexcept
     void kp_mark_set(kp_batch *, kp_mark *) noexcept

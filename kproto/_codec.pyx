@@ -223,7 +223,7 @@ def decode_request(api_key, version, data, *, bint strict=False):
 
 
 def decode_request_from(api_key, version, data, *, bint strict=False):
-    """``decode_request``, and how many bytes the message took; what follows is never looked at."""
+    """``decode_request``, and how many bytes the message took; the bytes behind it are ignored."""
     cdef int api = checked_api(api_key), v = checked_version(api, version)
     cdef Py_ssize_t used = 0
     message = read(data, REQUEST, api, v, strict, &used)
@@ -237,7 +237,7 @@ def decode_response(api_key, version, data, *, bint strict=False):
 
 
 def decode_response_from(api_key, version, data, *, bint strict=False):
-    """``decode_response``, and how many bytes the message took; what follows is never looked at."""
+    """``decode_response``, and how many bytes the message took; the bytes behind it are ignored."""
     cdef int api = checked_api(api_key), v = checked_version(api, version)
     cdef Py_ssize_t used = 0
     message = read(data, RESPONSE, api, v, strict, &used)

@@ -83,9 +83,9 @@ static int kp_copy_list(kp_batch *b, int k, const char *column, const struct Arr
     const int64_t n = to[b->rows];
     if (n && ids->buffers[1] == NULL) return kp_problem_at(x, KP_UNFIT, column, 0, 0);
     if (kp_no_nulls(ids, ids->offset + first, n, column, x)) return -1;
-    if (n + KP_SLACK > b->ids_room[k]) {
+    if (n + KP_SLACK > b->ids_capacity[k]) {
         if (kp_resize(&b->ids[k], n + KP_SLACK, 4)) return kp_problem_at(x, KP_OUT_OF_MEMORY, column, 0, 0);
-        b->ids_room[k] = n + KP_SLACK;
+        b->ids_capacity[k] = n + KP_SLACK;
     }
     if (n) memcpy(b->ids[k], (const int32_t *)ids->buffers[1] + ids->offset + first, 4 * (size_t)n);
     b->used[k] = n;
@@ -159,7 +159,7 @@ static int kp_values_of(kp_values *v, const char *column, int id, const struct A
     return v->limit < 0 || (v->limit && v->bytes == NULL) ? kp_problem_at(x, KP_BAD_OFFSETS, column, rows - 1, v->limit) : 0;
 }
 
-/* Where the value of a row stands among the values; -1 after a code that none has. */
+/* The index of a row's value among the values; -1 for a code without a value. */
 static inline int64_t kp_value_at(const kp_values *v, int64_t row, kp_problem *x) {
     int64_t code = v->codes ? ((const volatile int32_t *)v->codes)[row] : row;
     return code < 0 || code >= v->count ? kp_problem_at(x, KP_BAD_CODE, v->column, row, code) : v->first + code;
@@ -199,7 +199,7 @@ static int kp_copy_arrow(kp_batch *b, const struct ArrowSchema *s, const struct 
     if (a->length >= INT32_MAX - 1) return kp_problem_at(x, KP_MANY, "", 0, a->length);
     if (kp_no_nulls(a, a->offset, a->length, "(row)", x)) return -1;
     at = a->offset;
-    if (a->length > b->room && kp_resize_rows(b, a->length)) return kp_problem_at(x, KP_OUT_OF_MEMORY, "", 0, 0);
+    if (a->length > b->capacity && kp_resize_rows(b, a->length)) return kp_problem_at(x, KP_OUT_OF_MEMORY, "", 0, 0);
     b->rows = a->length;
     for (const kp_field *f = kp_fields(b->layout); f->name; f++) {
         if (f->column == KP_FRAME || f->column == KP_TOPIC_ID) continue;

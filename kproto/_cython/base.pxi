@@ -1,4 +1,4 @@
-"""What every message and struct can do: checked fields, equality, a short repr, pickling."""
+"""The base classes of messages and structs: checked fields, equality, a short repr, pickling."""
 
 ctypedef kp_ptr rp
 
@@ -79,7 +79,7 @@ cdef int put_uuid(uint8_t *to, object value, str field) except -1:
 
 
 cdef int within(object error, str place) except -1:
-    """Say of an EncodeError in which element or struct it arose."""
+    """Add the enclosing element or struct to an EncodeError's path."""
     path = error.path
     error.path = f"{path}{place}" if place[0] == "[" else (f"{place}.{path}" if path else place)
     error.args = (error.reason, error.path)
@@ -110,7 +110,7 @@ def _rebuild(cls, values):
 
 
 cdef class Struct:
-    """A part of a message. Fields may be set; what does not fit raises ``OutOfRange`` or ``TypeError`` at once."""
+    """A part of a message. Fields may be set; an unfit value raises ``OutOfRange`` or ``TypeError`` at once."""
 
     __hash__ = None
     _fields = ()

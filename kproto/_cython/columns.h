@@ -15,16 +15,16 @@ enum { KP_HAS_NAME = 1, KP_HAS_ID = 2 };
 typedef struct {
     int64_t references;
     int layout, lists;
-    int64_t rows, room;
+    int64_t rows, capacity;
     int32_t *ints[KP_INTS];          /* NULL where the layout has no such column */
     uint8_t *flag;                   /* is_new or delete_partition: a byte each, bits once sealed */
     int8_t *recovery;
     int16_t *error;
     int32_t *offsets[KP_LISTS];      /* isr, replicas, then offline | adding and removing */
     int32_t *ids[KP_LISTS];
-    int64_t used[KP_LISTS], ids_room[KP_LISTS];
+    int64_t used[KP_LISTS], ids_capacity[KP_LISTS];
     /* the topics */
-    int64_t topics, topics_room, names_used, names_room;
+    int64_t topics, topics_capacity, names_used, names_capacity;
     int32_t *name_ends;              /* one more than topics, the first 0 */
     uint8_t *names, *topic_ids, *has;
     uint32_t *hashes;
@@ -38,13 +38,13 @@ typedef struct { int64_t rows, used[KP_LISTS], topics; } kp_mark;
 static const uint8_t kp_zero_id[16] = {0};
 
 /* A batch let go is kept for the next of its layout, one of each and none of more than this: fresh pages from the system
- * cost several times what filling them does. */
+ * cost several times as much as filling them. */
 #define KP_SPARE (8 << 20)
 static kp_batch *kp_spare[KP_UMR + 1];
 
 static int64_t kp_batch_bytes(const kp_batch *b) {
-    int64_t n = 44 * b->room + b->names_room + 25 * b->topics_room + 4 * ((int64_t)b->mask + 1);
-    for (int i = 0; i < b->lists; i++) n += 4 * b->ids_room[i];
+    int64_t n = 44 * b->capacity + b->names_capacity + 25 * b->topics_capacity + 4 * ((int64_t)b->mask + 1);
+    for (int i = 0; i < b->lists; i++) n += 4 * b->ids_capacity[i];
     return n;
 }
 
@@ -63,7 +63,7 @@ static void kp_batch_drop(kp_batch *b) {
     if (b) kp_batch_free(b);
 }
 
-/* ---- room ------------------------------------------------------------------------------------------------------ */
+/* ---- capacity -------------------------------------------------------------------------------------------------- */
 
 static int kp_resize(void *at, int64_t count, size_t each) {
     void **p = (void **)at, *grown = realloc(*p, (size_t)(count ? count : 1) * each);
@@ -72,15 +72,15 @@ static int kp_resize(void *at, int64_t count, size_t each) {
     return 0;
 }
 
-static int kp_resize_rows(kp_batch *b, int64_t room) {
+static int kp_resize_rows(kp_batch *b, int64_t capacity) {
     for (int i = 0; i < KP_INTS; i++)
-        if (b->ints[i] && kp_resize(&b->ints[i], room, 4)) return -1;
+        if (b->ints[i] && kp_resize(&b->ints[i], capacity, 4)) return -1;
     for (int i = 0; i < b->lists; i++)
-        if (kp_resize(&b->offsets[i], room + 1, 4)) return -1;
-    if (b->flag && kp_resize(&b->flag, room, 1)) return -1;
-    if (b->recovery && kp_resize(&b->recovery, room, 1)) return -1;
-    if (b->error && kp_resize(&b->error, room, 2)) return -1;
-    b->room = room;
+        if (kp_resize(&b->offsets[i], capacity + 1, 4)) return -1;
+    if (b->flag && kp_resize(&b->flag, capacity, 1)) return -1;
+    if (b->recovery && kp_resize(&b->recovery, capacity, 1)) return -1;
+    if (b->error && kp_resize(&b->error, capacity, 2)) return -1;
+    b->capacity = capacity;
     return 0;
 }
 
@@ -120,18 +120,18 @@ static kp_batch *kp_batch_new(int layout) {
     return NULL;
 }
 
-/* Room for what a frame can hold: so many rows more, and in each list so many ids more. Asked once a frame; what the
- * frame then does not use was never touched. */
-static int kp_room(kp_reader *r, kp_batch *b, kp_ptr p, int64_t least) {
+/* Reserves memory for the most rows and ids that the rest of a frame can hold, once for each frame; pages that the frame
+ * does not fill are never touched. */
+static int kp_reserve_rows(kp_reader *r, kp_batch *b, kp_ptr p, int64_t least) {
     int64_t rows = b->rows + (r->end - p) / least, ids = (r->end - p) / 4 + KP_SLACK;
     if (rows >= INT32_MAX) { kp_fault(r, KP_FULL, p, 0, ""); return -1; }
-    if (rows > b->room && kp_resize_rows(b, rows > b->room + b->room / 2 ? rows : b->room + b->room / 2)) goto none;
+    if (rows > b->capacity && kp_resize_rows(b, rows > b->capacity + b->capacity / 2 ? rows : b->capacity + b->capacity / 2)) goto none;
     for (int i = 0; i < b->lists; i++) {
-        int64_t need = b->used[i] + ids, more = b->ids_room[i] + b->ids_room[i] / 2;
+        int64_t need = b->used[i] + ids, more = b->ids_capacity[i] + b->ids_capacity[i] / 2;
         if (need >= INT32_MAX) { kp_fault(r, KP_FULL, p, 0, ""); return -1; }
-        if (need <= b->ids_room[i]) continue;
+        if (need <= b->ids_capacity[i]) continue;
         if (kp_resize(&b->ids[i], need > more ? need : more, 4)) goto none;
-        b->ids_room[i] = need > more ? need : more;
+        b->ids_capacity[i] = need > more ? need : more;
     }
     return 0;
 none:
@@ -189,16 +189,16 @@ static KP_COLD void kp_topics_forget(kp_batch *b, int64_t topics) {
     b->names_used = b->name_ends[topics];
 }
 
-/* Room for so many topics in the dictionary and its hash table. */
-static KP_COLD int kp_topics_room(kp_batch *b, int64_t topics) {
-    if (topics > b->topics_room) {
-        int64_t room = topics > 2 * b->topics_room ? topics : 2 * b->topics_room;
-        if (kp_resize(&b->name_ends, room + 1, 4) || kp_resize(&b->topic_ids, room, 16) || kp_resize(&b->has, room, 1)
-            || kp_resize(&b->hashes, room, 4)) return -1;
-        b->topics_room = room;
+/* Reserves memory for so many topics in the dictionary and its hash table. */
+static KP_COLD int kp_reserve_topics(kp_batch *b, int64_t topics) {
+    if (topics > b->topics_capacity) {
+        int64_t capacity = topics > 2 * b->topics_capacity ? topics : 2 * b->topics_capacity;
+        if (kp_resize(&b->name_ends, capacity + 1, 4) || kp_resize(&b->topic_ids, capacity, 16)
+            || kp_resize(&b->has, capacity, 1) || kp_resize(&b->hashes, capacity, 4)) return -1;
+        b->topics_capacity = capacity;
     }
     uint64_t slots = (uint64_t)b->mask + 1;
-    while (slots < 2 * (uint64_t)b->topics_room) slots *= 2;
+    while (slots < 2 * (uint64_t)b->topics_capacity) slots *= 2;
     if (slots > (uint64_t)b->mask + 1) {
         uint32_t *fresh = (uint32_t *)calloc(slots, 4);
         if (fresh == NULL) return -1;
@@ -220,16 +220,16 @@ static inline int64_t kp_topic_find(kp_batch *b, uint32_t hash, kp_ptr name, int
 }
 
 /* A new topic; its code, or -1 after a fault. The name is judged by our copy of it, which no other thread can change;
- * one that is ill-formed stands as it reads, and may then be known already. */
+ * an ill-formed name is kept as Java reads it, and may then be in the dictionary already. */
 static int64_t kp_topic_add(kp_reader *r, kp_batch *b, uint32_t hash, kp_ptr name, int64_t n, kp_ptr id) {
     int64_t t = b->topics;
     uint8_t *copy;
     if (t >= INT32_MAX - 16 || b->names_used + 4 * n > INT32_MAX) { kp_fault(r, KP_FULL, r->base, 0, ""); return -1; }
-    if (t >= b->topics_room && kp_topics_room(b, t + 16)) goto none;
-    if (b->names_used + 4 * n > b->names_room) {
-        int64_t room = 2 * b->names_room + 4 * n + 64;
-        if (kp_resize(&b->names, room, 1)) goto none;
-        b->names_room = room;
+    if (t >= b->topics_capacity && kp_reserve_topics(b, t + 16)) goto none;
+    if (b->names_used + 4 * n > b->names_capacity) {
+        int64_t capacity = 2 * b->names_capacity + 4 * n + 64;
+        if (kp_resize(&b->names, capacity, 1)) goto none;
+        b->names_capacity = capacity;
     }
     copy = b->names + b->names_used;
     if (n) memcpy(copy, name, (size_t)n);
@@ -278,16 +278,16 @@ static void kp_mark_back(kp_batch *b, const kp_mark *m) {
 
 /* ---- sealing --------------------------------------------------------------------------------------------------- */
 
-/* Close a batch: flags as bits, and which rows have a name or an id. A small one gives back what it does not fill; of a
- * large one that is pages never touched. */
+/* Closes a batch: packs flags into bits, and marks the rows that have a name or an id. A small batch frees its unused
+ * memory; in a large one it is pages that were never touched. */
 static int kp_seal(kp_batch *b) {
     int64_t n = b->rows;
-    if (b->room > 2 * n && b->room < 4096 && kp_resize_rows(b, n)) return -1;
+    if (b->capacity > 2 * n && b->capacity < 4096 && kp_resize_rows(b, n)) return -1;
     for (int i = 0; i < b->lists; i++) {
         b->offsets[i][0] = 0;
-        if (b->ids_room[i] <= 2 * b->used[i] + KP_SLACK || b->ids_room[i] > 16384) continue;
+        if (b->ids_capacity[i] <= 2 * b->used[i] + KP_SLACK || b->ids_capacity[i] > 16384) continue;
         if (kp_resize(&b->ids[i], b->used[i] + KP_SLACK, 4)) return -1;
-        b->ids_room[i] = b->used[i] + KP_SLACK;
+        b->ids_capacity[i] = b->used[i] + KP_SLACK;
     }
     if (b->flag) {
         for (int64_t i = 0; i < n; i += 8) {

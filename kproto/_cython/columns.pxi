@@ -71,7 +71,7 @@ cdef object frame_into(kp_reader *r, kp_batch *b, int api, bint response, int ve
 
 @cython.final
 cdef class Columns:
-    """Partition rows of one or many frames as Arrow columns; what takes Arrow's PyCapsules takes this without a copy.
+    """Partition rows of one or many frames as Arrow columns, which Arrow libraries take without a copy (PyCapsules).
 
     Requests: ``frame`` (int32, counted from 0), ``topic`` and ``topic_id`` (dictionaries with shared int32 codes),
     ``partition``, ``controller_epoch``, ``leader``, ``leader_epoch``, ``partition_epoch`` (int32; UpdateMetadata's
@@ -111,7 +111,7 @@ cdef class Columns:
     def from_sequences(api_key, **columns):
         """The columns of a request from sequences of the same length, by name.
 
-        ``topic`` (str) and ``partition`` must be given; of the others what is missing holds Kafka's defaults, zero ids
+        ``topic`` (str) and ``partition`` must be given; missing columns hold Kafka's defaults, zero ids
         and empty lists. Lists are sequences of sequences. Buffers of int32 are copied as they are.
 
         Raises:
@@ -301,7 +301,7 @@ def decode_columns(api_key, version, data, *, kind="request", bint strict=False)
         kind: ``request`` or ``response``.
 
     Returns:
-        Its ``Columns``; their ``message`` holds all that stands around the rows.
+        Its ``Columns``; their ``message`` holds all other fields.
 
     Raises:
         DecodeError: The bytes are no such message.

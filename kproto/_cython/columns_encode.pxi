@@ -13,7 +13,7 @@ cdef int request_alone(object message) except -1:
 
 
 cdef int64_t states_size(object message, int api, int version, Columns columns, int64_t *groups) except -1:
-    """What the rows of one batch take, without the count of their groups."""
+    """The size of the rows of one batch, without the count of their groups."""
     cdef kp_problem x
     cdef int64_t size
     if api == 5:
@@ -34,13 +34,13 @@ cdef uint8_t *put_states(uint8_t *q, int api, int version, Columns columns, rp e
 
 
 def encode_columns(message, version, columns):
-    """Write a request whose partition states stand in columns.
+    """Write a request whose partition states are in columns.
 
     Rows of the same topic that follow each other become one group; the bytes are those of ``encode`` for the message
     with these rows.
 
     Args:
-        message: A request without partition states: what stands around them.
+        message: A request without partition states, which has the other fields.
         version: As for ``encode``.
         columns: ``Columns``, or any record batch that offers ``__arrow_c_array__`` with columns named and typed
             alike (``frame`` is not looked at, ``topic_id`` may be missing), or a mapping as for
@@ -77,7 +77,7 @@ def encode_batches(message, version, batches):
         batches: An iterable of such columns; each is let go before the next one is asked for.
 
     Returns:
-        Pieces that are the request one after the other: what stands before the rows, those of each batch, the rest.
+        The request in pieces: the fields before the rows, the rows of each batch, the fields behind them.
 
     Raises:
         As ``encode_columns``.
@@ -104,7 +104,7 @@ def encode_batches(message, version, batches):
 
 
 cdef bytes written_around(object message, int api, int version, int64_t groups):
-    """A request's bytes up to the first of so many groups; for -1 those that follow the last."""
+    """A request's bytes before the first of so many groups; for -1 those behind the last group."""
     cdef kp_writer w
     kp_begin(&w)
     try:

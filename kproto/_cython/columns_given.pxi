@@ -1,8 +1,8 @@
-"""Columns handed in: ours as they are, Arrow's checked and copied, Python's sequences converted."""
+"""A caller's columns: ``Columns`` as they are, Arrow data checked and copied, Python sequences converted."""
 
 
 cdef int problem_error(kp_problem *x, int version) except -1:
-    """Raise what is wrong with columns."""
+    """Raise the error for a problem found in columns."""
     column = x.column.decode(errors="replace")
     if x.trouble == KP_NO_COLUMN:
         raise ValueError(f"there is no column {column}")
@@ -43,7 +43,7 @@ cdef Columns columns_given(object columns, int api):
     if type(columns) is not Columns and isinstance(columns, Mapping):
         return columns_of(api, dict(columns))
     if not hasattr(columns, "__arrow_c_array__"):
-        raise TypeError(f"expected one record batch (what has __arrow_c_array__) or a mapping of sequences, "
+        raise TypeError(f"expected one record batch (with __arrow_c_array__) or a mapping of sequences, "
                         f"got {type(columns).__name__}")
     schema_capsule, array_capsule = columns.__arrow_c_array__()
     b = kp_batch_new(api)
@@ -115,7 +115,7 @@ cdef int fill_topics(kp_batch *b, object names, object ids) except -1:
 
 
 cdef int fill_lists(kp_batch *b, int k, object lists, str name) except -1:
-    cdef int64_t row, room = b.ids_room[k], used = 0, n
+    cdef int64_t row, capacity = b.ids_capacity[k], used = 0, n
     cdef int32_t *grown
     cdef object seq
     if len(lists) != b.rows:
@@ -125,15 +125,15 @@ cdef int fill_lists(kp_batch *b, int k, object lists, str name) except -1:
         if type(seq) is not tuple and type(seq) is not list:
             seq = fast(seq, f"{name}[{row}]")
         n = PySequence_Fast_GET_SIZE(seq)
-        if used + n + KP_SLACK > room:
-            room = max(2 * room, used + n + KP_SLACK, 4 * b.rows)
-            if room >= INT32_MAX:
+        if used + n + KP_SLACK > capacity:
+            capacity = max(2 * capacity, used + n + KP_SLACK, 4 * b.rows)
+            if capacity >= INT32_MAX:
                 raise OutOfRange("more ids than a column holds", name)
-            grown = <int32_t *>realloc(b.ids[k], room * 4)
+            grown = <int32_t *>realloc(b.ids[k], capacity * 4)
             if grown == NULL:
                 raise MemoryError
             b.ids[k] = grown
-            b.ids_room[k] = room
+            b.ids_capacity[k] = capacity
         try:
             put_list(b.ids[k] + used, n, seq, name)
         except (OutOfRange, TypeError):
@@ -145,7 +145,7 @@ cdef int fill_lists(kp_batch *b, int k, object lists, str name) except -1:
 
 
 cdef Columns columns_of(int api, dict given):
-    """The columns of a request from sequences by name; what is not given holds Kafka's default."""
+    """The columns of a request from sequences by name; a missing column holds Kafka's default."""
     cdef Columns out
     cdef kp_batch *b = kp_batch_new(api)
     if b == NULL:
@@ -169,7 +169,7 @@ cdef int fill_columns(kp_batch *b, int api, dict given) except -1:
     row = len(given["partition"])
     if row >= INT32_MAX - 1:
         raise OutOfRange(f"{row} rows are more than a message holds")
-    if row > b.room and kp_resize_rows(b, row):
+    if row > b.capacity and kp_resize_rows(b, row):
         raise MemoryError
     b.rows = row
     fill_topics(b, given.pop("topic"), given.pop("topic_id", None) if api != 5 else None)

@@ -19,7 +19,7 @@ KP_INLINE kp_ptr kp_check_rows(kp_reader *r, kp_ptr p, int64_t n, const int umr,
     return p;
 }
 
-/* What a list column needs, in variables of its own: an array of them would not stay in registers. */
+/* The state of a list column in variables of its own: an array of them would not stay in registers. */
 #define KP_LIST_LOCALS(k) int32_t *ids##k = b->ids[k], *ends##k = b->offsets[k] ? b->offsets[k] + first + 1 : NULL; int64_t used##k = b->used[k];
 #define KP_LIST_KEEP(k) { kp_ids_loose(ids##k + used##k, row.ids[k], row.n[k], e); used##k += row.n[k]; ends##k[j] = (int32_t)used##k; }
 #define KP_LIST_DONE(k) b->used[k] = used##k;
@@ -64,11 +64,11 @@ KP_INLINE kp_ptr kp_states(kp_reader *r, kp_batch *b, kp_ptr p, int64_t n, const
     kp_ptr e = r->end, from, to;
     kp_topic_head topic;
     int64_t i, code = -1;
-    if (b && kp_room(r, b, p, kp_least_row(umr, version))) return NULL;
+    if (b && kp_reserve_rows(r, b, p, kp_least_row(umr, version))) return NULL;
     if (!kp_grouped(umr, version))
         return b ? kp_rows(r, b, p, n, umr, version, code, "ungrouped_partition_states")
                  : kp_check_rows(r, p, n, umr, version, "ungrouped_partition_states");
-    if (b && n < 65536 && kp_topics_room(b, b->topics + n)) return kp_fault(r, KP_NO_MEMORY, p, 0, "");
+    if (b && n < 65536 && kp_reserve_topics(b, b->topics + n)) return kp_fault(r, KP_NO_MEMORY, p, 0, "");
     for (i = 0; i < n; i++) {
         p = kp_read_topic(r, p, e, umr, version, &topic);
         if (p == NULL) break;
@@ -132,8 +132,8 @@ KP_INLINE kp_ptr kp_stops(kp_reader *r, kp_batch *b, kp_ptr p, int64_t n, int ve
     kp_ptr e = r->end, from, to;
     kp_topic_head topic;
     int64_t i, code = -1;
-    if (b && kp_room(r, b, p, version >= 3 ? 10 : 4)) return NULL;
-    if (b && n < 65536 && kp_topics_room(b, b->topics + n)) return kp_fault(r, KP_NO_MEMORY, p, 0, "");
+    if (b && kp_reserve_rows(r, b, p, version >= 3 ? 10 : 4)) return NULL;
+    if (b && n < 65536 && kp_reserve_topics(b, b->topics + n)) return kp_fault(r, KP_NO_MEMORY, p, 0, "");
     for (i = 0; i < n; i++) {
         p = kp_read_stop_topic(r, p, e, version, &topic);
         if (p == NULL) break;
@@ -190,11 +190,11 @@ static kp_ptr kp_errors(kp_reader *r, kp_batch *b, kp_ptr p, int flexible, int b
     int64_t i, n, topics, code = -1;
     if (!by_id) {
         n = kp_count(r, &p, e, flexible, 8, flexible, "partition_errors", "unknown_tagged_fields:1");
-        if (n < 0 || kp_room(r, b, p, 7)) return NULL;
+        if (n < 0 || kp_reserve_rows(r, b, p, 7)) return NULL;
         return kp_error_rows(r, b, p, n, flexible, 1, code);
     }
     topics = kp_count(r, &p, e, 1, 18, 1, "topics", "unknown_tagged_fields:1");
-    if (topics < 0 || kp_room(r, b, p, 7)) return NULL;
+    if (topics < 0 || kp_reserve_rows(r, b, p, 7)) return NULL;
     for (i = 0; i < topics; i++) {
         uint8_t id[16];
         if (e - p < 17) { kp_fault_group(r, p, "topic_id:16,partition_errors:1"); break; }

@@ -12,7 +12,7 @@ static inline kp_ptr kp_name_of(const kp_batch *b, int64_t row, int64_t *n) {
     return b->names + end[0];
 }
 
-/* Where the run of rows ends that are of the same topic as row `from`. */
+/* The end of the run of rows that have the topic of row `from`. */
 static inline int64_t kp_run(const kp_batch *b, int64_t from) {
     const int32_t *codes = b->ints[KP_TOPIC], code = codes[from];
     int64_t i = from + 1;
@@ -20,7 +20,7 @@ static inline int64_t kp_run(const kp_batch *b, int64_t from) {
     return i;
 }
 
-/* What the topics' names and ids take, with the counts and tagged sections of their groups; `topics` counts the groups. */
+/* The size of the topics' names and ids, with the counts and tagged sections of their groups; `topics` counts the groups. */
 static int64_t kp_groups_size(const kp_batch *b, int flexible, int with_id, int with_count, int64_t *topics, kp_problem *x) {
     int64_t total = 0, n, i, next;
     *topics = 0;
@@ -57,7 +57,7 @@ static int64_t kp_rows_size(const kp_batch *b, int umr, int version) {
     return total;
 }
 
-/* Without the count of the groups, which stands in front of them: they may be written in several parts. */
+/* Without the count of the groups, which precedes them: they may be written in several parts. */
 static int64_t kp_states_size(const kp_batch *b, int umr, int version, int64_t *groups, kp_problem *x) {
     const int grouped = kp_grouped(umr, version);
     int64_t topics, total;

@@ -1,4 +1,4 @@
-/* A reader: the bytes it reads, and the fault it met: which, where, in what field of which structs. */
+/* A reader: its bytes, and the first fault in them with its kind, place, field and enclosing structs. */
 #ifndef KPROTO_FAULT_H
 #define KPROTO_FAULT_H
 
@@ -9,7 +9,7 @@
 
 #define KP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define KP_COLD __attribute__((noinline, cold))
-#define KP_INLINE static inline __attribute__((always_inline))   /* what a row is made of, whatever the unit's size */
+#define KP_INLINE static inline __attribute__((always_inline))   /* for the functions that read and write rows */
 
 typedef const uint8_t *kp_ptr;
 
@@ -25,9 +25,9 @@ enum kp_code {
 typedef struct {
     kp_ptr base, end;
     int strict;
-    int plain;                     /* until something is read that Kafka would write in other bytes, or may not write */
-    void *owner;                   /* the bytes object that holds them, where a part may be kept by holding it whole */
-    /* the fault, if there is one: which, where, a number that its text names, the field, and the structs around it */
+    int plain;                     /* false once bytes were read that Kafka would write differently, or not at all */
+    void *owner;                   /* the bytes object around them; NULL if parts must be kept as copies */
+    /* the fault, if there is one: its kind, its place, a number for its text, the field, and the enclosing structs */
     enum kp_code code;
     kp_ptr at;
     int64_t value;
@@ -48,7 +48,7 @@ static KP_COLD void kp_note_fault(kp_reader *r, enum kp_code code, kp_ptr at, in
     r->field_length = (int)strlen(field);
 }
 
-/* A group of fields of fixed size is cut: find which one, from "name:size,name:size". */
+/* A group of fields of fixed size is cut: finds the cut field in "name:size,name:size". */
 static KP_COLD void kp_note_fault_group(kp_reader *r, kp_ptr p, const char *layout) {
     for (;;) {
         const char *colon = strchr(layout, ':');
@@ -74,7 +74,7 @@ static KP_COLD void kp_note_inside(kp_reader *r, const char *outer, int64_t inde
     }
 }
 
-/* The same with the NULL that a reader function gives then, where the compiler sees it. */
+/* The same, returning the NULL that a reader function returns then, in sight of the compiler. */
 KP_INLINE kp_ptr kp_fault(kp_reader *r, enum kp_code code, kp_ptr at, int64_t value, const char *field) {
     kp_note_fault(r, code, at, value, field);
     return NULL;

@@ -3,7 +3,7 @@
 
 @cython.final
 cdef class RequestHeader(Tagged):
-    """What stands before a request's body. ``client_id`` (versions 1 and later) may be None, as on the wire."""
+    """The header before a request's body. ``client_id`` (versions 1 and later) may be None, as on the wire."""
 
     kind = "request_header"
     _fields = ("request_api_key", "request_api_version", "correlation_id", "client_id", "unknown_tagged_fields")
@@ -39,7 +39,7 @@ cdef class RequestHeader(Tagged):
 
 @cython.final
 cdef class ResponseHeader(Tagged):
-    """What stands before a response's body."""
+    """The header before a response's body."""
 
     kind = "response_header"
     _fields = ("correlation_id", "unknown_tagged_fields")

@@ -1,4 +1,4 @@
-"""Id lists: of all rows of a message in a few int32 blocks, tuples only when somebody asks."""
+"""Id lists: those of all rows of a message in a few int32 blocks; a tuple is made when a field is read."""
 
 cdef enum:
     CHUNK = 16384  # ids in a block: large enough to be rare, small enough that a row kept alone keeps little alive
@@ -8,7 +8,7 @@ cdef enum:
 @cython.no_gc
 @cython.freelist(16)
 cdef class Block:
-    """The ids of many rows, and what few rows have beside them: a topic name of their own, unknown tagged fields.
+    """The ids of many rows, and fields that few rows have: a topic name of their own, unknown tagged fields.
 
     A row points into its owner's ids or into those of the owner's parent; the owner keeps them alive. A block's
     contents never change once a row points there, so that rows may share them.
@@ -19,7 +19,7 @@ cdef class Block:
 
 
 cdef Block block_of(int64_t ids):
-    """A block with room for so many ids, and some behind them that reading in fours may touch."""
+    """A block for so many ids, with KP_SLACK spare ones behind them, which copying in fours may touch."""
     cdef Block b = Block.__new__(Block)
     if ids > 0:
         b.data = <int32_t *>malloc((ids + KP_SLACK) * sizeof(int32_t))
@@ -43,7 +43,7 @@ cdef Block labelled(Block ids, str topic_name, bytes tags):
 
 
 cdef Block view_owner(Block owner, str topic_name, Block last):
-    """What a row of a flat view owns: another row's ids and tags, a topic name; ``last`` if it has the same."""
+    """The owner of a flat view's row: another row's ids and tags with a topic name; ``last`` if it has the same."""
     cdef Block ids = owner.parent if owner is not None and owner.data == NULL else owner
     cdef bytes tags = row_tags(owner)
     cdef Block b
@@ -69,7 +69,7 @@ cdef inline bytes row_tags(Block owner):
 @cython.no_gc
 @cython.freelist(16)
 cdef class IdArena:
-    """Where the ids of the next row go while rows become objects, and the topic name of the row before."""
+    """Memory for the ids of rows that become objects, and the topic name of the row before."""
 
     cdef int32_t *next
     cdef int32_t *end
@@ -108,7 +108,7 @@ cdef inline int32_t *take_row(IdArena arena, kp_row *row, rp end) except? NULL:
 
 @cython.nonecheck(False)
 cdef inline Block row_owner(IdArena arena, kp_row *row, bint named):
-    """What keeps a row's ids alive, with its topic name (in versions that have it) and tags."""
+    """The block that keeps a row's ids alive, with its topic name (in versions that have it) and tags."""
     cdef Block owner = arena.block
     if named:
         if arena.named is None or arena.named.parent is not owner or row.name_length != arena.name_length \
@@ -174,7 +174,7 @@ cdef inline tuple ids_tuple(const int32_t *p, int64_t n):
 
 
 cdef int put_list(int32_t *to, int64_t n, object values, str field) except -1:
-    """Write a list or tuple of n int32 where there is room for them."""
+    """Write a list or tuple of n int32 to memory that holds n."""
     cdef Py_ssize_t i
     for i in range(n):
         if i >= PySequence_Fast_GET_SIZE(values):  # an element's own __index__ may have cut the list

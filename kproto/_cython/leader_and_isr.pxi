@@ -35,7 +35,7 @@ cdef class LeaderAndIsrPartitionState(Struct):
             self.unknown_tagged_fields = unknown_tagged_fields
 
     def __getattribute__(self, name):
-        """The fields that newer versions have, without a look at the type: see UpdateMetadataPartitionState."""
+        """Most fields without a search in the type's dictionaries, which would take most of the time to read them."""
         if name is "partition_index":
             return self.partition_index
         if name is "leader":
@@ -110,7 +110,7 @@ cdef class LeaderAndIsrPartitionState(Struct):
 
 
 cdef int lisr_exchange(LeaderAndIsrPartitionState row, int which, object value) except -1:
-    """Another list in a row. No method of the row: a method table would cost every row its pointer."""
+    """Replace one list of a row. A function, since a method table would cost each row a pointer."""
     row.owner = changed_ids(row.n, row.ids, _LISR_LISTS, which, value, row.owner)
     row.ids = row.owner.data
     return 0
@@ -247,8 +247,8 @@ cdef class LeaderAndIsrRequest(ControlRequest):
 
         Args:
             columns: ``Columns``, a record batch, or a mapping of sequences.
-            version: Whose form the request takes; the message's own by default.
-            message: What stands around the partition states; a fresh request by default.
+            version: The version whose form the request takes; the message's own by default.
+            message: The request's other fields; those of a fresh request by default.
         """
         return from_columns(cls, 4, columns, version, message)
 
@@ -325,7 +325,7 @@ cdef class LeaderAndIsrResponse(Message):
         self.topics_ = as_list(value, "topics")
 
     def error_counts(self):
-        """How often each code stands in the response; an error for the request counts for every partition too."""
+        """The number of times each code is in the response; an error for the request counts for every partition too."""
         errors = list(self.partition_errors)
         for topic in self.topics:
             errors.extend(topic.partition_errors)

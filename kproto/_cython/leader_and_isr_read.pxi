@@ -63,7 +63,7 @@ cdef rp lisr_read_leaders(kp_reader *r, rp p, list leaders, int version) except?
 
 
 cdef rp lisr_read_head(kp_reader *r, LeaderAndIsrRequest m, int version) except? NULL:
-    """What stands before the partition states."""
+    """Read the fields before the partition states."""
     cdef rp p = r.base
     cdef uint8_t kraft = 0
     m.broker_epoch = -1
@@ -90,7 +90,7 @@ cdef rp lisr_read_head(kp_reader *r, LeaderAndIsrRequest m, int version) except?
 
 
 cdef rp lisr_read_tail(kp_reader *r, rp p, LeaderAndIsrRequest m, int version) except? NULL:
-    """Live leaders and the request's tagged section: what stands behind the partition states."""
+    """Read live leaders and the request's tagged section, which follow the partition states."""
     cdef bint flexible = version >= 4
     cdef int64_t n = kp_count(r, &p, r.end, flexible, 10, flexible, "live_leaders", "unknown_tagged_fields:1")
     if n < 0:
@@ -108,7 +108,7 @@ cdef rp lisr_read_tail(kp_reader *r, rp p, LeaderAndIsrRequest m, int version) e
 
 
 cdef int lisr_read_unread(LeaderAndIsrRequest m) except -1:
-    """Make objects of the leaders, where they are still bytes."""
+    """Make objects of leaders that are still bytes."""
     cdef Unread u = m.unread_leaders
     cdef kp_reader r
     cdef list leaders

@@ -46,7 +46,7 @@ cdef rp read_kept(kp_reader *r, rp p, Tagged m) except? NULL:
 
 
 cdef rp read_error_code(kp_reader *r, int16_t *code) noexcept:
-    """What every response begins with."""
+    """Read the error code that every response begins with."""
     if r.end - r.base < 2:
         return kp_fault_group(r, r.base, "error_code:2")
     code[0] = kp_i16(r.base)

@@ -1,18 +1,18 @@
-"""What the three requests share: partitions that stay bytes until they are looked at, reading, and writing."""
+"""Reading and writing that the three requests share; partitions stay bytes until a field of theirs is read."""
 
 
 @cython.final
 @cython.no_gc
 @cython.freelist(16)
 cdef class Unread:
-    """A list that was checked and is still bytes: where it stands, how many elements it has, of which version.
+    """A list that was checked and is still bytes, with the number of its elements and their version.
 
     ``plain``: encoding its objects for the same version would give these very bytes.
     """
 
 
 cdef Unread unread(kp_reader *r, rp at, rp end, int64_t count, int version, bint plain):
-    """Keep a list as bytes: within the bytes read, if it is most of them, else as a copy."""
+    """Keep a list as bytes: inside the input if the list is most of it, else as a copy."""
     cdef Unread u = Unread.__new__(Unread)
     cdef int64_t size = end - at
     if r.owner != NULL and 2 * size >= r.end - r.base:
@@ -110,7 +110,7 @@ cdef ControlRequest new_request(int api):
 
 
 cdef rp read_head(kp_reader *r, ControlRequest m, int api, int version) except? NULL:
-    """What stands before the partitions."""
+    """Read the fields before the partitions."""
     if api == 6:
         return umr_read_head(r, <UpdateMetadataRequest>m, version)
     if api == 4:
@@ -119,7 +119,7 @@ cdef rp read_head(kp_reader *r, ControlRequest m, int api, int version) except? 
 
 
 cdef rp read_tail(kp_reader *r, rp p, ControlRequest m, int api, int version) except? NULL:
-    """What stands behind the partitions."""
+    """Read the fields behind the partitions."""
     if api == 6:
         return umr_read_tail(r, p, <UpdateMetadataRequest>m, version)
     if api == 4:
@@ -177,7 +177,7 @@ cdef rp read_groups(kp_reader *r, rp p, list groups, int api, int version) excep
 
 
 cdef int read_states(ControlRequest m) except -1:
-    """Make objects of the partitions, where they are still bytes."""
+    """Make objects of partitions that are still bytes."""
     cdef Unread u = m.states
     cdef kp_reader r
     cdef list groups
@@ -250,7 +250,7 @@ cdef rp read_topics(kp_reader *r, rp p, list topics, bint umr, int version, IdAr
 # ---- written ---------------------------------------------------------------------------------------------------------
 
 cdef int settle(ControlRequest m, int api, int version) except -1:
-    """Make objects of lists that are bytes of another form; a list left as bytes is written as it stands."""
+    """Make objects of lists that are bytes in another version's form; the others are written as they are."""
     if m.states is not None and not (m.states.plain and form_of(api, m.states.version) == form_of(api, version)):
         read_states(m)
     if api == 6:

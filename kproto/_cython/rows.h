@@ -93,7 +93,7 @@ KP_INLINE kp_ptr kp_read_row(kp_reader *r, kp_ptr p, kp_ptr e, const int umr, co
     return flexible ? kp_tags(r, p, e, &row->tags, &row->tags_end) : p;
 }
 
-/* The ids of all its lists, one behind the other; behind `to` is room for KP_SLACK more. */
+/* The ids of all its lists, one behind the other; KP_SLACK more may be written behind them. */
 KP_INLINE void kp_row_ids(int32_t *to, const kp_row *row, kp_ptr e) {
     for (int k = 0; k < KP_LISTS; k++) {
         kp_ids_loose(to, row->ids[k], row->n[k], e);
@@ -101,7 +101,7 @@ KP_INLINE void kp_row_ids(int32_t *to, const kp_row *row, kp_ptr e) {
     }
 }
 
-/* What stands before a topic's rows. */
+/* The part of a topic before its rows. */
 typedef struct { kp_ptr name, id; int64_t name_length, rows; } kp_topic_head;
 
 KP_INLINE kp_ptr kp_read_topic(kp_reader *r, kp_ptr p, kp_ptr e, const int umr, const int version, kp_topic_head *topic) {
@@ -175,7 +175,7 @@ KP_INLINE uint8_t *kp_put_row(uint8_t *q, const kp_state *row, const int umr, co
     return q;
 }
 
-/* Does WORK(form) with the form of the version as a constant. */
+/* Calls WORK(form) with the form of the version as a constant. */
 #define KP_UMR_FORMS(version, WORK)                                                                                    \
     switch (kp_umr_form(version)) {                                                                                    \
     case 3: WORK(3); case 4: WORK(4); case 5: WORK(5); case 6: WORK(6); default: WORK(8);                               \

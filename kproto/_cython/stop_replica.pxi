@@ -171,8 +171,8 @@ cdef class StopReplicaRequest(ControlRequest):
 
         Args:
             columns: ``Columns``, a record batch, or a mapping of sequences.
-            version: Whose form the request takes; the message's own by default.
-            message: What stands around the partition states; a fresh request by default.
+            version: The version whose form the request takes; the message's own by default.
+            message: The request's other fields; those of a fresh request by default.
         """
         return from_columns(cls, 5, columns, version, message)
 
@@ -207,7 +207,7 @@ cdef class StopReplicaResponse(Message):
         self.partition_errors_ = as_list(value, "partition_errors")
 
     def error_counts(self):
-        """How often each code stands in the response; an error for the request counts for every partition too."""
+        """The number of times each code is in the response; an error for the request counts for every partition too."""
         return counted(self.error_code, self.partition_errors)
 
     def to_json(self, version):

@@ -70,7 +70,7 @@ cdef rp sr_read_topics(kp_reader *r, rp p, list topics, int version, IdArena are
 
 
 cdef rp sr_read_head(kp_reader *r, StopReplicaRequest m, int version) except? NULL:
-    """What stands before the partitions."""
+    """Read the fields before the partitions."""
     cdef rp p = r.base
     cdef uint8_t flag = 0
     m.broker_epoch = -1

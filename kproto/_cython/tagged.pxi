@@ -1,4 +1,4 @@
-"""Unknown tagged fields: kept as the wire's bytes, tuples only when somebody asks; all rules of Kafka's writing."""
+"""Unknown tagged fields, kept as bytes of the wire and written by Kafka's rules; a tuple is made when they are read."""
 
 
 cdef tuple tags_tuple(bytes tags):
@@ -23,7 +23,7 @@ cdef bytes varint_bytes(uint32_t value):
 
 
 cdef bytes tags_kept(object fields):
-    """The wire's bytes for pairs of tag and data; whether they may be written is Kafka's to say when encoding."""
+    """The bytes for pairs of tag and data; Kafka's rules for them are checked when they are encoded."""
     cdef list parts = []
     if isinstance(fields, (str, bytes, dict)):
         raise TypeError(f"unknown_tagged_fields: expected pairs of tag and bytes, got {type(fields).__name__}")

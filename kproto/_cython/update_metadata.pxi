@@ -31,7 +31,7 @@ cdef class UpdateMetadataPartitionState(Struct):
             self.unknown_tagged_fields = unknown_tagged_fields
 
     def __getattribute__(self, name):
-        """The fields that every version has, without a look at the type: reading them is most of a reader's work."""
+        """Most fields without a search in the type's dictionaries, which would take most of the time to read them."""
         if name is "partition_index":
             return self.partition_index
         if name is "leader":
@@ -245,8 +245,8 @@ cdef class UpdateMetadataRequest(ControlRequest):
 
         Args:
             columns: ``Columns``, a record batch, or a mapping of sequences.
-            version: Whose form the request takes; the message's own by default.
-            message: What stands around the partition states; a fresh request by default.
+            version: The version whose form the request takes; the message's own by default.
+            message: The request's other fields; those of a fresh request by default.
         """
         return from_columns(cls, 6, columns, version, message)
 
@@ -265,7 +265,7 @@ cdef class UpdateMetadataResponse(Message):
         self.version = checked_version(6, version)
 
     def error_counts(self):
-        """How often each code stands in the response: here once."""
+        """The number of times each code is in the response: once for its only code."""
         return {self.error_code: 1}
 
     def to_json(self, version):

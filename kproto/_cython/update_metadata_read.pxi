@@ -118,7 +118,7 @@ cdef rp umr_read_brokers(kp_reader *r, rp p, list brokers, int version) except? 
 
 
 cdef int umr_read_unread(UpdateMetadataRequest m) except -1:
-    """Make objects of the brokers, where they are still bytes."""
+    """Make objects of brokers that are still bytes."""
     cdef Unread u = m.unread_brokers
     cdef kp_reader r
     cdef list brokers
@@ -194,7 +194,7 @@ cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) 
 
 
 cdef rp umr_read_head(kp_reader *r, UpdateMetadataRequest m, int version) except? NULL:
-    """What stands before the partition states."""
+    """Read the fields before the partition states."""
     cdef rp p = r.base
     cdef uint8_t kraft = 0
     m.broker_epoch = -1
@@ -218,7 +218,7 @@ cdef rp umr_read_head(kp_reader *r, UpdateMetadataRequest m, int version) except
 
 
 cdef rp umr_read_tail(kp_reader *r, rp p, UpdateMetadataRequest m, int version) except? NULL:
-    """Live brokers and the request's tagged section: what stands behind the partition states."""
+    """Read live brokers and the request's tagged section, which follow the partition states."""
     cdef bint flexible = version >= 6
     cdef int64_t n = kp_count(r, &p, r.end, flexible, 7 if flexible else 8, 0, "live_brokers", "")
     if n < 0:

@@ -1,7 +1,7 @@
 /* The wire's primitives: big-endian numbers, varints, counts and string spans, each checked against the end of the bytes.
  *
- * A reader function takes where it stands and gives where it stands then, or NULL (-1 for a count) after it has noted a
- * fault in the Reader. Nothing here needs the interpreter, allocates, or reads a byte twice: bytes that another thread
+ * A reader function takes the place of its first byte and returns the place behind its last one, or NULL (-1 for a count)
+ * after it has noted a fault in the reader. Nothing here needs the interpreter, allocates, or reads a byte twice: bytes that another thread
  * changes meanwhile give odd values, never a read or write out of bounds.
  */
 #ifndef KPROTO_WIRE_H
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #endif
 
-/* Fresh memory of some size costs mostly its page faults; asked for in large pages it has few. Only advice. */
+/* Most of the cost of fresh memory is page faults; large pages have few. The system may ignore the advice. */
 static inline void kp_use_large_pages(void *p, int64_t n) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     const uintptr_t page = 2u << 20, from = ((uintptr_t)p + page - 1) & ~(page - 1), to = ((uintptr_t)p + (uintptr_t)n) & ~(page - 1);
@@ -39,8 +39,8 @@ KP_INLINE void kp_four(int32_t *restrict to, kp_ptr restrict p) {
     to[0] = kp_i32(p); to[1] = kp_i32(p + 4); to[2] = kp_i32(p + 8); to[3] = kp_i32(p + 12);
 }
 
-/* The same where what lies behind may be read and written over: fours of ids, so that lists of different short lengths
- * are no branches that go wrong. `e` ends the bytes; behind `to` is room for KP_SLACK ids more. */
+/* The same where the bytes behind may be read and overwritten: fours of ids, so that lists of different short lengths
+ * are no branches that go wrong. `e` ends the bytes; KP_SLACK more ids may be written behind `to`. */
 #define KP_SLACK 8
 KP_INLINE void kp_ids_loose(int32_t *restrict to, kp_ptr restrict p, int64_t n, kp_ptr e) {
     if (n == 0) return;
@@ -125,8 +125,8 @@ KP_INLINE kp_ptr kp_bool(kp_reader *r, kp_ptr p, uint8_t *out, const char *field
 
 /* ---- counts ---------------------------------------------------------------------------------------------------- */
 
-/* The length of an array whose elements take `least` bytes or more, with `after` more bytes due behind it, told by
- * `layout` ("" and 0 for none). All of it is there, or -1. The length is never more than the bytes left. */
+/* The length of an array whose elements take `least` bytes or more, with `after` more bytes due behind it, which
+ * `layout` names ("" and 0 for none). -1 unless all of it is there. The length is never more than the bytes left. */
 static KP_COLD int64_t kp_count_slow(kp_reader *r, kp_ptr *pp, int flexible, int64_t least, int64_t after,
                                      const char *field, const char *layout) {
     kp_ptr start = *pp, p = start;
@@ -323,7 +323,7 @@ KP_INLINE kp_ptr kp_tags(kp_reader *r, kp_ptr p, kp_ptr e, kp_ptr *from, kp_ptr 
     return p;
 }
 
-/* A varint inside bytes of ours, which are known to be whole. */
+/* A varint in kept bytes, which were checked before. */
 static inline kp_ptr kp_own_varint(kp_ptr p, uint32_t *out) {
     uint32_t v = 0;
     int shift = 0;
@@ -333,7 +333,7 @@ static inline kp_ptr kp_own_varint(kp_ptr p, uint32_t *out) {
     return p;
 }
 
-/* What kept tagged fields take when written; -1 when the tags do not ascend, -2 when one is 2^31-1: Kafka writes neither. */
+/* The size of kept tagged fields when written; -1 when the tags do not ascend, -2 when one is 2^31-1: Kafka writes neither. */
 static inline int64_t kp_own_tags_size(kp_ptr p, int64_t length, uint32_t *count, int32_t *bad) {
     kp_ptr e = p + length;
     int64_t total = 0;

@@ -139,7 +139,7 @@ class Conversation:
         if offset + end - begin > cutter.skip_to:
             if side != self.client and isinstance(cutter, ResponseCutter):
                 self._request_hole = request_hole
-                cutter.unmatched_bytes = _UNLIMITED if self._has_wanted else self._room_for_unmatched()
+                cutter.unmatched_bytes = _UNLIMITED if self._has_wanted else self._spare_bytes()
             for cut in cutter.feed(offset, buffer, begin, end, time_ns):
                 self._handle(side, cut, events)
         if self._unmatched:
@@ -328,19 +328,19 @@ class Conversation:
 
     @property
     def _request_may_come(self) -> bool:
-        """Whether a request may still come that was sent before what is read now."""
+        """Whether an earlier request may still come, because its segments are late."""
         if self.client is None:
             return False
         return self._request_hole or self._cutters[self.client].searching
 
-    def _room_for_unmatched(self) -> int:
-        """Up to how many bytes of responses without a request are kept."""
+    def _spare_bytes(self) -> int:
+        """How many more bytes of responses without a request may be kept."""
         if self._has_wanted:
             return _UNLIMITED
         if not self._request_may_come:
             return -1
-        room = _UNMATCHED_BYTES if self.protocol == "kafka" else _UNMATCHED_BYTES_BEFORE_REQUESTS
-        return room - self._unmatched_bytes
+        limit = _UNMATCHED_BYTES if self.protocol == "kafka" else _UNMATCHED_BYTES_BEFORE_REQUESTS
+        return limit - self._unmatched_bytes
 
     def _match_again(self, events: list[Event]) -> None:
         """Look for the requests of the responses that have none."""

@@ -147,14 +147,14 @@ def _of_whole(time_ns: int, packet: bytes | None, fragments: Fragments, summary:
 
 def reverse(flow: bytes) -> bytes:
     """The flow of the other direction."""
-    half = (len(flow) - 4) // 2
-    return flow[half : 2 * half] + flow[:half] + flow[-2:] + flow[-4:-2]
+    width = (len(flow) - 4) // 2
+    return flow[width : 2 * width] + flow[:width] + flow[-2:] + flow[-4:-2]
 
 
 def endpoints(flow: bytes) -> tuple[Endpoint, Endpoint]:
     """Sender and receiver of a flow."""
-    half = (len(flow) - 4) // 2
+    width = (len(flow) - 4) // 2
     return (
-        Endpoint(str(ip_address(flow[:half])), int.from_bytes(flow[-4:-2])),
-        Endpoint(str(ip_address(flow[half : 2 * half])), int.from_bytes(flow[-2:])),
+        Endpoint(str(ip_address(flow[:width])), int.from_bytes(flow[-4:-2])),
+        Endpoint(str(ip_address(flow[width : 2 * width])), int.from_bytes(flow[-2:])),
     )

@@ -123,9 +123,9 @@ class Frame:
         return memoryview(self.payload)[self.body_at :]
 
     def __repr__(self) -> str:
-        what = "?" if self.api_key is None else f"{api_name(self.api_key)} v{self.api_version}"
+        api = "?" if self.api_key is None else f"{api_name(self.api_key)} v{self.api_version}"
         gap = "" if self.status == WHOLE else " with a gap"
-        return f"Frame({self.direction} {what} id {self.correlation_id}, {self.length} bytes at {self.offset}{gap})"
+        return f"Frame({self.direction} {api} id {self.correlation_id}, {self.length} bytes at {self.offset}{gap})"
 
 
 class Exchange:

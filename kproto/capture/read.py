@@ -151,11 +151,11 @@ def _read(
     summary.file = summary.file or point.name
     done, read, total = 0, 0, _total_size(point.files)
 
-    def advanced(taken: int, size: int | None) -> None:
+    def advanced(now: int, size: int | None) -> None:
         nonlocal read
-        read = taken
+        read = now
         assert progress is not None
-        progress(done + taken, size if len(point.files) == 1 else total)
+        progress(done + now, size if len(point.files) == 1 else total)
 
     for file in point.files:
         read = 0

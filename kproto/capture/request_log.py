@@ -177,8 +177,8 @@ class RequestLogReader:
         correlation_id, client_id = int(header["correlationId"]), header.get("clientId")
         if not (0 <= api_key < 1 << 15 and -1 << 15 <= version < 1 << 15):
             raise _Unusable(f"a logged request of API {str(api_key)[:20]} version {str(version)[:20]}")
-        asked_ns = answered_ns - round(float(entry.get("totalTimeMs") or 0) * 1_000_000)
-        if not 0 <= asked_ns < 1 << 63:
+        sent_ns = answered_ns - round(float(entry.get("totalTimeMs") or 0) * 1_000_000)
+        if not 0 <= sent_ns < 1 << 63:
             raise _Unusable("a logged request whose time lies before 1970 or after 2262")
         ends = self._ends(str(entry["connection"]))
         self._summary.requests[api_key, version] += 1
@@ -193,9 +193,9 @@ class RequestLogReader:
             )
             answer = _body(api_key, version, "response", entry["response"])
 
-        streams = self._connection(str(entry["connection"]), ends, asked_ns)
+        streams = self._connection(str(entry["connection"]), ends, sent_ns)
         names = api_key, version, correlation_id, client_id
-        request = self._frame(streams, "req", asked_ns, head, body, *names)
+        request = self._frame(streams, "req", sent_ns, head, body, *names)
         response = None
         if answer_head is not None and answer is not None:
             response = self._frame(streams, "resp", answered_ns, answer_head, answer, *names)

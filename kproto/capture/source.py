@@ -56,7 +56,7 @@ class _Counted(io.RawIOBase):
         self._head = b""
         self._progress = progress
         self._total = total
-        self._taken = 0
+        self._bytes_read = 0
 
     def peek(self, n: int) -> bytes:
         while len(self._head) < n:
@@ -89,9 +89,9 @@ class _Counted(io.RawIOBase):
         return data
 
     def _count(self, n: int) -> None:
-        self._taken += n
+        self._bytes_read += n
         if self._progress is not None:
-            self._progress(self._taken, self._total)
+            self._progress(self._bytes_read, self._total)
 
 
 class Source:
@@ -233,9 +233,9 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         return "pcapng"
     if len(head) < 8 and not whole:
         return None
-    for magic, what in _OTHERS:
+    for magic, advice in _OTHERS:
         if head.startswith(magic):
-            raise CaptureError(f"{name}: {what}")
+            raise CaptureError(f"{name}: {advice}")
     if b"\0" not in head and _LOG_LINE.search(head):
         return "request log"
     if b"\0" not in head and len(head) < HEAD and not whole:

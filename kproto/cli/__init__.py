@@ -114,8 +114,8 @@ def reason_of(error: BaseException) -> str:
     """A failure as one line for the person at the terminal."""
     if isinstance(error, OSError) and error.strerror:
         names = [os.fspath(n) for n in (error.filename, error.filename2) if isinstance(n, (str, bytes, os.PathLike))]
-        what = " -> ".join(os.fsdecode(n) for n in names)
-        text = f"{what}: {error.strerror.lower()}" if what else error.strerror
+        paths = " -> ".join(os.fsdecode(n) for n in names)
+        text = f"{paths}: {error.strerror.lower()}" if paths else error.strerror
         text += _hint(error)
     elif isinstance(error, ImportError) and _package(error) in EXTRAS:
         package = _package(error)

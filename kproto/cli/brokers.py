@@ -102,7 +102,7 @@ def command(
     brokers: dict[str, Any] = {
         "base_port": base_port,
         "host": host,
-        "hooks": (lambda broker_id: _told(broker_id, reader_is_gone)) if requests else None,
+        "hooks": (lambda broker_id: _printing_hooks(broker_id, reader_is_gone)) if requests else None,
         "protocol": protocol,
         "security": settings,
     }
@@ -201,11 +201,11 @@ def _follow(fleet: Fleet, stop: threading.Event, reader_is_gone: Callable[[], No
         stop.set()
 
 
-def _told(broker_id: int, reader_is_gone: Callable[[], None]) -> BrokerHooks:
+def _printing_hooks(broker_id: int, reader_is_gone: Callable[[], None]) -> BrokerHooks:
     from channel.broker.hooks import BrokerHooks
 
     def answered(context: RequestContext, request: Any, answer: Any) -> None:
-        told = {
+        record = {
             "time": time.time(),
             "broker": broker_id,
             "client": context.peer,
@@ -217,7 +217,7 @@ def _told(broker_id: int, reader_is_gone: Callable[[], None]) -> BrokerHooks:
             "response": None if answer is None else answer.to_json(context.version),
         }
         try:
-            _line(told)
+            _line(record)
         except BrokenPipeError:
             reader_is_gone()
 

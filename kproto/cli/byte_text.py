@@ -19,7 +19,7 @@ Form = Literal["auto", "hex", "hexdump", "base64", "raw"]
 FORMS: Final = ("auto", "hex", "hexdump", "base64", "raw")
 
 _TEXT: Final = re.compile(rb"[\t\n\r\x20-\x7e]*")
-_AROUND_HEX: Final = re.compile(r"^b(?=['\"])|\\x|0x|[\s:,;'\"]|(?<=[0-9a-fA-F])-(?=[0-9a-fA-F])")
+_HEX_MARKS: Final = re.compile(r"^b(?=['\"])|\\x|0x|[\s:,;'\"]|(?<=[0-9a-fA-F])-(?=[0-9a-fA-F])")
 _DUMP_LINE: Final = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(?:(:)\s|\s|$)(.*)")
 _PAIRS: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
@@ -40,7 +40,7 @@ def parse_bytes(data: bytes, form: Form = "auto") -> bytes:
     text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
     if form == "hexdump" or (form == "auto" and _is_dump(text)):
         return _from_dump(text)
-    bare = _AROUND_HEX.sub("", text)
+    bare = _HEX_MARKS.sub("", text)
     if form == "hex" or (form == "auto" and re.fullmatch(r"[0-9a-fA-F]*", bare)):
         try:
             return binascii.unhexlify(bare)

@@ -135,8 +135,8 @@ def _encoded(options: MessageOptions, header: dict[str, Any], body: dict[str, An
         own = options.header_version()
         return bytes(codec.encode_response_header(codec.ResponseHeader.from_json(body, own), own))
     api_key, version = options.of_body()
-    what = "response" if options.kind.startswith("response") else "request"
-    message = message_of(codec.message_class(api_key, what), body, version)
+    kind = "response" if options.kind.startswith("response") else "request"
+    message = message_of(codec.message_class(api_key, kind), body, version)
     data: bytes = codec.encode(message, version)
     if options.kind == "request-frame":
         head = codec.RequestHeader(

@@ -166,10 +166,10 @@ class LineFormatter:
     ) -> Iterator[str]:
         text = "  ".join(cell.ljust(size) for cell, size in zip(cells, sizes, strict=True) if size).rstrip()
         if self._width is not None:
-            room = self._width - len(_INDENT) - 2
-            if len(text) + len(error) + 2 + min(len(name), 16) > room:
+            available = self._width - len(_INDENT) - 2
+            if len(text) + len(error) + 2 + min(len(name), 16) > available:
                 text = "  ".join(cell for cell in cells if cell)
-            left = max(room - len(text) - (len(error) + 2 if error else 0), 12)
+            left = max(available - len(text) - (len(error) + 2 if error else 0), 12)
             name, name_size = shortened(name, left), min(name_size, left)
         line = f"{_INDENT}{name.ljust(name_size)}  {text}".rstrip()
         if self._width is not None and len(line) + (len(error) + 2 if error else 0) > self._width:

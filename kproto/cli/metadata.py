@@ -73,21 +73,21 @@ def command(
     logging.basicConfig(level=logging.ERROR)  # a failed connection is this command's own error
     protocol, settings = read_security(security)
     addresses = [parse_address(text) for text in bootstrap]
-    asked = topics or None
+    wanted = topics or None
     node_timeout_ms = int(timeout * 1000)
     if watch:
         interval_ms = int(interval * 1000)
         with ClusterWatch(
-            addresses, asked, interval_ms=interval_ms, protocol=protocol, security=settings, timeout_ms=node_timeout_ms
+            addresses, wanted, interval_ms=interval_ms, protocol=protocol, security=settings, timeout_ms=node_timeout_ms
         ) as watched:
             _watch(watched, form)
         return
     with ClusterClient(addresses, protocol=protocol, security=settings, timeout_ms=node_timeout_ms) as client:
         if not all_brokers:
-            view = client.ask_any(asked)
+            view = client.ask_any(wanted)
             _print(json.dumps(view.to_json()) if form == "json" else "\n".join(_text(view)))
             return
-        views, failures = client.ask_all(asked)
+        views, failures = client.ask_all(wanted)
         found = differences([view.snapshot for view in views])
         if form == "json":
             _print(json.dumps({

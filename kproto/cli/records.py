@@ -29,9 +29,9 @@ def exchange_record(entry: Entry, filters: Filters) -> str:
     form.pop("unmatched_reason", None)
     if filters.by_partition and entry.body is not None:
         ids = {_uuid(uuid): name for name, uuid in getattr(entry.body.message, "topic_ids", {}).items()}
-        for half in ("request", "response"):
-            if form[half] is not None:
-                form[half] = _chosen(form[half], filters, ids)
+        for direction in ("request", "response"):
+            if form[direction] is not None:
+                form[direction] = _chosen(form[direction], filters, ids)
     form |= {
         "api": None if exchange.api_key is None else api_name(exchange.api_key),
         "broker_id": entry.broker_id,

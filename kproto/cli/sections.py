@@ -91,9 +91,9 @@ def _table(section: Section, width: int | None) -> Iterator[str]:
         yield from _row(row, sizes, right, width)
 
 
-def _fit(sizes: list[int], gives_way: Sequence[bool], room: int) -> None:
+def _fit(sizes: list[int], gives_way: Sequence[bool], width: int) -> None:
     """Make the columns that give way so narrow that all fit, the widest first."""
-    while sum(sizes) > room:
+    while sum(sizes) > width:
         widest = max(
             (size, number) for number, size in enumerate([s * g for s, g in zip(sizes, gives_way, strict=True)])
         )

@@ -72,13 +72,13 @@ def check_java() -> None:
     if java is None:
         raise ConfigurationError(f"Spark needs Java {_LOWEST_JAVA} or newer, and there is none; {_HOW_TO_GET_JAVA}")
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603  # the user's own Java
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603  # the user's own Java
     except (OSError, subprocess.SubprocessError) as e:
         where = f"JAVA_HOME={home}" if home else java
         raise ConfigurationError(
             f"Spark needs Java {_LOWEST_JAVA} or newer; {where} gives none that runs ({e})"
         ) from None
-    match = re.search(r'version "(?:1\.)?(\d+)', told)
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     if match and int(match[1]) < _LOWEST_JAVA:
         raise ConfigurationError(
             f"Spark needs Java {_LOWEST_JAVA} or newer, and {java} is Java {match[1]}; {_HOW_TO_GET_JAVA}"

@@ -37,14 +37,14 @@ def frame_id(capture: str, conn_id: bytes, direction: str, offset: int) -> bytes
 
 
 def body_id(api_key: int, version: int, direction: str, body: Buffer) -> bytes:
-    """The id of a body: the same for every broker that is sent the same, as its broker epoch does not count."""
+    """The id of a body: equal bodies to many brokers share it, whatever the broker epoch in them."""
     view = memoryview(body).cast("B")
-    digest = blake2b(_BODY_KEY.pack(api_key, version, direction == "req"), digest_size=16)
+    hasher = blake2b(_BODY_KEY.pack(api_key, version, direction == "req"), digest_size=16)
     prefix = prefix_of(api_key, version) if direction == "req" else None
     at = prefix.broker_epoch_at if prefix else None
     if at is not None and len(view) >= at + 8:
-        digest.update(view[:at])
-        digest.update(_ZERO_EPOCH)
+        hasher.update(view[:at])
+        hasher.update(_ZERO_EPOCH)
         view = view[at + 8 :]
-    digest.update(view)
-    return digest.digest()
+    hasher.update(view)
+    return hasher.digest()

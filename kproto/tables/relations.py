@@ -101,35 +101,35 @@ class Relations:
 
     def requests(self) -> pa.Table:
         """The table ``requests``: the wanted ones."""
-        asked = self._every
-        head = _joined(asked["body_id"], self._heads, "body_id")
-        answer = _joined(asked["frame_id"], self._responses, "request_frame_id")
+        requests = self._every
+        head = _joined(requests["body_id"], self._heads, "body_id")
+        answer = _joined(requests["frame_id"], self._responses, "request_frame_id")
         answer_head = _joined(answer["body_id"], self._heads, "body_id")
-        note = _joined(asked["frame_id"], self._notes, "request_frame_id")
+        note = _joined(requests["frame_id"], self._notes, "request_frame_id")
         answered = pc.is_valid(answer["frame_id"])
         broken_answer = pc.binary_join_element_wise(
             "response: ", pc.coalesce(answer["error"], answer_head["decode_error"]), ""
         )
-        flow = asked["flow"]
+        flow = requests["flow"]
         columns = {
-            **{name: asked[name] for name in asked.column_names if name in REQUESTS.names},
+            **{name: requests[name] for name in requests.column_names if name in REQUESTS.names},
             **{name: head[name] for name in ("controller_id", "controller_epoch", "is_kraft", "type")},
             "n_topics": head["n_topics"],
             "n_partitions": head["n_partitions"],
             "server_ip": pc.struct_field(flow, "dst_ip"),
             "server_port": pc.struct_field(flow, "dst_port"),
             "response_frame_id": answer["frame_id"],
-            "latency_us": pc.subtract(_micros(answer["ts"]), _micros(asked["ts_last"])),
+            "latency_us": pc.subtract(_micros(answer["ts"]), _micros(requests["ts_last"])),
             "error_code": answer_head["error_code"],
             "unmatched_reason": pc.if_else(answered, None, note["unmatched_reason"]),
-            "decode_error": pc.coalesce(asked["error"], head["decode_error"], broken_answer),
+            "decode_error": pc.coalesce(requests["error"], head["decode_error"], broken_answer),
         }
-        columns["target_broker"] = self._broker_ids(asked, columns["server_ip"], columns["server_port"])
-        return self._wanted(_as_table(columns, REQUESTS), asked["ts_ns"])
+        columns["target_broker"] = self._broker_ids(requests, columns["server_ip"], columns["server_port"])
+        return self._wanted(_as_table(columns, REQUESTS), requests["ts_ns"])
 
-    def _broker_ids(self, asked: pa.Table, ips: Any, ports: Any) -> pa.Array:
+    def _broker_ids(self, requests: pa.Table, ips: Any, ports: Any) -> pa.Array:
         id_of = self._directory.id_of
-        rows = zip(*(c.to_pylist() for c in (ips, ports, asked["ts_ns"], asked["capture"])), strict=True)
+        rows = zip(*(c.to_pylist() for c in (ips, ports, requests["ts_ns"], requests["capture"])), strict=True)
         return pa.array([id_of((ip, port), time_ns, capture) for ip, port, time_ns, capture in rows], pa.int32())
 
     def _wanted(self, requests: pa.Table, time_ns: pa.ChunkedArray) -> pa.Table:
@@ -239,10 +239,12 @@ class Relations:
 
     def brokers(self) -> pa.Table:
         """The table ``brokers``: the listeners that UpdateMetadata lists, and since when."""
-        asked = self._every.select(["capture", "ts", "body_id"])
-        asked = asked.append_column("brokers_id", _joined(asked["body_id"], self._heads, "body_id")["brokers_id"])
-        asked = asked.filter(pc.is_valid(asked["brokers_id"]))
-        sets = asked.group_by(["capture", "brokers_id"], use_threads=False).aggregate([("ts", "min")])
+        requests = self._every.select(["capture", "ts", "body_id"])
+        requests = requests.append_column(
+            "brokers_id", _joined(requests["body_id"], self._heads, "body_id")["brokers_id"]
+        )
+        requests = requests.filter(pc.is_valid(requests["brokers_id"]))
+        sets = requests.group_by(["capture", "brokers_id"], use_threads=False).aggregate([("ts", "min")])
         listeners = self._decoded.table("broker").to_pylist()
         found: dict[tuple[str, int, str, int], Any] = {}
         for row in sets.to_pylist():
@@ -277,16 +279,16 @@ def _whole(filters: Filters, topic: str) -> bool:
 
 def learn_brokers(directory: BrokerDirectory, scan: pa.Table, decoded: Decoded) -> None:
     """Teach the directory what the UpdateMetadata and LeaderAndIsr requests of a scan tell, in the order of time."""
-    asked = scan.filter(pc.fill_null(pc.equal(scan["direction"], "req"), False))
-    head = _joined(asked["body_id"], decoded.table("head"), "body_id")
+    requests = scan.filter(pc.fill_null(pc.equal(scan["direction"], "req"), False))
+    head = _joined(requests["body_id"], decoded.table("head"), "body_id")
     listeners: dict[bytes, list[tuple[int, str, int]]] = {}
     for row in decoded.table("broker").to_pylist():
         listeners.setdefault(row["brokers_id"], []).append((row["broker_id"], row["host"], row["port"]))
-    asked = asked.select(["ts_ns", "capture", "api_key", "flow"])
-    asked = asked.append_column("brokers_id", head["brokers_id"]).append_column("common", head["common_replicas"])
-    useful = pc.or_(pc.is_valid(asked["brokers_id"]), pc.is_valid(asked["common"]))
+    requests = requests.select(["ts_ns", "capture", "api_key", "flow"])
+    requests = requests.append_column("brokers_id", head["brokers_id"]).append_column("common", head["common_replicas"])
+    useful = pc.or_(pc.is_valid(requests["brokers_id"]), pc.is_valid(requests["common"]))
     listed: dict[str, bytes] = {}
-    for row in asked.filter(useful).sort_by("ts_ns").to_pylist():
+    for row in requests.filter(useful).sort_by("ts_ns").to_pylist():
         capture = row["capture"]
         if row["api_key"] == ApiKey.LEADER_AND_ISR:
             directory.learn_replicas(capture, (row["flow"]["dst_ip"], row["flow"]["dst_port"]), row["common"])

@@ -83,13 +83,13 @@ def scan(
             for frame in capture.frames(
                 source, ports=ports, apis={*apis, *always}, capture=point.name, summary=summary
             ):
-                asked = frame.request or frame
-                if asked.direction != "req":
+                request = frame.request or frame
+                if request.direction != "req":
                     continue
-                in_time = (since_ns is None or asked.time_ns >= since_ns) and (
-                    until_ns is None or asked.time_ns < until_ns
+                in_time = (since_ns is None or request.time_ns >= since_ns) and (
+                    until_ns is None or request.time_ns < until_ns
                 )
-                if (asked.api_key in apis and in_time) or asked.api_key in always:
+                if (request.api_key in apis and in_time) or request.api_key in always:
                     rows.add_frame(frame)
                     if rows.full:
                         yield from rows.take()
