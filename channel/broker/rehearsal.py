@@ -16,18 +16,21 @@ from channel.clock import SYSTEM_CLOCK
 from kproto.api import CONTROL_APIS, api_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from .fleet import Fleet
     from .hooks import RequestContext
+    from .snapshot import MetadataSnapshot
 
 __all__ = ["ACTIONS", "Event", "Step", "rehearse", "report_table"]
 
-ACTIONS: Final = ("kill", "restart", "bounce", "leave", "pause", "resume", "slow", "wait")
-"""kill: as kill -9. restart: back after a kill. bounce: down and up at once. leave: a controlled shutdown."""
+ACTIONS: Final = ("kill", "restart", "bounce", "leave", "pause", "resume", "slow", "wait", "new-controller")
+"""kill: as kill -9. restart: back after a kill. bounce: down and up at once. leave: a controlled shutdown.
+new-controller: whatever brings one about, wait for it."""
 
 _GOES: Final = frozenset({"kill", "leave"})
 _COMES: Final = frozenset({"restart", "bounce"})
+_WITHOUT_BROKERS: Final = frozenset({"wait", "new-controller"})
 _LOOK_S: Final = 0.02
 _LONGEST_S: Final = 86_400.0
 
@@ -58,9 +61,9 @@ class Step(NamedTuple):
         if action not in ACTIONS:
             raise ValueError(_no_action(action))
         takes_seconds = action in ("slow", "wait")
-        wanted = (action != "wait") + takes_seconds
-        if len(rest) != wanted:
-            form = f"{action}{' BROKERS' if action != 'wait' else ''}{' SECONDS' if takes_seconds else ''}"
+        takes_brokers = action not in _WITHOUT_BROKERS
+        if len(rest) != takes_brokers + takes_seconds:
+            form = f"{action}{' BROKERS' if takes_brokers else ''}{' SECONDS' if takes_seconds else ''}"
             raise ValueError(f"{text.strip()!r} is no step; write: {form}")
         seconds = 0.0
         if takes_seconds:
@@ -110,7 +113,7 @@ class Event:
         step: The step as it was written.
         broker_ids: The brokers that it happened to.
         told: How many brokers have heard of it: of brokers that went, by an UpdateMetadata that leaves them out; of
-            brokers that came, by one that names them.
+            brokers that came, by one that names them; of a new controller, by its own.
         listening: How many brokers should hear of it: those that are up and not paused.
         told_p50_s, told_p99_s, told_all_s: When half, 99 % and all of them had; None if not, or if brokers do not hear
             of such a step.
@@ -137,13 +140,25 @@ class Event:
         return asdict(self)
 
 
+def _sign_of(fleet: Fleet, step: Step, broker_ids: list[int]) -> Callable[[MetadataSnapshot], bool] | None:
+    """Tells by a broker's metadata whether it has heard of the step; None for steps that brokers do not hear of."""
+    if step.action in _GOES:
+        gone = frozenset(broker_ids)
+        return lambda snapshot: gone.isdisjoint(snapshot.alive_brokers)
+    if step.action in _COMES:
+        return lambda snapshot: all(i in snapshot.alive_brokers for i in broker_ids)
+    if step.action == "new-controller":
+        former = {m.broker.metadata.snapshot.controller for m in fleet if m.is_up}
+        return lambda snapshot: snapshot.controller not in former
+    return None
+
+
 class _Watch:
     """Counts the control requests of one step, and notes when each broker has heard of it."""
 
     def __init__(self, fleet: Fleet, step: Step, broker_ids: list[int]) -> None:
         self._fleet = fleet
-        self._goes = step.action in _GOES
-        self._expected = frozenset(broker_ids) if step.action in _GOES | _COMES else None
+        self._has_heard = _sign_of(fleet, step, broker_ids)
         self.began_ns = self.last_ns = SYSTEM_CLOCK.nanoseconds()
         self.requests: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
@@ -159,17 +174,12 @@ class _Watch:
             self.last_ns = now
             self.requests[name] += 1
             self.bytes[name] += context.size
-            if self._expected is None:
+            if self._has_heard is None:
                 return
-            if not self._has_heard(broker_id):
-                self._told_ns.pop(broker_id, None)
-            else:
+            if self._has_heard(self._fleet[broker_id].broker.metadata.snapshot):
                 self._told_ns.setdefault(broker_id, now)
-
-    def _has_heard(self, broker_id: int) -> bool:
-        alive = self._fleet[broker_id].broker.metadata.snapshot.alive_brokers
-        assert self._expected is not None
-        return self._expected.isdisjoint(alive) if self._goes else all(i in alive for i in self._expected)
+            else:
+                self._told_ns.pop(broker_id, None)
 
     def report(self, event: Event, quiet_ns: int) -> Event:
         """Write the present state into the report."""
@@ -178,7 +188,7 @@ class _Watch:
             event.requests, event.request_bytes = dict(self.requests), dict(self.bytes)
             event.settled_s = (self.last_ns - self.began_ns) / 1e9 if self.requests else None
             is_quiet = SYSTEM_CLOCK.nanoseconds() - self.last_ns >= quiet_ns
-            if self._expected is None:
+            if self._has_heard is None:
                 event.is_complete = is_quiet
                 return event
             told = sorted(self._told_ns[i] - self.began_ns for i in listening if i in self._told_ns)
@@ -218,7 +228,7 @@ def rehearse(
     for step in steps:
         if step.action not in ACTIONS:
             raise ValueError(_no_action(step.action))
-        broker_ids = [] if step.action == "wait" else step.broker_ids(fleet, chance)
+        broker_ids = [] if step.action in _WITHOUT_BROKERS else step.broker_ids(fleet, chance)
         watch = _Watch(fleet, step, broker_ids)
         fleet.on_answered = watch.answered
         try:

@@ -41,7 +41,7 @@ connection for each broker (maxClientCnxns, 60 by default; 0 for no limit).
 \b
 With --commands they take steps from standard input, one a line, and print a report of each as a JSON line:
   kill 101,105-107     restart 101     bounce random:10     leave 103     pause 104     resume 104
-  slow 105 0.5         wait 10         stop
+  slow 105 0.5         wait 10         new-controller           stop
 
 \b
 Examples:

@@ -18,6 +18,7 @@ from kazoo.client import KazooClient
 from real_brokers import free_ports, real_kafka
 
 from channel.broker.fleet import Fleet
+from channel.broker.rehearsal import Step, rehearse
 from channel.config import ChannelConfig
 from channel.errors import NodeExists
 from channel.zookeeper.session import ZooKeeperSession
@@ -237,6 +238,31 @@ def test_a_controlled_shutdown_moves_the_leaders_first(rehearsal: Rehearsal) -> 
     finally:
         rehearsal.fleet.restart(leaving)
     eventually(lambda: rehearsal.isrs("left", 12) == {frozenset(rehearsal.assignment(12))})
+
+
+def test_a_second_real_broker_takes_over_from_the_first(kafka_jars: Path, tmp_path: Path) -> None:
+    """kill -9 of the controller: every simulated broker obeys the next one, which leads the same partitions."""
+    folder, base = str(tmp_path), free_ports(3)
+    real_kafka("install", folder, "--jars", str(kafka_jars))
+    try:
+        started = real_kafka("start", folder, "--brokers", "2", "--base-port", str(base), "--zk-port", str(base + 2))
+        with Fleet(started["zookeeper_connect"], range(FIRST, FIRST + COUNT), session_timeout_ms=SESSION_MS) as fleet:
+            eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == COUNT + 2 for m in fleet))
+            rehearsal = Rehearsal(fleet, started["zookeeper_connect"])
+            rehearsal.create("kept")
+            last = (FIRST + COUNT - 1, frozenset(rehearsal.assignment(COUNT - 1)))
+            eventually(lambda: rehearsal.everywhere("kept", COUNT - 1) == {last})
+            first = fleet[FIRST].broker.metadata.snapshot.controller.id  # type: ignore[union-attr]
+            real_kafka("stop-broker", folder, str(first), "--kill")
+            (event,) = rehearse(fleet, [Step("new-controller")])
+            assert (event.told, event.listening, event.is_complete) == (COUNT, COUNT, True)
+            assert rehearsal.everywhere("kept", COUNT - 1) == {last}
+            assert {m.broker.replicas.controller_epoch for m in fleet} == {2}
+            fleet.kill(FIRST)
+            follower = FIRST + 1
+            eventually(lambda: rehearsal.everywhere("kept", 0) == {(follower, frozenset({follower, FIRST + 2}))})
+    finally:
+        real_kafka("stop", folder, "--kill")
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
+from network_peers import until
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks
@@ -117,6 +119,23 @@ def test_the_other_steps(fleet):
     assert (events[2].told, events[2].listening) == (3, 3)
 
 
+def test_a_new_controller_is_waited_for(fleet):
+    steps = rehearse(fleet, [Step.of("new-controller")], quiet_s=0.05, timeout_s=20.0)
+    successors = []
+
+    def succeed():
+        until(lambda: fleet.on_answered is not None)
+        successors.append(ScriptedController(fleet, controller_id=7, controller_epoch=2).start())
+
+    electing = threading.Thread(target=succeed)
+    electing.start()
+    (event,) = steps
+    electing.join()
+    successors[0].close()
+    assert (event.told, event.listening, event.is_complete) == (4, 4, True)
+    assert event.requests["UpdateMetadata"] >= 4
+
+
 def test_brokers_by_range_and_at_random(fleet):
     assert Step("kill", "0,2-3,2").broker_ids(fleet, random.Random(0)) == [0, 2, 3]
     chosen = Step("kill", "random:2").broker_ids(fleet, random.Random(0))
@@ -146,6 +165,8 @@ def test_a_broker_that_is_not_there_is_named_even_in_a_huge_range(fleet):
         ("slow 1", "write: slow BROKERS SECONDS"),
         ("slow 1 long", "the seconds are no number"),
         ("wait", "write: wait SECONDS"),
+        ("wait -1", "the seconds must be 0 to 86400"),
+        ("new-controller 3", "write: new-controller$"),
         ("", "write: ACTION BROKERS"),
     ],
 )
