@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ACTIONS", "Event", "Step", "rehearse", "report_table"]
 
 ACTIONS: Final = ("kill", "restart", "bounce", "leave", "pause", "resume", "slow", "wait", "new-controller")
-"""kill: as kill -9. restart: back after a kill. bounce: down and up at once. leave: a controlled shutdown.
+"""kill: as kill -9. restart: those that are down come back. bounce: down and up at once. leave: a controlled shutdown.
 new-controller: whatever brings one about, wait for it."""
 
 _GOES: Final = frozenset({"kill", "leave"})
@@ -229,6 +229,8 @@ def rehearse(
         if step.action not in ACTIONS:
             raise ValueError(_no_action(step.action))
         broker_ids = [] if step.action in _WITHOUT_BROKERS else step.broker_ids(fleet, chance)
+        if step.action == "restart":
+            broker_ids = [i for i in broker_ids if not fleet[i].is_up]
         watch = _Watch(fleet, step, broker_ids)
         fleet.on_answered = watch.answered
         try:

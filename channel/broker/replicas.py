@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from channel.logs import bounded, state_change_log
-from channel.types import EPOCH_DURING_DELETE, NO_EPOCH, UpdateType
+from channel.types import EPOCH_DURING_DELETE, NO_EPOCH, NO_LEADER, UpdateType
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID, TopicPartition
 
@@ -133,15 +133,19 @@ class ReplicaState:
                 codes[tp] = self._lead(tp, state, ids.get(tp.topic, ZERO_UUID))
             leaderless: dict[TopicPartition, Any] = {}
             for tp, state in followers.items():
-                if not self._is_alive(state.leader):
+                leader_is_alive = self._is_alive(state.leader)
+                if not leader_is_alive and state.leader != NO_LEADER:
                     leaderless[tp] = state
-                codes[tp] = self._follow(tp, state, ids.get(tp.topic, ZERO_UUID), tp not in leaderless)
+                codes[tp] = self._follow(tp, state, ids.get(tp.topic, ZERO_UUID), leader_is_alive)
             if leaderless:
                 self._report_leaderless(leaderless, request, correlation_id)
             return codes
 
     def _report_leaderless(self, leaderless: Mapping[TopicPartition, Any], request: Any, correlation_id: int) -> None:
-        """One line for all partitions of a request: a request may name any number of them."""
+        """One line for all partitions of a request: a request may name any number of them.
+
+        Partitions that have no leader at all are no error of the controller's.
+        """
         tp, state = next(iter(leaderless.items()))
         self._log.error(
             "LeaderAndIsr of controller %d (epoch %d, correlation id %d): %d partitions have a leader that is not "

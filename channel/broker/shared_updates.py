@@ -16,7 +16,7 @@ from kproto import codec
 from kproto.api import ApiKey
 from kproto.prefix import prefix_of
 
-from .snapshot import Update, apply_update
+from .snapshot import LiveBrokers, Update, apply_update, live_brokers
 
 if TYPE_CHECKING:
     from .snapshot import MetadataSnapshot
@@ -28,6 +28,16 @@ _SHARED_FROM: Final = 4096
 """Smaller bodies are cheaper to decode again than to keep."""
 
 
+class _Body:
+    """A decoded body, and its live brokers once a broker has applied it: snapshots that differ share them too."""
+
+    __slots__ = ("brokers", "message")
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.brokers: LiveBrokers | None = None
+
+
 class SharedUpdateMetadata:
     """One broker's UpdateMetadata request: a message that other brokers share, with this broker's own epoch.
 
@@ -37,15 +47,23 @@ class SharedUpdateMetadata:
         content_hash: Equal for equal bodies, whatever the broker epoch.
     """
 
-    __slots__ = ("broker_epoch", "content_hash", "message")
+    __slots__ = ("_body", "broker_epoch", "content_hash", "message")
 
-    def __init__(self, message: Any, broker_epoch: int, content_hash: int) -> None:
-        self.message = message
+    def __init__(self, body: _Body, broker_epoch: int, content_hash: int) -> None:
+        self._body = body
+        self.message = body.message
         self.broker_epoch = broker_epoch
         self.content_hash = content_hash
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.message, name)
+
+    @property
+    def brokers(self) -> LiveBrokers:
+        """Its live brokers, one object for all brokers that received the body."""
+        if self._body.brokers is None:
+            self._body.brokers = live_brokers(self.message)
+        return self._body.brokers
 
     def to_json(self, version: int) -> dict[str, Any]:
         """Kafka's JSON form, with this broker's epoch."""
@@ -64,7 +82,7 @@ class SharedUpdates:
     def __init__(self, budget: int = _BUDGET) -> None:
         self._budget = budget
         self._lock = threading.Lock()
-        self._bodies: OrderedDict[tuple[int, bytes, bytes], Any] = OrderedDict()
+        self._bodies: OrderedDict[tuple[int, bytes, bytes], _Body] = OrderedDict()
         self._kept = 0
         self._updates: WeakValueDictionary[int, Update] = WeakValueDictionary()
         self._unshared = itertools.count(1)
@@ -87,20 +105,20 @@ class SharedUpdates:
         tail = bytes(rest)  # views compare item by item, a hundred times slower
         key = (version, head, tail)
         with self._lock:
-            message = self._bodies.get(key)
-            if message is not None:
+            known = self._bodies.get(key)
+            if known is not None:
                 self._bodies.move_to_end(key)
-        if message is None:
-            message = codec.decode_request(ApiKey.UPDATE_METADATA, version, body)
+        if known is None:
+            known = _Body(codec.decode_request(ApiKey.UPDATE_METADATA, version, body))
             if len(tail) >= _SHARED_FROM:
-                self._keep(key, message)
-        return SharedUpdateMetadata(message, message.broker_epoch if epoch is None else epoch, hash(key))
+                self._keep(key, known)
+        return SharedUpdateMetadata(known, known.message.broker_epoch if epoch is None else epoch, hash(key))
 
-    def _keep(self, key: tuple[int, bytes, bytes], message: Any) -> None:
+    def _keep(self, key: tuple[int, bytes, bytes], body: _Body) -> None:
         with self._lock:
             if key in self._bodies:
                 return
-            self._bodies[key] = message
+            self._bodies[key] = body
             self._kept += len(key[2])
             while self._kept > self._budget and len(self._bodies) > 1:
                 (_, _, oldest), _ = self._bodies.popitem(last=False)
@@ -122,7 +140,12 @@ class SharedUpdates:
         if known is not None:
             return known
         update = apply_update(
-            snapshot, request.message, version=version, migration_enabled=migration_enabled, lineage=lineage
+            snapshot,
+            request.message,
+            version=version,
+            migration_enabled=migration_enabled,
+            lineage=lineage,
+            brokers=request.brokers,
         )
         with self._lock:
             return self._updates.setdefault(lineage, update)

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 __all__ = [
     "EMPTY",
     "CachedController",
+    "LiveBrokers",
     "MetadataSnapshot",
     "Update",
     "apply_update",
     "deletions_of_full_update",
+    "live_brokers",
 ]
 
 
@@ -124,8 +126,32 @@ def deletions_of_full_update(
     return deletions, lines
 
 
+class LiveBrokers(NamedTuple):
+    """The live brokers of an UpdateMetadata: by id, and the ids of the brokers that have each set of listener names."""
+
+    alive: Mapping[int, Broker]
+    listeners: Mapping[frozenset[str], Sequence[int]]
+
+
+def live_brokers(request: Any) -> LiveBrokers:
+    """The live brokers that a request names; they do not depend on what was known before."""
+    alive: dict[int, Broker] = {}
+    listeners: dict[frozenset[str], list[int]] = {}
+    for broker_id, endpoints, rack in request.broker_endpoints:
+        by_name = {e.listener: EndPoint(e.host, e.port, e.listener, e.security_protocol) for e in endpoints}
+        alive[broker_id] = Broker(broker_id, tuple(by_name.values()), rack)
+        listeners.setdefault(frozenset(by_name), []).append(broker_id)
+    return LiveBrokers(alive, listeners)
+
+
 def apply_update(
-    snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool, lineage: int
+    snapshot: MetadataSnapshot,
+    request: Any,
+    *,
+    version: int,
+    migration_enabled: bool,
+    lineage: int,
+    brokers: LiveBrokers | None = None,
 ) -> Update:
     """The snapshot after an UpdateMetadata.
 
@@ -135,6 +161,7 @@ def apply_update(
         version: The version it was read with.
         migration_enabled: Whether this broker takes part in a migration to KRaft, so that full updates count as full.
         lineage: Of the next snapshot.
+        brokers: The request's live brokers, if the caller has them already.
     """
     notes: list[tuple[bool, str]] = []
     deletions: list[tuple[str, list[int]]] = []
@@ -168,12 +195,7 @@ def apply_update(
         if request.controller_id >= 0
         else None
     )
-    alive: dict[int, Broker] = {}
-    listeners: dict[frozenset[str], list[int]] = {}
-    for broker_id, endpoints, rack in request.broker_endpoints:
-        by_name = {e.listener: EndPoint(e.host, e.port, e.listener, e.security_protocol) for e in endpoints}
-        alive[broker_id] = Broker(broker_id, tuple(by_name.values()), rack)
-        listeners.setdefault(frozenset(by_name), []).append(broker_id)
+    alive, listeners = brokers or live_brokers(request)
     after = MetadataSnapshot(work.partitions, work.topic_ids, controller, alive, lineage)
     return Update(after, tuple(deleted), entries, tuple(notes), listeners)
 

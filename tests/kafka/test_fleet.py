@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +34,6 @@ from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -263,6 +263,22 @@ def test_a_second_real_broker_takes_over_from_the_first(kafka_jars: Path, tmp_pa
             eventually(lambda: rehearsal.everywhere("kept", 0) == {(follower, frozenset({follower, FIRST + 2}))})
     finally:
         real_kafka("stop", folder, "--kill")
+
+
+def test_the_example_rehearses_without_a_complaint(rehearsal: Rehearsal) -> None:
+    fleet = rehearsal.fleet
+    path = Path(__file__).parents[2] / "examples" / "rehearse_fleet.py"
+    first = max(m.id for m in fleet) + 400
+    script = path.read_text(encoding="utf-8").replace("range(100, 150)", f"range({first}, {first + 50})")
+    script = script.replace("100-149", f"{first}-{first + 49}")
+    assert str(first) in script
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, rehearsal.zookeeper],
+        capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["step", "wait", "kill", "restart", "bounce"]
+    assert done.stderr == ""
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

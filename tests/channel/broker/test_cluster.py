@@ -465,6 +465,20 @@ def test_brokers_of_one_process_decode_a_large_update_once():
             assert peer.ask(stale, 8).error_code == 77
 
 
+def test_brokers_with_different_histories_share_the_live_brokers_of_an_update():
+    with EmbeddedCluster(2) as cluster:
+        brokers = [broker(i, host="h" * 100) for i in range(100)]
+        with Peer(cluster[0]) as peer:
+            peer.ask(update_metadata({"orders": [metadata_state(0, 1)]}), 8)
+        for member in cluster:
+            with Peer(member) as peer:
+                peer.ask(update_metadata({}, brokers, broker_epoch=member.epoch), 8)
+        first, second = (member.broker.metadata.snapshot for member in cluster)
+        assert first is not second
+        assert first.alive_brokers is second.alive_brokers
+        assert len(first.alive_brokers) == 100
+
+
 @pytest.mark.parametrize(
     ("order", "error"),
     [

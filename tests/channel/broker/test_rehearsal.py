@@ -86,7 +86,7 @@ def fleet():
 def test_every_broker_that_is_up_hears_of_a_kill_and_of_the_return(fleet):
     fleet.controller.create_topic("orders", assignment=[[0, 1], [2, 3]])
     fleet.controller.wait_all()
-    killed, restarted = run(fleet, "kill 0", "restart 0")
+    killed, restarted = run(fleet, "kill 0", "restart 0-3")
     assert (killed.step, killed.broker_ids, killed.told, killed.listening) == ("kill 0", [0], 3, 3)
     assert killed.is_complete
     assert 0 < killed.told_p50_s <= killed.told_p99_s == killed.told_all_s <= killed.settled_s
@@ -94,6 +94,7 @@ def test_every_broker_that_is_up_hears_of_a_kill_and_of_the_return(fleet):
     assert set(killed.request_bytes) == set(killed.requests)
     assert all(size > 30 * killed.requests[name] for name, size in killed.request_bytes.items())
     assert (restarted.told, restarted.listening, restarted.is_complete) == (4, 4, True)
+    assert restarted.broker_ids == [0]  # the others were up all the time
     assert fleet[0].is_up
 
 

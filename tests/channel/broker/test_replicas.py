@@ -369,6 +369,13 @@ def test_leaders_that_are_not_known_yet_are_one_line_that_names_the_broker(caplo
     )
 
 
+def test_a_partition_that_has_no_leader_is_no_error_of_the_controllers(caplog):
+    made = running(7, alive=[7])
+    assert lead(made, leader_state(0, -1, epoch=4, replicas=[7, 8])) == (0, {0: 0})
+    assert [r for r in caplog.records if r.name == STATE_CHANGE.name] == []
+    assert made.replicas.fetchers == {}
+
+
 def test_deleting_a_coordinators_partition_is_told():
     told = []
     made = running(hooks=BrokerHooks(resigned=lambda *what: told.append(what)))
