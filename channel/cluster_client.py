@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterClient", "ClusterWatch"]
 
 _FIRST_BACKOFF_MS = 100
+_HINT = "Check host and port, and whether the listener wants TLS or SASL (security.protocol)"
 
 
 class _Connected:
@@ -108,7 +109,7 @@ class ClusterClient(_Connected):
                 return self.ask(node, topics)
             except Disconnected as e:
                 failures.append(f"{node.host}:{node.port}: {e}")
-        raise Disconnected("no node answers: " + "; ".join(failures))
+        raise Disconnected(f"no node answers: {'; '.join(failures)} {_HINT}")
 
     def ask_all(self, topics: Sequence[str] | None = None) -> tuple[list[ClusterView], dict[int, str]]:
         """Every live broker's view, and why others gave none, by broker id."""
@@ -197,5 +198,6 @@ class ClusterWatch(_Connected):
             nodes = self._updater.nodes()
             if now >= self._complain_at and all(map(self._client.connection_failed, nodes)):
                 self._complain_at = now + self._interval_ms
-                raise Disconnected("no node answers at " + ", ".join(f"{node.host}:{node.port}" for node in nodes))
+                addresses = ", ".join(f"{node.host}:{node.port}" for node in nodes)
+                raise Disconnected(f"no node answers at {addresses}. {_HINT}")
         raise RequestTimeout(f"no node has answered within {wait_ms} ms")

@@ -19,7 +19,7 @@ from channel.addresses import show_address
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed
 from channel.logs import get_logger
-from channel.network.sockets import Waker
+from channel.network.sockets import Waker, listening_socket
 from channel.network.tls import TlsTransport
 from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
 from channel.sasl_mask import SaslMask
@@ -162,16 +162,9 @@ class Tap:
         try:
             family, _, _, _, upstream = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         except (OSError, UnicodeError) as e:
-            raise ConfigurationError(f"{mapping}: the host {host!r} cannot be resolved: {e}") from e
-        try:
-            listening = socket.getaddrinfo(*mapping.listen, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            sock = socket.create_server(listening[4][:2], family=listening[0], backlog=1024)
-        except (OSError, UnicodeError) as e:
-            why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
-            raise ConfigurationError(
-                f"{mapping}: cannot listen at {show_address(mapping.listen)}: {why.lower()}"
-            ) from e
-        sock.setblocking(False)
+            why = getattr(e, "strerror", None) or str(e)
+            raise ConfigurationError(f"{mapping}: the host {host!r} cannot be resolved: {why}") from e
+        sock = listening_socket(*mapping.listen, backlog=1024)
         self._listeners[sock.fileno()] = (sock, mapping, (family, upstream))
         self._epoll.register(sock.fileno(), READ)
         self.listening.append(socket_address(sock.getsockname()))

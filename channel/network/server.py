@@ -5,7 +5,6 @@ Requests of one connection are handed over one at a time, in order: it is not re
 
 from __future__ import annotations
 
-import errno
 import heapq
 import itertools
 import socket
@@ -18,7 +17,6 @@ from channel.config import ChannelConfig
 from channel.errors import IllegalState
 from channel.logs import get_logger
 from channel.threads import ends_with_process
-from kproto.errors import ConfigurationError
 
 from . import sockets
 from .connection import MuteEvent
@@ -117,20 +115,7 @@ class SocketServer:
         Raises:
             ConfigurationError: The port is taken, or the host is not this machine's.
         """
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            sock = socket.create_server((host, port), family=family, backlog=backlog)
-        except OSError as e:
-            if e.errno == errno.EADDRINUSE:
-                why = "the port is in use; stop who uses it, or choose another"
-            elif e.errno == errno.EACCES:
-                why = "permission denied; choose a port above 1023"
-            elif e.errno == errno.EADDRNOTAVAIL or isinstance(e, socket.gaierror):
-                why = "this machine has no such address; try 127.0.0.1"
-            else:
-                why = e.strerror or str(e)
-            raise ConfigurationError(f"cannot listen at {host}:{port}: {why}") from e
-        sock.setblocking(False)
+        sock = sockets.listening_socket(host, port, backlog)
         listener = Listener(self, sock, handler, name)
         self.listeners.append(listener)
         self.call(lambda: listener._watch(True))

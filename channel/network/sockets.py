@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from kproto.errors import ConfigurationError
 
 from .transport import PlaintextTransport
 
@@ -17,7 +20,7 @@ UNIX: Final = socket.AF_UNIX
 
 __all__ = [
     "ChannelBuilder", "Peer", "Waker", "begin_connect", "configure", "dial",
-    "new_socket", "plaintext_channel",
+    "listening_socket", "new_socket", "plaintext_channel",
 ]  # fmt: skip
 
 
@@ -133,3 +136,27 @@ class Waker:
             fd, self._fd = self._fd, -1
             if fd >= 0:
                 os.close(fd)
+
+
+def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+    """A socket that listens, never blocking.
+
+    Raises:
+        ConfigurationError: The port is taken, or the host is not this machine's; the text says what to try.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        sock = socket.create_server(address[:2], family=family, backlog=backlog)
+    except (OSError, UnicodeError) as e:
+        code = e.errno if isinstance(e, OSError) else None
+        if code == errno.EADDRINUSE:
+            why = "the port is in use; stop who uses it, or choose another"
+        elif code == errno.EACCES:
+            why = "permission denied; choose a port above 1023"
+        elif code == errno.EADDRNOTAVAIL or isinstance(e, (socket.gaierror, UnicodeError)):
+            why = "this machine has no such address; try 127.0.0.1"
+        else:
+            why = getattr(e, "strerror", None) or str(e)
+        raise ConfigurationError(f"cannot listen at {host}:{port}: {why}") from e
+    sock.setblocking(False)
+    return sock

@@ -85,7 +85,9 @@ def command(
         else:
             recorder = PcapngRecorder(out)
     except OSError as e:
-        raise ConfigurationError(f"cannot write {out}: {e.strerror}") from e
+        raise ConfigurationError(
+            f"cannot write {out}: {str(e.strerror).lower()}; choose another file with --out"
+        ) from e
     previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         with recorder, Tap(mappings, recorder, listener_tls=near, upstream_tls=far, mask_sasl=mask_sasl) as tap:
