@@ -144,6 +144,7 @@ class Controller:
         self._leadership: Leadership | None = None
         self._fence = 0
         self._is_closed = False
+        self._has_started = False
         self._again: threading.Timer | None = None
         self._log = get_logger(__name__, f"[Controller id={controller_id}]")
         self.session = ZooKeeperSession(
@@ -186,6 +187,7 @@ class Controller:
             self.session.close()
             raise
         self.events.start()
+        self._has_started = True
         self.events.put(_ControllerChange())
 
     def close(self) -> None:
@@ -193,9 +195,11 @@ class Controller:
         if self._is_closed:
             return
         self._is_closed = True
+        self._metrics.remove(_GROUP, "ActiveControllerCount")
+        self._metrics.remove(_GROUP, "ControllerState")
         if self._again is not None:
             self._again.cancel()
-        if self.session.is_closed:  # it never started
+        if not self._has_started:
             return
         resign = _Resign()
         self.events.clear_and_put(resign)

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["ControllerDecisions"]
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
+_STATS: Final = "kafka.controller:type=ControllerStats"
+_UNCLEAN: Final = "UncleanLeaderElectionsPerSec-total"
 
 
 class ControllerDecisions:
@@ -179,6 +181,7 @@ class ControllerDecisions:
         if self._metrics is not None:
             for name in self._gauges:
                 self._metrics.remove(_GROUP, name)
+            self._metrics.remove(_STATS, _UNCLEAN)
 
     # ---- the rest
 
@@ -208,6 +211,8 @@ class ControllerDecisions:
         if self._metrics is not None:
             for name, (read, doc) in self._gauges.items():
                 self._metrics.gauge(_GROUP, name, read, doc=doc)
+            count = "Unclean elections in this controller epoch"
+            self._metrics.gauge(_STATS, _UNCLEAN, lambda: self._partitions.unclean_elections, doc=count)
 
     @property
     def _gauges(self) -> dict[str, tuple[Callable[[], float], str]]:
@@ -233,5 +238,4 @@ class ControllerDecisions:
                 deletions.count_ineligible_replicas,
                 "Replicas whose deletion waits for their broker",
             ),
-            "UncleanLeaderElections": (lambda: self._partitions.unclean_elections, "Unclean elections in this epoch"),
         }

@@ -18,6 +18,7 @@ from channel.controller.cluster_events import (
     TopicChange,
     TopicUncleanLeaderElectionEnable,
 )
+from channel.controller.controller import Controller
 from channel.controller.events import LeaderAndIsrResponseReceived
 from channel.errors import BrokerNotAvailable, ControllerMoved, StaleBrokerEpoch
 from channel.types import LeaderRecoveryState
@@ -26,6 +27,7 @@ from kproto.error_codes import ErrorCode
 from kproto.messages import LeaderAndIsrPartitionError, LeaderAndIsrResponse, LeaderAndIsrTopicError
 from kproto.types import TopicPartition
 
+GROUP = "kafka.controller:type=KafkaController"
 T1 = TopicPartition("t", 1)
 CONTROLLER, OTHER = 0, 1
 
@@ -430,13 +432,41 @@ def test_a_closed_leadership_leaves_nothing() -> None:
     cluster = elected(0, 1)
     cluster.create([0, 1])
     assert {name.name for name in cluster.metrics.names()} >= {"GlobalPartitionCount", "OfflinePartitionsCount"}
-    assert cluster.metrics.value("kafka.controller:type=KafkaController", "GlobalPartitionCount") == 1
+    assert cluster.metrics.value(GROUP, "GlobalPartitionCount") == 1
     cluster.decisions.close()
     cluster.decisions.close()
     assert cluster.channels.is_shut_down
     assert not cluster.metrics.names()
     assert cluster.decisions.context.epoch == 0
     assert not cluster.decisions.context.all_topics
+
+
+@pytest.mark.conformance("CIT-35")
+def test_the_gauges_of_a_controller_go_with_it_and_no_others() -> None:
+    cluster = DecidedCluster((0,))
+    cluster.metrics.gauge("kafka.server:type=BrokerTopicMetrics", "kept", lambda: 1)
+    controller = Controller(77, "127.0.0.1:1", lambda *_: pytest.fail("it never leads"), cluster.metrics)
+    others = {name for name in cluster.metrics.names() if name.group != GROUP}
+    cluster.elect()
+    assert sorted(name.name for name in cluster.metrics.names() if name.group == GROUP) == [
+        "ActiveBrokerCount",
+        "ActiveControllerCount",
+        "ControllerState",
+        "FencedBrokerCount",
+        "GlobalPartitionCount",
+        "GlobalTopicCount",
+        "OfflinePartitionsCount",
+        "PreferredReplicaImbalanceCount",
+        "ReplicasIneligibleToDeleteCount",
+        "ReplicasToDeleteCount",
+        "TopicsIneligibleToDeleteCount",
+        "TopicsToDeleteCount",
+        "ZkMigrationState",
+    ]
+    assert all(value >= 0 for name, value in cluster.metrics.read().items() if name.group == GROUP)
+    cluster.decisions.close()
+    controller.close()
+    assert set(cluster.metrics.names()) == others
 
 
 def test_an_event_of_another_kind_is_refused() -> None:
