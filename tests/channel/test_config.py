@@ -53,6 +53,12 @@ def test_defaults_are_kafkas():
     assert ChannelConfig().settings() == DEFAULTS | OWN
 
 
+def test_security_settings_may_stand_anywhere_among_the_others():
+    config = ChannelConfig.of({"sasl.mechanism.inter.broker.protocol": "PLAIN", "ssl.keystore.location": "/k.pem",
+                               "request.timeout.ms": 5000})  # fmt: skip
+    assert (config.request_timeout_ms, config.security.ssl_keystore_location) == (5000, "/k.pem")
+
+
 def test_settings_come_as_a_properties_file_has_them():
     config = ChannelConfig.of(
         {

@@ -14,7 +14,7 @@ import pytest
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory
 from kproto.tables import TABLES
-from kproto.tables.stored import current_run
+from kproto.tables.stored import MANIFEST, current_run
 
 
 def write(out: OutputDirectory, text: str) -> None:
@@ -107,6 +107,14 @@ def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path) -> None:
     write(out, "1")
     assert not half.exists()
     assert {text for name, text in contents(tmp_path / "out").items() if "/" in name} == {"1"}
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"run": 7}'])
+def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
+    write(OutputDirectory(tmp_path / "out"), "1")
+    (tmp_path / "out" / MANIFEST).write_text(text)
+    with pytest.raises(ConfigurationError, match="is no manifest of kproto"):
+        current_run(tmp_path / "out")
 
 
 def test_a_reader_of_the_former_tables_may_finish(tmp_path: Path) -> None:

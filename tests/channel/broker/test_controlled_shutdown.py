@@ -87,5 +87,10 @@ def test_a_controller_that_is_silent_is_not_waited_for_for_ever():
     assert leave({5: Channel()}, 0.05) == ([], {5: "the controller did not answer within 0.05 s"})
 
 
+def test_a_broker_waits_before_it_asks_again(monkeypatch):
+    monkeypatch.setattr(module, "_RETRY_S", 0.02)
+    assert leave({5: Channel(LEADS, FREE)}) == ([5], {})
+
+
 def test_nobody_has_nothing_to_ask():
     assert leave({}) == ([], {})
