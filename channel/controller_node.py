@@ -1,11 +1,12 @@
 """A process that stands for election as the controller of a real cluster, with a listener like a broker's.
 
-It registers in ``/brokers/ids``: so brokers and clients find its address in their metadata. It keeps no records, and
-gets no replicas when it leads.
+While it leads it is registered in ``/brokers/ids``: so brokers and clients find its address in their metadata. It keeps
+no records, and gets no replicas.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from functools import partial
@@ -20,14 +21,14 @@ from channel.config import ChannelConfig
 from channel.controller.api_requests import CONTROLLER_APIS, api_request
 from channel.controller.controller import Controller
 from channel.controller.leadership import ZooKeeperLeadership
-from channel.errors import NodeExists
+from channel.errors import IllegalState, NodeExists, ZooKeeperError
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.types import Broker, EndPoint, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, register_broker
-from channel.zookeeper.znodes import encode_broker
+from channel.zookeeper.znodes import broker_path, encode_broker
 from kproto import codec, headers
 from kproto.api import ApiKey, response_header_version
 from kproto.error_codes import ErrorCode
@@ -100,18 +101,18 @@ class ControllerNode:
             metrics,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             register_broker=self._register,
+            unregister_broker=self._unregister,
             on_change=on_change,
         )
         self._broker.hooks = BrokerHooks(controller=_Forwarding(self.controller, keys))
         self.endpoint: EndPoint | None = None
 
     def start(self) -> None:
-        """Listen, register, and stand for election.
+        """Listen, and stand for election.
 
         Raises:
             ConfigurationError: The port is taken.
             Disconnected: No ZooKeeper answers.
-            NodeExists: Another process has registered this id, and lives on.
         """
         service = BrokerService(self._broker, self._server, self._worker)
         listener = self._server.listen(service, self._host, self._port, name=self._listener_name)
@@ -153,6 +154,14 @@ class ControllerNode:
                 time.sleep(_RETRY_S)
             else:
                 return
+
+    def _unregister(self, session: ZooKeeperSession) -> None:
+        """End the registration as a broker; that of an expired session ends by itself."""
+        path = broker_path(self._id)
+        with contextlib.suppress(ZooKeeperError, IllegalState):
+            found = session.exists(path)
+            if found is not None and found.owner == session.id:
+                session.delete(path)
 
 
 def _lead(session: Any, election: Any, put: Any, *, controller_id: int, **settings: Any) -> ZooKeeperLeadership:

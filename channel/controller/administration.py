@@ -31,7 +31,7 @@ from .store import TopicAssignment
 from .topic_placement import place_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from channel.config import ChannelConfig
     from channel.zookeeper.operations import Operation
@@ -120,6 +120,25 @@ class Administration:
             case ApiKey.INIT_PRODUCER_ID:
                 return self._init_producer_id(event.request)
         raise ValueError(f"the controller does not serve API {event.api_key}")
+
+    # ---- topics that brokers create in ZooKeeper themselves
+
+    def keep_without_replicas(self) -> None:
+        """Give replicas of new topics that were placed on this broker, which keeps no records, to other brokers.
+
+        Brokers place replicas on all registered brokers when they create their internal topics.
+        """
+        brokers, fence = self._storing_brokers(), self._context.epoch_zk_version
+        new = self._store.read_topics() - self._context.all_topics
+        for topic, (partitions, topic_id) in self._store.read_assignments(sorted(new)).items():
+            changed = {
+                p: ReplicaAssignment(_without(a.replicas, self._without_storage, brokers, p))
+                for p, a in partitions.items()
+                if not self._without_storage.isdisjoint(a.replicas)
+            }
+            if changed:
+                _log.info("topic %s: replicas of partitions %s move to brokers that keep records", topic, [*changed])
+                self._store.write_assignment(topic, TopicAssignment({**partitions, **changed}, topic_id), fence)
 
     # ---- CreateTopics
 
@@ -347,6 +366,18 @@ class Administration:
             if not isinstance(outcome.error, BadVersion):
                 raise outcome.error
         return None
+
+
+def _without(replicas: tuple[int, ...], excluded: frozenset[int], brokers: Sequence[int], turn: int) -> tuple[int, ...]:
+    """Replicas without some brokers, others in their place where there are any; ``turn`` says where to begin.
+
+    >>> _without((7, 1), frozenset({7}), [0, 1, 2], 0), _without((1, 7), frozenset({7}), [1], 0)
+    ((0, 1), (1,))
+    """
+    spare = [b for b in brokers if b not in replicas]
+    turned = iter(spare[turn % len(spare) :] + spare[: turn % len(spare)] if spare else ())
+    kept = [next(turned, None) if replica in excluded else replica for replica in replicas]
+    return tuple([replica for replica in kept if replica is not None]) or replicas
 
 
 def _check_named_once(times: int) -> None:

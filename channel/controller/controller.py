@@ -84,7 +84,7 @@ class _Expire(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class _RegisterBrokerAndReelect(ControllerEvent):
+class _Reelect(ControllerEvent):
     """A new session has begun."""
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
@@ -107,8 +107,9 @@ class Controller:
         lead: Makes what an elected controller has.
         metrics: Takes the figures.
         session_timeout_ms: So long after the process was killed ZooKeeper ends its leadership.
-        register_broker: Registers the controller's own listener as a broker's, in each new session; None if it has no
+        register_broker: Registers the controller's own listener as a broker's, when it was elected; None if it has no
             listener.
+        unregister_broker: Ends this registration, when it resigned.
         on_change: Takes the active controller's broker id (-1: none is known) and, if it is this broker, the
             controller epoch (else 0), at each change; on the event thread.
         clock: Time.
@@ -131,6 +132,7 @@ class Controller:
         *,
         session_timeout_ms: int = 18_000,
         register_broker: Callable[[ZooKeeperSession], None] | None = None,
+        unregister_broker: Callable[[ZooKeeperSession], None] | None = None,
         on_change: Callable[[int, int], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -139,6 +141,7 @@ class Controller:
         self._lead = lead
         self._metrics = metrics
         self._register_broker = register_broker
+        self._unregister_broker = unregister_broker
         self._on_change = on_change
         self._reported = (NO_CONTROLLER, 0)
         self._leadership: Leadership | None = None
@@ -172,17 +175,14 @@ class Controller:
     # ---- starting and ending
 
     def start(self) -> None:
-        """Connect to ZooKeeper, register, and stand for election.
+        """Connect to ZooKeeper, and stand for election.
 
         Raises:
             Disconnected: No ZooKeeper answers.
-            NodeExists: Another process has registered this id as a broker's.
         """
         self.session.start()
         try:
             create_persistent_nodes(self.session)
-            if self._register_broker is not None:
-                self._register_broker(self.session)
         except BaseException:
             self.session.close()
             raise
@@ -237,7 +237,7 @@ class Controller:
                 return
 
     def _session_began(self) -> None:
-        self.events.put(_RegisterBrokerAndReelect())
+        self.events.put(_Reelect())
 
     # ---- events
 
@@ -251,9 +251,7 @@ class Controller:
                 case _Expire():
                     self._elector.forget()
                     self._resign()
-                case _RegisterBrokerAndReelect():
-                    if self._register_broker is not None:
-                        self._register_broker(self.session)
+                case _Reelect():
                     self._maybe_resign()
                     self._elect()
                 case _Resign():
@@ -315,6 +313,8 @@ class Controller:
             return
         self._fence = election.epoch_zk_version
         try:
+            if self._register_broker is not None:
+                self._register_broker(self.session)
             self._leadership = self._lead(self.session, election, self.events.put)
             self._leadership.start()
             self.epoch = election.epoch
@@ -338,7 +338,7 @@ class Controller:
 
     def _give_up(self) -> None:
         """Resign, and delete ``/controller``."""
-        if self._leadership is None:
+        if not self._elector.is_active:
             return
         fence = self._fence
         self._resign()
@@ -357,3 +357,5 @@ class Controller:
             self._log.info("resigning")
             leadership.close()
             self._log.info("resigned")
+        if self._unregister_broker is not None:
+            self._unregister_broker(self.session)

@@ -28,6 +28,7 @@ from .cluster_events import (
     AlterPartitionResult,
     AutoPreferredReplicaLeaderElection,
     ControlledShutdown,
+    TopicChange,
 )
 from .decisions import ControllerDecisions
 from .manager import ControllerChannelManager
@@ -148,6 +149,8 @@ class ZooKeeperLeadership:
             case ApiRequest():
                 event.callback(self._administration.answer(event))
             case _:
+                if isinstance(event, TopicChange):
+                    self._administration.keep_without_replicas()
                 self._decisions.process(event)
 
     def close(self) -> None:

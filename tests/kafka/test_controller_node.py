@@ -270,6 +270,16 @@ def test_topics_by_request(fleet: Fleet, node: ControllerNode) -> None:
     assert fleet.admin.children(znodes.ADMIN_DELETE_TOPICS) == []
 
 
+def test_replicas_that_brokers_place_on_the_controller_go_to_others(fleet: Fleet, node: ControllerNode) -> None:
+    fleet.create_topic("t", (77, 1, 2), (0, 77))
+    fleet.topic_id("t")
+    assert fleet.leader_and_isr("t") == (0, (0, 1, 2))
+    found = fleet.state("t", 1)
+    assert found is not None
+    assert 77 not in found.leader_and_isr.isr
+    assert len(found.leader_and_isr.isr) == 2
+
+
 def test_an_envelope_holds_a_request_and_its_answer(fleet: Fleet, node: ControllerNode) -> None:
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=2)])
     inner = headers.encode_request_header(headers.request_header(19, 7, 42, "client"), 2) + codec.encode(request, 7)
