@@ -33,7 +33,7 @@ from kproto import codec, headers
 from kproto.api import ApiKey, response_header_version
 from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
-from kproto.messages import Coordinator, EnvelopeResponse, FindCoordinatorResponse
+from kproto.messages import EnvelopeResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -86,7 +86,9 @@ class ControllerNode:
         self.metrics = metrics = metrics or Metrics()
         self._protocol = SecurityProtocol[config.security_inter_broker_protocol]
         self._listener_name = config.inter_broker_listener_name or self._protocol.name
-        keys = CONTROLLER_APIS | {ApiKey.ENVELOPE, ApiKey.FIND_COORDINATOR}
+        keys = CONTROLLER_APIS | {
+            ApiKey.ENVELOPE
+        }  # without FindCoordinator: so clients look for coordinators at other brokers
         channels = server_channels(
             self._protocol, config.security, lambda version: api_versions.before_authentication(version, keys)
         )
@@ -178,8 +180,6 @@ class _Forwarding:
     def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
         if context.api_key == ApiKey.ENVELOPE:
             self._unwrap(request, answer)
-        elif context.api_key == ApiKey.FIND_COORDINATOR:
-            answer(_no_coordinator(request))
         else:
             self._ask(context.api_key, context.version, request, answer)
 
@@ -207,17 +207,6 @@ class _Forwarding:
                 answer(EnvelopeResponse(response_data=first + codec.encode(response, version)))
 
         self._ask(key, version, request, wrap)
-
-
-def _no_coordinator(request: Any) -> Any:
-    """The answer that has a client ask another broker: coordinators are brokers that keep records."""
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return FindCoordinatorResponse(
-        error_code=code,
-        node_id=-1,
-        port=-1,
-        coordinators=[Coordinator(key=k, node_id=-1, port=-1, error_code=code) for k in request.coordinator_keys],
-    )
 
 
 def _inner_request(data: memoryview) -> tuple[RequestHeader, Any]:
