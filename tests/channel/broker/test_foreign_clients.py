@@ -1,12 +1,18 @@
-"""Clients that are not ours understand what embedded brokers say: librdkafka asks them for the cluster."""
+"""Clients that are not ours understand embedded brokers: librdkafka asks for the cluster, and renews its session."""
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from network_peers import until
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.rehearsal import ScriptedController
+from channel.security import Password, SecurityConfig
+from channel.types import SecurityProtocol
 
 
 def silent(_: object) -> None:
@@ -26,3 +32,31 @@ def test_any_broker_lists_the_cluster_once_a_controller_has_told_of_it(broker_id
         assert sorted(partitions) == [0, 1, 2, 3]
         assert all(len(each.replicas) == 2 and each.leader in each.isrs for each in partitions.values())
         del admin
+
+
+def test_librdkafka_renews_its_session_on_its_connection() -> None:
+    protocol = SecurityProtocol.SASL_PLAINTEXT
+    users = {"user": Password("secret")}
+    security = SecurityConfig(sasl_enabled_mechanisms=("PLAIN",), users=users, connections_max_reauth_ms=2000)
+    with EmbeddedCluster(1, protocol=protocol, security=security) as cluster:
+        listener = cluster[0].listener
+        assert listener is not None
+        admin = AdminClient(
+            {
+                "bootstrap.servers": f"127.0.0.1:{listener.port}", "security.protocol": protocol.name,
+                "sasl.mechanism": "PLAIN", "sasl.username": "user", "sasl.password": "secret", "error_cb": silent,
+                "log_level": 0,
+            }
+        )  # fmt: skip
+
+        def has_renewed() -> bool:
+            with contextlib.suppress(KafkaException):  # no controller has told the broker of any
+                admin.list_topics(timeout=1)
+            (channel,) = cluster._server.selector.all_channels()
+            assert channel.authenticator is not None
+            return channel.authenticator.renewal_took_ns is not None
+
+        assert not has_renewed()
+        (connection,) = listener.connections
+        until(has_renewed)
+        assert list(listener.connections) == [connection]

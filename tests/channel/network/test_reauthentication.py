@@ -447,6 +447,30 @@ def test_what_renews_a_session_is_not_recorded(serve, ask, tmp_path):
         assert b"secret" not in path.read_bytes()
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_no_part_of_a_session_shows_a_secret(serve, ask, mechanism, caplog):
+    caplog.set_level(0)
+    serving = serve()
+    asking = ask(serving, mechanism=mechanism)
+    asking.ask()
+    asking.clock.sleep(LIFETIME_MS)
+    asking.ask()
+    shown = []
+    for end in (asking, serving):
+        authenticator = end.authenticator()
+        side = authenticator._side
+        shown += [authenticator, side, side._mechanism, *vars(side).values()]
+    shown += [asking.selector.channels, serving.server.selector.channels, asking.client.new_request("1", UPDATE)]
+    serving.users["admin"] = Password("changed-secret")
+    serving.clock.sleep(2000)
+    asking.clock.sleep(LIFETIME_MS)
+    with pytest.raises(Disconnected) as caught:
+        asking.ask()
+    shown += [caught.value, asking.client.authentication_error(asking.node), asking.metrics.read()]
+    users = serving.users
+    assert "secret" not in f"{[repr(each) for each in shown if each is not users]} {users!r} {caplog.text}"
+
+
 # ---- delayed closes --------------------------------------------------------------------------------------------------
 
 DELAY_MS = 5000
