@@ -15,7 +15,7 @@ from table_truth import expected_errors, expected_states
 from kproto.codec import encode
 from kproto.tables import BODIES, DECODED, PARTITION_STATES, decode, part
 from kproto.tables.ids import body_id
-from kproto.tables.schemas import _table, description
+from kproto.tables.schemas import described, description
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -222,6 +222,6 @@ def test_rows_are_given_before_all_bodies_are_read(kind: str) -> None:
 
 
 def test_a_table_says_its_description() -> None:
-    schema = _table("Rows of nothing.", pa.field("id", pa.int64()))
+    schema = described("Rows of nothing.", pa.field("id", pa.int64()))
     assert schema.names == ["id"]
     assert description(schema) == "Rows of nothing."
