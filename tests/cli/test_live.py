@@ -20,7 +20,7 @@ from channel.rehearsal import ScriptedController
 from channel.scenario import Scenario
 from kproto.capture import exchanges
 from kproto.cli import main
-from kproto.cli.brokers import _told
+from kproto.cli.brokers import _printing_hooks
 
 UPDATE = {
     "controllerId": 1,
@@ -199,7 +199,7 @@ def test_the_demo_has_help():
 def test_each_request_that_a_broker_answers_is_one_line_of_json(capsys):
     gone = threading.Event()
     with (
-        EmbeddedCluster(1, hooks=lambda broker_id: _told(broker_id, gone.set)) as cluster,
+        EmbeddedCluster(1, hooks=lambda broker_id: _printing_hooks(broker_id, gone.set)) as cluster,
         ScriptedController(cluster, controller_id=5) as controller,
     ):
         controller.wait_all()
