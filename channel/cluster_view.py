@@ -75,12 +75,12 @@ class Difference(NamedTuple):
     """One fact on which views disagree.
 
     Attributes:
-        subject: What the fact is about, for example ``topic-3-0``.
+        about: What the fact is about, for example ``topic-3-0``.
         fact: Which fact, for example ``leader``.
         values: What each view says, as text, in the order of the views.
     """
 
-    subject: str
+    about: str
     fact: str
     values: tuple[str, ...]
 
@@ -89,13 +89,13 @@ def differences(views: Sequence[MetadataSnapshot]) -> list[Difference]:
     """Facts on which views disagree: of several nodes (a stale metadata cache shows), or of two moments."""
     facts: dict[tuple[str, str], dict[int, str]] = {}
     for i, view in enumerate(views):
-        for subject, fact, value in _facts(view):
-            facts.setdefault((subject, fact), {})[i] = value
+        for about, fact, value in _facts(view):
+            facts.setdefault((about, fact), {})[i] = value
     found = []
-    for (subject, fact), told in facts.items():
+    for (about, fact), told in facts.items():
         values = tuple(told.get(i, "unknown") for i in range(len(views)))
         if len(set(values)) > 1:
-            found.append(Difference(subject, fact, values))
+            found.append(Difference(about, fact, values))
     return found
 
 

@@ -112,11 +112,11 @@ class Event:
     Attributes:
         step: The step as it was written.
         broker_ids: The brokers that it happened to.
-        told: How many brokers have heard of it: of brokers that went, by an UpdateMetadata that leaves them out; of
+        heard: How many brokers have heard of it: of brokers that went, by an UpdateMetadata that leaves them out; of
             brokers that came, by one that names them; of a new controller, by its own.
         listening: How many brokers should hear of it: those that are up and not paused.
-        told_p50_s, told_p99_s, told_all_s: When half, 99 % and all of them had; None if not, or if brokers do not hear
-            of such a step.
+        heard_p50_s, heard_p99_s, heard_all_s: When half, 99 % and all of them had; None if not, or if brokers do not
+            hear of such a step.
         settled_s: When the last control request was answered; None if there was none.
         is_complete: Whether all brokers heard of it, and the controller fell silent, before the time was over.
         requests: Control requests by API.
@@ -125,11 +125,11 @@ class Event:
 
     step: str
     broker_ids: list[int]
-    told: int = 0
+    heard: int = 0
     listening: int = 0
-    told_p50_s: float | None = None
-    told_p99_s: float | None = None
-    told_all_s: float | None = None
+    heard_p50_s: float | None = None
+    heard_p99_s: float | None = None
+    heard_all_s: float | None = None
     settled_s: float | None = None
     is_complete: bool = False
     requests: dict[str, int] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class _Watch:
         self.began_ns = self.last_ns = SYSTEM_CLOCK.nanoseconds()
         self.requests: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
-        self._told_ns: dict[int, int] = {}
+        self._heard_ns: dict[int, int] = {}
         self._lock = threading.Lock()
 
     def answered(self, broker_id: int, context: RequestContext) -> None:
@@ -177,9 +177,9 @@ class _Watch:
             if self._has_heard is None:
                 return
             if self._has_heard(self._fleet[broker_id].broker.metadata.snapshot):
-                self._told_ns.setdefault(broker_id, now)
+                self._heard_ns.setdefault(broker_id, now)
             else:
-                self._told_ns.pop(broker_id, None)
+                self._heard_ns.pop(broker_id, None)
 
     def report(self, event: Event, quiet_ns: int) -> Event:
         """Write the present state into the report."""
@@ -191,19 +191,19 @@ class _Watch:
             if self._has_heard is None:
                 event.is_complete = is_quiet
                 return event
-            told = sorted(self._told_ns[i] - self.began_ns for i in listening if i in self._told_ns)
-        event.told, event.listening = len(told), len(listening)
-        event.told_p50_s = _share(told, len(listening), 0.5)
-        event.told_p99_s = _share(told, len(listening), 0.99)
-        event.told_all_s = _share(told, len(listening), 1.0)
-        event.is_complete = is_quiet and event.told == event.listening
+            heard = sorted(self._heard_ns[i] - self.began_ns for i in listening if i in self._heard_ns)
+        event.heard, event.listening = len(heard), len(listening)
+        event.heard_p50_s = _share(heard, len(listening), 0.5)
+        event.heard_p99_s = _share(heard, len(listening), 0.99)
+        event.heard_all_s = _share(heard, len(listening), 1.0)
+        event.is_complete = is_quiet and event.heard == event.listening
         return event
 
 
-def _share(told_ns: list[int], listening: int, share: float) -> float | None:
+def _share(heard_ns: list[int], listening: int, share: float) -> float | None:
     """When this share of the listening brokers had heard of it, in seconds; None if they have not."""
     rank = -int(-share * listening // 1)
-    return told_ns[rank - 1] / 1e9 if 0 < rank <= len(told_ns) else None
+    return heard_ns[rank - 1] / 1e9 if 0 < rank <= len(heard_ns) else None
 
 
 def rehearse(
@@ -270,15 +270,15 @@ def _take(fleet: Fleet, step: Step, broker_ids: list[int]) -> None:
 def report_table(events: Iterable[Event]) -> Iterator[str]:
     """Yield the lines of a table for people: a line for each event."""
     yield (
-        f"{'step':<24} {'told':>9} {'p50 s':>8} {'p99 s':>8} {'all s':>8} {'settled s':>9}  "
+        f"{'step':<24} {'heard':>9} {'p50 s':>8} {'p99 s':>8} {'all s':>8} {'settled s':>9}  "
         f"{'LeaderAndIsr':>12} {'StopReplica':>11} {'UpdateMetadata':>14} {'bytes':>11}"
     )
     for event in events:
-        times = (event.told_p50_s, event.told_p99_s, event.told_all_s)
+        times = (event.heard_p50_s, event.heard_p99_s, event.heard_all_s)
         shown = [f"{'-' if t is None else format(t, '.3f'):>8}" for t in times]
         settled = "-" if event.settled_s is None else f"{event.settled_s:.3f}"
         counts = [event.requests.get(name, 0) for name in map(api_name, sorted(CONTROL_APIS))]
         yield (
-            f"{event.step:<24} {f'{event.told}/{event.listening}':>9} {' '.join(shown)} {settled:>9}  "
+            f"{event.step:<24} {f'{event.heard}/{event.listening}':>9} {' '.join(shown)} {settled:>9}  "
             f"{counts[0]:>12,} {counts[1]:>11,} {counts[2]:>14,} {sum(event.request_bytes.values()):>11,}"
         )

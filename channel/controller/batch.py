@@ -270,14 +270,14 @@ class ControllerBrokerRequestBatch:
 
     def _send_leader_and_isr(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.leader_and_isr, context.live_broker_id_and_epochs
-        informs, answered = self._state_log.informs, self.handle_leader_and_isr_response
+        logs_info, answered = self._state_log.logs_info, self.handle_leader_and_isr_response
         last: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         first: SingleRequest | None = None
         for broker_id, states in list(self._leader_and_isr.items()):
             if broker_id not in live:
                 del self._leader_and_isr[broker_id]
                 continue
-            if informs:
+            if logs_info:
                 self._state_log.leader_and_isr(epoch, broker_id, ((tp.topic, state) for tp, state in states.items()))
             request: ControlRequest
             if first is not None and states == last:  # as for all replicas of one partition
@@ -302,7 +302,7 @@ class ControllerBrokerRequestBatch:
     def _send_update_metadata(self, context: ControllerContext, epoch: int) -> None:
         live = context.live_broker_id_and_epochs
         targets = sorted(self._update_metadata_brokers & live.keys())
-        if self._state_log.informs:
+        if self._state_log.logs_info:
             count = len(self._update_metadata)
             self._state_log.info(
                 epoch, "sending UpdateMetadata to brokers %s for %d partitions", bounded(targets), count
@@ -328,15 +328,15 @@ class ControllerBrokerRequestBatch:
 
     def _send_stop_replica(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.stop_replica, context.live_broker_id_and_epochs
-        informs, traces = self._state_log.informs, self._state_log.traces
+        logs_info, logs_traces = self._state_log.logs_info, self._state_log.logs_traces
         for broker_id, states in list(self._stop_replica.items()):
             if broker_id not in live:
                 del self._stop_replica[broker_id]
                 continue
-            if traces:
+            if logs_traces:
                 for tp, state in states.items():
                     self._state_log.trace(epoch, "sending StopReplica %s to broker %d for %s", state, broker_id, tp)
-            if informs:
+            if logs_info:
                 self._state_log.info(
                     epoch,
                     "sending a StopReplica request to broker %d for %d replicas, %d of them to delete",

@@ -65,7 +65,7 @@ class Reassignments:
         codes = self._begin_all(dict(asked), check_replicas=False)
         failed = {tp for tp, code in codes.items() if code is not ErrorCode.NONE}
         if failed:
-            self._forget_asked(lambda tp, _: tp in failed)
+            self._forget_requested(lambda tp, _: tp in failed)
         return asked.keys()
 
     def process_isr_change(self, tp: TopicPartition) -> None:
@@ -185,7 +185,7 @@ class Reassignments:
         self._stop(tp, assignment.removing)
         self._write(tp, done)
         context.partitions_being_reassigned.discard(tp)
-        self._forget_asked(lambda each, target: each == tp and target == done.replicas)
+        self._forget_requested(lambda each, target: each == tp and target == done.replicas)
         cluster.send_update_metadata_to_all([tp])
         cluster.log.info("%s is reassigned to %s", tp, list(done.replicas))
         self._deletions.resume_for([tp.topic])
@@ -211,7 +211,7 @@ class Reassignments:
         if not self._cluster.store.write_assignment(tp.topic, topic, self._cluster.fence):
             self._cluster.log.error("the assignment of %s is not written: its topic has no znode", tp)
 
-    def _forget_asked(self, is_done: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:
+    def _forget_requested(self, is_done: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:
         """Take reassignments out of ``/admin/reassign_partitions``."""
         store = self._cluster.store
         asked = store.read_reassignments()

@@ -28,17 +28,17 @@ class StateChangeLog:
         self.controller_id = controller_id
 
     @property
-    def informs(self) -> bool:
+    def logs_info(self) -> bool:
         """Whether lines about whole requests are wanted, and perhaps those for single partitions too."""
         return STATE_CHANGE.isEnabledFor(INFO)
 
     @property
-    def traces(self) -> bool:
+    def logs_traces(self) -> bool:
         """Whether lines for single partitions are wanted."""
         return STATE_CHANGE.isEnabledFor(TRACE)
 
     def info(self, epoch: int, line: str, *values: object) -> None:
-        """A line about a whole request; ask ``informs`` before anything is counted or rendered for it."""
+        """A line about a whole request; ask ``logs_info`` before anything is counted or rendered for it."""
         STATE_CHANGE.info("[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def error(self, epoch: int, line: str, *values: object) -> None:
@@ -46,25 +46,25 @@ class StateChangeLog:
         STATE_CHANGE.error("[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def trace(self, epoch: int, line: str, *values: object) -> None:
-        """A line about one partition; ask ``traces`` before a loop of them."""
+        """A line about one partition; ask ``logs_traces`` before a loop of them."""
         STATE_CHANGE.log(TRACE, "[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def leader_and_isr(self, epoch: int, broker_id: int, states: Iterable[tuple[str, Any]]) -> None:
         """The lines of a LeaderAndIsr request: one for each partition, and one with the counts.
 
-        Ask ``informs`` first.
+        Ask ``logs_info`` first.
 
         Args:
             epoch: The controller epoch.
             broker_id: The broker that it goes to.
             states: Topic and partition state.
         """
-        traces, leaders, followers = self.traces, 0, 0
+        logs_traces, leaders, followers = self.logs_traces, 0, 0
         for topic, state in states:
             leads = state.leader == broker_id
             leaders += leads
             followers += not leads
-            if traces:
+            if logs_traces:
                 kind = "become-leader" if leads else "become-follower"
                 self.trace(
                     epoch,

@@ -96,9 +96,9 @@ class ChannelReader:
         with channel.lock:
             count, payload = channel.read()
             if payload is not None:
-                is_taken = channel.renewal_takes(payload, now)
-                has_expired = not is_taken and authenticator.expired(now)
-                if is_taken or has_expired:
+                is_renewal = channel.renewal_takes(payload, now)
+                has_expired = not is_renewal and authenticator.expired(now)
+                if is_renewal or has_expired:
                     if self.pool is not None and payload:
                         self.pool.release(payload)
                     self.progressed = True

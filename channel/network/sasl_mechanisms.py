@@ -125,7 +125,7 @@ class _ScramServer:
         self._mechanism = _scramp().ScramMechanism(mechanism)
         self._users = users
         self._scram = self._mechanism.make_server(self._stored)
-        self._asked = False
+        self._challenged = False
         self.complete = False
         self.user = ""
 
@@ -136,8 +136,8 @@ class _ScramServer:
     def respond(self, token: bytes) -> bytes:
         try:
             text = token.decode()
-            if not self._asked:
-                self._asked = True
+            if not self._challenged:
+                self._challenged = True
                 self._scram.set_client_first(text)
                 return str(self._scram.get_server_first()).encode()
             self._scram.set_client_final(text)

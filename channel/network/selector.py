@@ -414,12 +414,12 @@ class Selector:
     def _refuse(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
         """End a connection whose two ends do not accept each other; a client is told so after the delay."""
         authenticator = channel.authenticator
-        is_told = authenticator is not None and authenticator.is_server and channel.transport.ready
+        answers_late = authenticator is not None and authenticator.is_server and channel.transport.ready
         _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, error)
         if channel.metrics is not None:
             channel.metrics.refused(authenticator)
         channel.refused(error)
-        if is_told:
+        if answers_late:
             self._poller.drop(channel)
             self._expiry.refused.add(channel, now)
         else:

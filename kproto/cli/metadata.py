@@ -128,7 +128,7 @@ def _watch(watched: ClusterWatch, form: str) -> None:
                 _print("\n".join(_text(view)))
             for change in changes if form == "text" else ():
                 before, after = change.values
-                _print(f"{time.strftime('%H:%M:%S')} {printable(change.subject)}: {change.fact} {before} -> {after}")
+                _print(f"{time.strftime('%H:%M:%S')} {printable(change.about)}: {change.fact} {before} -> {after}")
             former = view
     except KeyboardInterrupt:
         return
@@ -180,7 +180,7 @@ def _compared(views: Sequence[ClusterView], found: Sequence[Difference], failure
     yield f"{counted(len(found), 'difference')} between {counted(len(views), 'broker')}"
     yield from _table(
         ("about", "fact", *(f"broker {view.node.id}" for view in views)),
-        [(printable(each.subject), each.fact, *each.values) for each in found],
+        [(printable(each.about), each.fact, *each.values) for each in found],
     )
 
 

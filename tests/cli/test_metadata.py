@@ -145,7 +145,7 @@ def test_brokers_that_were_told_different_things_are_set_side_by_side(
         "  orders-0  isr           0,1       1",
     ]
     found = json.loads(metadata(cluster, "--all-brokers", "--format", "json", code=1))
-    assert found["differences"][0] == {"subject": "orders-0", "fact": "leader", "values": {"0": "0", "1": "1"}}
+    assert found["differences"][0] == {"about": "orders-0", "fact": "leader", "values": {"0": "0", "1": "1"}}
     assert len(found["differences"]) == 3
 
 

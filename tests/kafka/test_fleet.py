@@ -255,7 +255,7 @@ def test_a_second_real_broker_takes_over_from_the_first(kafka_jars: Path, tmp_pa
             first = fleet[FIRST].broker.metadata.snapshot.controller.id  # type: ignore[union-attr]
             real_kafka("stop-broker", folder, str(first), "--kill")
             (event,) = rehearse(fleet, [Step("new-controller")])
-            assert (event.told, event.listening, event.is_complete) == (COUNT, COUNT, True)
+            assert (event.heard, event.listening, event.is_complete) == (COUNT, COUNT, True)
             assert rehearsal.everywhere("kept", COUNT - 1) == {last}
             assert {m.broker.replicas.controller_epoch for m in fleet} == {2}
             fleet.kill(FIRST)
@@ -297,9 +297,9 @@ def test_a_rehearsal_from_standard_input(rehearsal: Rehearsal) -> None:
     bounced, unknown, killed, restarted = lines[3:]
     assert "no broker 999 here" in unknown["error"]
     for event, listening in (bounced, 3), (killed, 2), (restarted, 3):
-        assert (event["told"], event["listening"], event["is_complete"]) == (listening, listening, True)
+        assert (event["heard"], event["listening"], event["is_complete"]) == (listening, listening, True)
         assert event["requests"]["UpdateMetadata"] >= listening
-    assert killed["told_all_s"] > 1  # ZooKeeper waits for the session timeout
+    assert killed["heard_all_s"] > 1  # ZooKeeper waits for the session timeout
     assert "shutting down" in done.stderr
     assert "kill 502" in done.stderr
     assert "have left though" not in done.stderr

@@ -87,21 +87,21 @@ def test_every_broker_that_is_up_hears_of_a_kill_and_of_the_return(fleet):
     fleet.controller.create_topic("orders", assignment=[[0, 1], [2, 3]])
     fleet.controller.wait_all()
     killed, restarted = run(fleet, "kill 0", "restart 0-3")
-    assert (killed.step, killed.broker_ids, killed.told, killed.listening) == ("kill 0", [0], 3, 3)
+    assert (killed.step, killed.broker_ids, killed.heard, killed.listening) == ("kill 0", [0], 3, 3)
     assert killed.is_complete
-    assert 0 < killed.told_p50_s <= killed.told_p99_s == killed.told_all_s <= killed.settled_s
+    assert 0 < killed.heard_p50_s <= killed.heard_p99_s == killed.heard_all_s <= killed.settled_s
     assert killed.requests == {"LeaderAndIsr": 1, "UpdateMetadata": 3}  # broker 1 leads alone; all three learn of it
     assert set(killed.request_bytes) == set(killed.requests)
     assert all(size > 30 * killed.requests[name] for name, size in killed.request_bytes.items())
-    assert (restarted.told, restarted.listening, restarted.is_complete) == (4, 4, True)
+    assert (restarted.heard, restarted.listening, restarted.is_complete) == (4, 4, True)
     assert restarted.broker_ids == [0]  # the others were up all the time
     assert fleet[0].is_up
 
 
 def test_a_paused_broker_need_not_hear_of_anything(fleet):
     paused, bounced, resumed = run(fleet, "pause 3", "bounce 0", "resume 3")
-    assert (paused.told, paused.listening, paused.told_all_s, paused.requests) == (0, 0, None, {})
-    assert (bounced.told, bounced.listening) == (3, 3)
+    assert (paused.heard, paused.listening, paused.heard_all_s, paused.requests) == (0, 0, None, {})
+    assert (bounced.heard, bounced.listening) == (3, 3)
     assert resumed.is_complete
     assert resumed.requests["UpdateMetadata"] >= 1  # broker 3 catches up
 
@@ -109,7 +109,7 @@ def test_a_paused_broker_need_not_hear_of_anything(fleet):
 def test_a_step_that_not_all_have_heard_of_ends_with_its_time(fleet, monkeypatch):
     monkeypatch.setattr(fleet.controller, "fail_over", lambda broker_id: None)  # the controller does not notice
     (killed,) = run(fleet, "kill 0", timeout_s=0.1)
-    assert (killed.told, killed.listening, killed.told_all_s, killed.is_complete) == (0, 3, None, False)
+    assert (killed.heard, killed.listening, killed.heard_all_s, killed.is_complete) == (0, 3, None, False)
 
 
 def test_the_other_steps(fleet):
@@ -117,7 +117,7 @@ def test_the_other_steps(fleet):
     assert fleet.delays == {1: 0.25}
     assert fleet.left == [2]
     assert [e.step for e in events] == ["slow 1 0.25", "wait 0.01", "leave 2"]
-    assert (events[2].told, events[2].listening) == (3, 3)
+    assert (events[2].heard, events[2].listening) == (3, 3)
 
 
 def test_a_new_controller_is_waited_for(fleet):
@@ -133,7 +133,7 @@ def test_a_new_controller_is_waited_for(fleet):
     (event,) = steps
     electing.join()
     successors[0].close()
-    assert (event.told, event.listening, event.is_complete) == (4, 4, True)
+    assert (event.heard, event.listening, event.is_complete) == (4, 4, True)
     assert event.requests["UpdateMetadata"] >= 4
 
 
@@ -184,8 +184,8 @@ def test_an_action_that_there_is_not_changes_nothing(fleet):
 
 def test_the_table_has_a_line_for_each_event():
     event = Event("kill 0", [0], 3, 3, 0.001, 0.002, 0.0025, 0.5, True, {"UpdateMetadata": 3}, {"UpdateMetadata": 4096})
-    head, told, silent = report_table([event, Event("wait 1.0", [])])
-    assert head.split()[:2] == ["step", "told"]
-    assert told.split() == ["kill", "0", "3/3", "0.001", "0.002", "0.003", "0.500", "0", "0", "3", "4,096"]
+    head, heard, silent = report_table([event, Event("wait 1.0", [])])
+    assert head.split()[:2] == ["step", "heard"]
+    assert heard.split() == ["kill", "0", "3/3", "0.001", "0.002", "0.003", "0.500", "0", "0", "3", "4,096"]
     assert silent.split()[2:7] == ["0/0", "-", "-", "-", "-"]
-    assert len(head) == len(told) == len(silent)
+    assert len(head) == len(heard) == len(silent)
