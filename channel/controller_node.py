@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +49,7 @@ __all__ = ["ControllerNode"]
 _log = get_logger(__name__)
 
 _RETRY_S: Final = 0.5
+_LONGEST_IDLE_MS: Final = 10_000
 
 
 class ControllerNode:
@@ -86,14 +88,12 @@ class ControllerNode:
         self.metrics = metrics = metrics or Metrics()
         self._protocol = SecurityProtocol[config.security_inter_broker_protocol]
         self._listener_name = config.inter_broker_listener_name or self._protocol.name
-        keys = CONTROLLER_APIS | {
-            ApiKey.ENVELOPE
-        }  # without FindCoordinator: so clients look for coordinators at other brokers
+        keys = CONTROLLER_APIS | {ApiKey.ENVELOPE}  # without FindCoordinator: coordinators are brokers with records
         channels = server_channels(
             self._protocol, config.security, lambda version: api_versions.before_authentication(version, keys)
         )
         name = f"controller-{controller_id}"
-        self._server = SocketServer(name, config=config, recorder=recorder, channel_builder=channels)
+        self._server = SocketServer(name, config=_with_short_idle(config), recorder=recorder, channel_builder=channels)
         self._worker = Worker(f"{name}-worker-thread")
         self._broker = EmbeddedBroker(controller_id)
         self.controller = Controller(
@@ -164,6 +164,16 @@ class ControllerNode:
             found = session.exists(path)
             if found is not None and found.owner == session.id:
                 session.delete(path)
+
+
+def _with_short_idle(config: ChannelConfig) -> ChannelConfig:
+    """The settings of the listener, on which silent connections end soon.
+
+    A client that connects to whichever broker it knows, to ask for its group's coordinator, may come here, where nobody
+    can tell, and librdkafka asks no other broker while that connection stands.
+    """
+    longest = config.connections_max_idle_ms
+    return replace(config, connections_max_idle_ms=min(longest, _LONGEST_IDLE_MS) if longest >= 0 else _LONGEST_IDLE_MS)
 
 
 def _lead(session: Any, election: Any, put: Any, *, controller_id: int, **settings: Any) -> ZooKeeperLeadership:
