@@ -21,8 +21,8 @@ from pathlib import Path
 
 from channel_goals import WORKLOADS, Workload, goals
 from channel_runs import Row, RunFailed, build, figures, run
-from figures import RESULTS, line, save, text, verdict
-from measure import machine, show
+from figures import finish
+from measure import machine
 
 
 def pair(number: int, *, quick: bool, kafka: bool, failures: list[str]) -> list[Row]:
@@ -66,14 +66,18 @@ def main() -> int:
     pairs = [pair(number, quick=options.quick, kafka=kafka, failures=failures) for number in range(1, count + 1)]
     rounds = [figures(rows) for rows in pairs]
     wanted = [goal for goal in goals() if kafka or not (goal.theirs or "").startswith("kafka ")]
-    lines = [line(goal.without_limit() if options.quick else goal, rounds) for goal in wanted]
-    show(text(lines))
-    path = options.json or (None if options.quick else RESULTS / "channel.json")
-    if path:
-        settings = {"pairs": count, "without_kafka": options.without_kafka}
-        runs = [row for rows in pairs for row in rows]
-        save(path, "channel", at_start, lines, settings=settings, failures=failures, rounds=rounds, runs=runs)
-    return verdict(lines, failures, quick=options.quick)
+    settings = {"pairs": count, "without_kafka": options.without_kafka}
+    runs = [row for rows in pairs for row in rows]
+    return finish(
+        "channel",
+        wanted,
+        rounds,
+        at_start,
+        failures,
+        options,
+        settings=settings,
+        runs=runs,
+    )
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from figures import RESULTS, Goal, line, save, text, verdict
-from measure import machine, show
+from figures import Goal, finish
+from measure import machine
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.config import ChannelConfig
@@ -150,13 +150,8 @@ def main() -> int:
             failures.append(f"process {number}: {e}")
             rounds.append({})
     wanted = goals(brokers, partitions)
-    lines = [line(goal.without_limit() if options.quick else goal, rounds) for goal in wanted]
-    show(text(lines))
-    path = options.json or (None if options.quick else RESULTS / "thousand.json")
-    if path:
-        settings = {"processes": processes}
-        save(path, "thousand", at_start, lines, settings=settings, failures=failures, rounds=rounds)
-    return verdict(lines, failures, quick=options.quick)
+    settings = {"processes": processes}
+    return finish("thousand", wanted, rounds, at_start, failures, options, settings=settings)
 
 
 if __name__ == "__main__":

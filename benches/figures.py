@@ -6,6 +6,7 @@ ratio is only ever made of two figures of one round.
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import statistics
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from measure import machine
+from measure import machine, show
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -137,6 +138,37 @@ def verdict(lines: Iterable[Line], failures: Iterable[str], *, quick: bool) -> i
     if wrong:
         print("\n".join(wrong), file=sys.stderr)
     return 1 if wrong else 0
+
+
+def finish(
+    command: str,
+    goals: Iterable[Goal],
+    rounds: Sequence[Round],
+    at_start: dict[str, Any],
+    failures: Sequence[str],
+    options: argparse.Namespace,
+    *,
+    keep: bool = True,
+    **more: Any,
+) -> int:
+    """Print a command's table, keep its result and say what is wrong; gives the exit code.
+
+    Args:
+        command: Names the result file.
+        goals: The rows.
+        rounds: The figures of each round.
+        at_start: The machine, as it was before.
+        failures: What went wrong meanwhile.
+        options: ``quick``: the figures say nothing, so no limits and no result; ``json``: another result file, or None.
+        keep: Whether there is a result without ``json``.
+        more: What the result keeps beside the table.
+    """
+    lines = [line(goal.without_limit() if options.quick else goal, rounds) for goal in goals]
+    show(text(lines))
+    path = options.json or (RESULTS / f"{command}.json" if keep and not options.quick else None)
+    if path:
+        save(path, command, at_start, lines, failures=failures, rounds=rounds, **more)
+    return verdict(lines, failures, quick=options.quick)
 
 
 def number(value: float | None) -> str:

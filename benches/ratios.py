@@ -24,8 +24,8 @@ from pathlib import Path
 from codec_bodies import write
 from codec_goals import goals
 from codec_peers import PEERS
-from figures import RESULTS, Round, line, save, text, verdict
-from measure import machine, show
+from figures import Round, finish
+from measure import machine
 
 
 def rounds_of(count: int, seconds: float, programs: list[str], only: str, failures: list[str]) -> list[Round]:
@@ -64,13 +64,17 @@ def main() -> int:
     wanted = [goal for goal in goals() if (goal.theirs or "kproto").split()[0] in programs]
     if options.only:
         wanted = [goal for goal in wanted if re.search(options.only, goal.case)]
-    lines = [line(goal.without_limit() if options.quick else goal, found) for goal in wanted]
-    show(text(lines))
-    path = options.json or (None if options.quick or options.only else RESULTS / "codec.json")
-    if path:
-        settings = {"rounds": rounds, "seconds": seconds, "without": sorted(left_out)}
-        save(path, "codec", at_start, lines, settings=settings, failures=failures, rounds=found)
-    return verdict(lines, failures, quick=options.quick)
+    settings = {"rounds": rounds, "seconds": seconds, "without": sorted(left_out)}
+    return finish(
+        "codec",
+        wanted,
+        found,
+        at_start,
+        failures,
+        options,
+        keep=not options.only,
+        settings=settings,
+    )
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trustme
-from figures import RESULTS, Goal, line, save, text, verdict
-from measure import machine, show
+from figures import Goal, finish
+from measure import machine
 from plain_sockets import LOOPBACK, at_once, received_into
 
 from channel.clock import FOREVER
@@ -215,12 +215,15 @@ def main() -> int:
                     rounds[-1] |= {f"{name} {case}": value for name, value in json.loads(out).items()}
                 except (subprocess.SubprocessError, ValueError) as e:
                     failures.append(f"{case}, pair {number}: {e}")
-    lines = [line(goal.without_limit() if options.quick else goal, rounds) for goal in goals()]
-    show(text(lines))
-    path = options.json or (None if options.quick else RESULTS / "secured.json")
-    if path:
-        save(path, "secured", at_start, lines, settings={"pairs": pairs}, failures=failures, rounds=rounds)
-    return verdict(lines, failures, quick=options.quick)
+    return finish(
+        "secured",
+        goals(),
+        rounds,
+        at_start,
+        failures,
+        options,
+        settings={"pairs": pairs},
+    )
 
 
 if __name__ == "__main__":

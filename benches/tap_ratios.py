@@ -28,8 +28,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from figures import RESULTS, Goal, line, save, text, verdict
-from measure import machine, show
+from figures import Goal, finish
+from measure import machine
 from plain_sockets import LOOPBACK, at_once, received_into
 
 from channel.network.recorder import PcapngRecorder
@@ -211,12 +211,7 @@ def main() -> int:
             except (OSError, AssertionError) as e:
                 failures.append(f"pair {number}: {e}")
                 rounds.append({})
-    lines = [line(goal.without_limit() if options.quick else goal, rounds) for goal in goals()]
-    show(text(lines))
-    path = options.json or (None if options.quick else RESULTS / "tap.json")
-    if path:
-        save(path, "tap", at_start, lines, settings={"pairs": pairs}, failures=failures, rounds=rounds)
-    return verdict(lines, failures, quick=options.quick)
+    return finish("tap", goals(), rounds, at_start, failures, options, settings={"pairs": pairs})
 
 
 if __name__ == "__main__":
