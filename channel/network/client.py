@@ -67,6 +67,8 @@ class NetworkClient:
         clock, resolution, randomness: Where time, addresses and spread come from.
 
     Attributes:
+        next_correlation_id: See ``RequestSender.next_correlation_id``.
+        new_request: Makes a request for ``send``; see ``RequestSender.new_request``.
         newly_ready: The nodes that the last ``poll`` has found ready for requests.
     """
 
@@ -123,44 +125,13 @@ class NetworkClient:
             self._sender,
             discover_versions=discover_versions,
         )
+        self.next_correlation_id = self._sender.next_correlation_id
+        self.new_request = self._sender.new_request
         self.newly_ready = self._outcomes.newly_ready
         self._phase = _Phase.ACTIVE
         metadata.attach(self)
 
     # ---- making and sending requests ---------------------------------------------------------------------------------
-
-    def next_correlation_id(self, node_id: str) -> int:
-        """A correlation id that no request to this node has had; each node sees its own 0, 1, 2 ..."""
-        return self._sender.next_correlation_id(node_id)
-
-    def new_request(
-        self,
-        node_id: str,
-        builder: RequestBuilder,
-        *,
-        callback: Callback | None = None,
-        expects_response: bool = True,
-        timeout_ms: int | None = None,
-        created_ms: int | None = None,
-    ) -> ClientRequest:
-        """One attempt to send a request: takes a correlation id, whether it is sent or not.
-
-        Args:
-            node_id: To whom, ``Node.key``.
-            builder: Makes the body.
-            callback: Called in ``poll`` with the answer, or with what came instead.
-            expects_response: Whether the node answers at all.
-            timeout_ms: How long the answer may take; None for the client's own.
-            created_ms: When the request came to be, for its latency; None for now.
-        """
-        return self._sender.new_request(
-            node_id,
-            builder,
-            callback=callback,
-            expects_response=expects_response,
-            timeout_ms=timeout_ms,
-            created_ms=created_ms,
-        )
 
     def send(self, request: ClientRequest) -> None:
         """Hand a request over; ``poll`` writes it. A version that the node lacks is told by its response.
