@@ -152,7 +152,7 @@ def _addresses(host: str, whole: str) -> list[str]:
 
 _ERRORS: Final = ("any", "request", "partition")
 
-_OPTIONS: Final = [
+_ANSWER_OPTIONS: Final = [
     click.option("--api", "api", multiple=True, metavar="API", help="Only this API, by name or key. Repeatable."),
     click.option("--broker", multiple=True, metavar="ID", help="Only requests to this broker, or these: 0,1."),
     click.option("--controller", multiple=True, metavar="ID", help="Only requests of this controller, or these: 0,1."),
@@ -165,6 +165,8 @@ _OPTIONS: Final = [
         "seconds since 1970, or -5m: five minutes before the capture ends.",
     ),
     click.option("--until", metavar="TIME", help="Up to this time, which is left out."),
+]
+_CAPTURE_OPTIONS: Final = [
     click.option(
         "--errors",
         type=click.Choice(_ERRORS),
@@ -174,8 +176,6 @@ _OPTIONS: Final = [
     click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else found."),
     click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else learnt."),
 ]
-_ANSWER_OPTIONS: Final = 7
-"""So many of the options, from the first on, apply to an answer too, which has neither errors nor ports of its own."""
 
 
 class CaptureCommand(click.Command):
@@ -193,12 +193,12 @@ class CaptureCommand(click.Command):
 
 def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the shared options; it gets them as one argument, ``filters``."""
-    return _with_options(command, _OPTIONS)
+    return _with_options(command, _ANSWER_OPTIONS + _CAPTURE_OPTIONS)
 
 
 def answer_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command those of the shared options that restrict an answer; it gets them as ``filters``."""
-    return _with_options(command, _OPTIONS[:_ANSWER_OPTIONS])
+    return _with_options(command, _ANSWER_OPTIONS)
 
 
 def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
