@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from memory_store import MemoryStore
+
 from channel.config import ChannelConfig
 from channel.controller.cluster_events import TopicChange
 from channel.controller.decisions import ControllerDecisions
-from channel.controller.memory_store import MemoryStore
 from channel.metrics import Metrics
 from channel.types import Broker, EndPoint, LeaderAndIsr
 from kproto.api import ApiKey

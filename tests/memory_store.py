@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from channel.controller.store import Notifications, StateWrite, TopicAssignment, WriteOutcome
 from channel.errors import ControllerMoved
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
-
-from .store import Notifications, StateWrite, TopicAssignment, WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from decided_cluster import T0, broker
+from memory_store import MemoryStore
 
-from channel.controller.memory_store import MemoryStore
 from channel.controller.store import ControllerStore, StateWrite, TopicAssignment, WriteOutcome
 from channel.errors import ControllerMoved
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment

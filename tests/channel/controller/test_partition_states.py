@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from decided_cluster import T0, Channels, broker
+from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
 from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.cluster import ControlledCluster
 from channel.controller.context import ControllerContext
 from channel.controller.leader_election import ELECTIONS, Elected, Election
-from channel.controller.memory_store import MemoryStore
 from channel.controller.partitions import PREVIOUS_STATES, PartitionState, PartitionStateMachine
 from channel.controller.store import StateWrite, WriteOutcome
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, ReplicaAssignment

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from decided_cluster import T0, broker
+from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
 from channel.controller.cluster import ControlledCluster
 from channel.controller.context import ControllerContext
-from channel.controller.memory_store import MemoryStore
 from channel.controller.replicas import PREVIOUS_STATES, ReplicaState, ReplicaStateMachine
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
