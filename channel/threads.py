@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Protocol
 
 from .errors import IllegalState
@@ -80,7 +81,7 @@ def end_process(status: int) -> None:
     os._exit(status)
 
 
-class StoppableThread(threading.Thread):
+class StoppableThread(threading.Thread, ABC):
     """Calls ``do_work`` again and again until it is told to stop.
 
     A subclass writes ``do_work`` and, if that can block, ``interrupt``, which makes it return early. Whoever starts it
@@ -115,9 +116,9 @@ class StoppableThread(threading.Thread):
         self.error: BaseException | None = None
         ends_with_process(self)
 
+    @abstractmethod
     def do_work(self) -> None:
         """One round of work. An error ends the thread."""
-        raise NotImplementedError
 
     def interrupt(self) -> None:
         """Make a blocked ``do_work`` return; called at most once, from the thread that asks for the shutdown."""

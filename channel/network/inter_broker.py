@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,9 +76,9 @@ class InterBrokerSendThread(StoppableThread):
         """Whether any request waits for its node to become ready."""
         return bool(self._unsent)
 
+    @abstractmethod
     def generate_requests(self) -> Iterable[NodeRequest]:
         """The requests to be sent next; asked for before each poll, must not block."""
-        raise NotImplementedError
 
     def do_work(self) -> None:
         """Send, and wait for answers."""

@@ -6,6 +6,7 @@ Where they are lost a search finds the next frame that can be believed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .cuts import Gap
@@ -28,7 +29,7 @@ Piece: TypeAlias = tuple[int, bytes, int, int, int]
 """Stream offset, a buffer, where in it the bytes begin and end, their time."""
 
 
-class FrameCutter:
+class FrameCutter(ABC):
     """Cuts a stream at its frames' boundaries; requests and responses differ in how a frame begins.
 
     Args:
@@ -201,25 +202,25 @@ class FrameCutter:
         self._need = self._least
         self._search.clear()
 
+    @abstractmethod
     def _take(self, data: bytes, at: int, end: int, found: list[Cut]) -> int:
         """Take the frame at a place.
 
         Returns:
             Its length in bytes; 0 if ``_need`` bytes must be there first; -1 if no frame is here: the boundary is lost.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _broken(self, data: bytes, found: list[Cut]) -> int:
         """Give the known part of a frame whose next byte is lost.
 
         Returns:
             The stream offset of its end, -1 if not known.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _stepped(self, step: Step, found: list[Cut]) -> None:
         """Give the frame that the search found by stepping from its size to the next boundary."""
-        raise NotImplementedError
 
 
 def _from(offset: int, pieces: list[Piece]) -> list[Piece]:

@@ -8,6 +8,7 @@ frame after it must follow from it (same client, a later correlation id). Nothin
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -59,7 +60,7 @@ class Step(NamedTuple):
     correlation_id: int | None = None
 
 
-class Search:
+class Search(ABC):
     """What both directions have in common; holds the bytes that candidates need, and no more.
 
     Args:
@@ -225,29 +226,29 @@ class Search:
     _header_bytes: int
     """Bytes of a frame's beginning by which it is recognised."""
 
+    @abstractmethod
     def _places(self, start: int, stop: int) -> Iterator[int]:
         """Where frames worth a look may begin."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _candidate(self, at: int) -> int:
         """The size of the frame that may begin here, 0 if more must be seen first, -1 if none does."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _whole(self, at: int, end: int) -> bool:
         """Whether this is a message to the last byte."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _may_follow(self, at: int) -> bool:
         """Whether what stands here may be the beginning of the next frame."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _step_at(self, data: bytes, offset: int) -> Step | None:
         """The frame that a segment may begin with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _follows(self, step: Step, at: int) -> bool | None:
         """Whether the frame here is the successor of that step; None if more must be seen first."""
-        raise NotImplementedError
 
 
 class RequestSearch(Search):

@@ -231,6 +231,8 @@ class Unwritable(ControlRequest):
     api_key, oldest_version, latest_version, controller_epoch, broker_epoch = 6, 8, 8, 5, 7  # type: ignore[misc]
     __slots__ = ("builds",)
 
+    message = None
+
     def __init__(self, builds: int) -> None:
         self.builds = builds
 
