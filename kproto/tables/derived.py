@@ -54,22 +54,25 @@ _CHANGES: Final = Derived(
         column("replicas", INTS, "All replicas."),
         column("ts", TIME, "When the first request with this state passed (UTC, us)."),
         column("controller_id", pa.int32(), "Controller that sent that request."),
+        column("frame_id", pa.binary(), "That request's frame. Joins requests."),
     ),
     """
     WITH sent AS (
-        SELECT capture, body_id, min(ts) AS ts, min_by(controller_id, ts) AS controller_id
+        SELECT capture, body_id, min(ts) AS ts, min_by(controller_id, (ts, frame_id)) AS controller_id,
+               min_by(frame_id, (ts, frame_id)) AS frame_id
         FROM {requests}
         WHERE api_key IN (4, 6) AND body_id IS NOT NULL AND coalesce(error_code, 0) = 0
         GROUP BY capture, body_id
     ), states AS (
         SELECT q.capture, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS topic_id,
                s.partition, s.controller_epoch, s.leader_epoch, s.partition_epoch, s.leader, s.isr, s.replicas,
-               q.ts, q.controller_id
+               q.ts, q.controller_id, q.frame_id
         FROM {partition_states} s JOIN sent q ON q.body_id = s.body_id
         WHERE s.leader IS NOT NULL AND s.leader <> -2
     )
     SELECT capture, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr,
-           min_by(replicas, ts) AS replicas, min(ts) AS ts, min_by(controller_id, ts) AS controller_id
+           min_by(replicas, (ts, frame_id)) AS replicas, min(ts) AS ts,
+           min_by(controller_id, (ts, frame_id)) AS controller_id, min_by(frame_id, (ts, frame_id)) AS frame_id
     FROM states
     GROUP BY capture, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr
     """,
