@@ -50,7 +50,7 @@ fuzz:    ## codecs, columns, framing, captures, logs: a minute for each target; 
 
 MUTATIONS = --count 200 --commit
 mutations: ## mutants drawn by seed and known breakages, to see their tests go red; MUTATIONS="--replay 24" in minutes
-	@tools/setup test
+	@tools/setup test java maven
 	.venv/bin/python tests/conformance/coverage.py
 	.venv/bin/python tests/mutations/run.py $(MUTATIONS)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 REAL_KAFKA = Path(__file__).parents[1] / "tools" / "real_kafka" / "real-kafka"
 
@@ -37,3 +42,23 @@ def free_ports(count: int) -> int:
             for s in sockets:
                 s.close()
     raise RuntimeError("no free ports")
+
+
+def jars() -> Path:
+    """A folder with Kafka's jars, fetched by Maven at the first call."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kproto-real-kafka"
+    if not list((cache / "lib").glob("kafka_2.13-*.jar")):
+        real_kafka("install", str(cache))
+    return cache / "lib"
+
+
+@contextlib.contextmanager
+def zookeeper_alone(folder: Path) -> Iterator[str]:
+    """A real ZooKeeper without brokers that keeps its files in ``folder``; gives its address."""
+    port = free_ports(1)
+    real_kafka("install", str(folder), "--jars", str(jars()))
+    try:
+        real_kafka("start", str(folder), "--no-brokers", "--zk-port", str(port))
+        yield f"127.0.0.1:{port}"
+    finally:
+        real_kafka("stop", str(folder), "--kill")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from real_brokers import free_ports, real_kafka
+from real_brokers import free_ports, jars, real_kafka, zookeeper_alone
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.controller.manager import ControllerChannelManager
@@ -27,28 +27,24 @@ _chroots = itertools.count()
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
     """A folder with Kafka's jars, fetched by Maven at its first use."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kproto-real-kafka"
-    if not list((cache / "lib").glob("kafka_2.13-*.jar")):
-        real_kafka("install", str(cache))
-    return cache / "lib"
+    return jars()
 
 
 @pytest.fixture(scope="session")
-def zookeeper_server(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real ZooKeeper, without brokers."""
-    folder, port = str(tmp_path_factory.mktemp("zookeeper")), free_ports(1)
-    real_kafka("install", folder, "--jars", str(kafka_jars))
-    try:
-        real_kafka("start", folder, "--no-brokers", "--zk-port", str(port))
-        yield f"127.0.0.1:{port}"
-    finally:
-        real_kafka("stop", folder, "--kill")
+def zookeeper_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real ZooKeeper without brokers: the one that ``KPROTO_ZOOKEEPER`` names, else one of its own."""
+    if running := os.environ.get("KPROTO_ZOOKEEPER"):
+        yield running
+        return
+    request.getfixturevalue("kafka_jars")
+    with zookeeper_alone(tmp_path_factory.mktemp("zookeeper")) as address:
+        yield address
 
 
 @pytest.fixture
 def zookeeper(zookeeper_server: str) -> Iterator[str]:
     """The address of a real ZooKeeper under a chroot that this test alone uses."""
-    chroot = f"/test-{next(_chroots)}"
+    chroot = f"/test-{os.getpid()}-{next(_chroots)}"
     with ZooKeeperSession(zookeeper_server) as session:
         session.ensure(chroot)
         yield zookeeper_server + chroot

@@ -43,7 +43,7 @@ from kproto.types import TopicPartition, Uuid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(60)]
 
 CONFIG = ChannelConfig(zookeeper_session_timeout_ms=6000, default_replication_factor=3)
 

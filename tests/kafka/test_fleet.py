@@ -63,6 +63,7 @@ def registrations(zookeeper: str) -> dict[int, tuple[dict[str, Any], int]]:
         return found
 
 
+@pytest.mark.zookeeper
 @pytest.mark.parametrize(("ibp", "version"), [("2.6", 4), ("3.9", 5)])
 def test_brokers_are_registered_in_the_form_of_their_protocol(zookeeper: str, ibp: str, version: int) -> None:
     with Fleet(zookeeper, [7, 8], config=ChannelConfig(inter_broker_protocol_version=ibp)) as fleet:
@@ -76,12 +77,14 @@ def test_brokers_are_registered_in_the_form_of_their_protocol(zookeeper: str, ib
     assert registrations(zookeeper) == {}
 
 
+@pytest.mark.zookeeper
 def test_an_id_that_another_process_has_is_refused(zookeeper: str) -> None:
     with Fleet(zookeeper, [7]), pytest.raises(NodeExists, match="broker id 7"):
         Fleet(zookeeper, [6, 7]).start()
     assert registrations(zookeeper) == {}  # broker 6 is gone too
 
 
+@pytest.mark.zookeeper
 def test_a_broker_whose_session_expired_registers_again(zookeeper: str) -> None:
     with Fleet(zookeeper, [7]) as fleet:
         first = fleet[7].epoch
@@ -93,6 +96,7 @@ def test_a_broker_whose_session_expired_registers_again(zookeeper: str) -> None:
         assert registrations(zookeeper)[7][1] == fleet[7].epoch
 
 
+@pytest.mark.zookeeper
 def test_a_killed_broker_stays_registered_until_its_session_ends(zookeeper: str) -> None:
     with Fleet(zookeeper, [7, 8], session_timeout_ms=2_000) as fleet:
         fleet.kill(7)

@@ -20,7 +20,7 @@ from kproto.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(60)]
 
 
 @pytest.fixture

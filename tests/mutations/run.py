@@ -36,6 +36,7 @@ from mutations.lists import Breakage, equivalents, known_breakages
 from mutations.operators import Mutant
 from mutations.report import report
 from mutations.trial import Outcome, Tree
+from real_brokers import zookeeper_alone
 
 SEED = 391  # Kafka 3.9.1
 COUNT = 200
@@ -88,7 +89,11 @@ def main() -> int:
     except LookupError as error:
         print(error, file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory(prefix="kproto-mutations-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="kproto-mutations-") as folder,
+        zookeeper_alone(Path(folder, "zk")) as address,
+    ):
+        os.environ["KPROTO_ZOOKEEPER"] = address  # one server for all trials: each of its tests has a root of its own
         tree = Tree.of(ROOT, Path(folder))
         if args.replay or not drawn:
             names = [*killers.values(), *(name for b in breakages for run in b.runs for name in run)]
