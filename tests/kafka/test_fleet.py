@@ -72,6 +72,7 @@ def test_brokers_are_registered_in_the_form_of_their_protocol(zookeeper: str, ib
             member.id: (version, member.epoch) for member in fleet
         }
         assert found[7][0]["endpoints"] == [f"PLAINTEXT://127.0.0.1:{fleet[7].port}"]
+        assert abs(int(found[7][0]["timestamp"]) / 1000 - time.time()) < 60
         with ZooKeeperSession(zookeeper) as session:
             assert json.loads(session.get(CLUSTER_ID)[0])["id"] == fleet[7].broker.cluster_id
     assert registrations(zookeeper) == {}

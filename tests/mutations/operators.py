@@ -15,7 +15,8 @@ loop       ``break`` becomes ``continue``, and back
 ========== =====================================================================================================
 
 Left out is what no test should hold a program to: annotations, type-checking blocks, assertions (they speak to the
-type checker), decorators, ``__all__`` and ``__slots__``, the text of messages, and log lines below a warning.
+type checker), the defaults of functions without a body (of protocols, where nobody calls them), decorators,
+``__all__`` and ``__slots__``, the text of messages, and log lines below a warning.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class _Finder(ast.NodeVisitor):
         outer = self._lines, self._in_function
         self._lines, self._in_function = (node.body[0].lineno, node.body[-1].end_lineno or 0), True
         for default in (*node.args.defaults, *node.args.kw_defaults):
-            if isinstance(default, ast.Constant):
+            if isinstance(default, ast.Constant) and not _is_declared_only(node):
                 self._constant(default, "default")
         self._returns_bool.append(_name(node.returns) == "bool")
         for statement in node.body:
@@ -331,6 +332,11 @@ class _Finder(ast.NodeVisitor):
         begin = self._offsets[node.lineno - 1] + node.col_offset
         end = self._offsets[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
         return self._source[begin:end].decode()
+
+
+def _is_declared_only(node: ast.FunctionDef) -> bool:
+    """Whether a function has no body but its docstring."""
+    return all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in node.body)
 
 
 def _lines_of(node: ast.stmt) -> tuple[int, int]:

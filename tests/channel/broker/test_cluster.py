@@ -442,6 +442,16 @@ def test_a_request_without_an_answer_is_told_as_such(cluster, plan):
     assert told == [(6, None)]
 
 
+@pytest.mark.parametrize("name", ["topics_changed", "partitions_changed"])
+def test_each_hook_of_update_metadata_works_without_the_others(cluster, name):
+    seen = []
+    cluster[0].broker.hooks = BrokerHooks(**{name: seen.append})
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(update_metadata({}), 8).error_code == 0
+        assert peer.ask(update_metadata({"t": [metadata_state(0, 0)]}), 8).error_code == 0
+    assert seen == [["t"] if name == "topics_changed" else [TopicPartition("t", 0)]]
+
+
 def test_every_answer_is_told():
     told = []
     hooks = BrokerHooks(answered=lambda context, request, answer: told.append((context.api_key, answer.error_code)))

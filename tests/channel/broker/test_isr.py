@@ -188,6 +188,14 @@ def test_the_controllers_answer_is_taken_over(leader, channel):
     assert (leader.replica.isr, leader.replica.partition_epoch) == ((0, 2), 1)
 
 
+def test_an_answer_about_a_partition_that_was_not_proposed_costs_the_others_nothing(leader, channel):
+    proposed(leader, channel)
+    other = AlterPartitionResponsePartition(partition_index=9, partition_epoch=1)
+    row = AlterPartitionResponsePartition(partition_index=0, leader_id=0, isr=[0, 2], partition_epoch=1)
+    channel.answer(answer(other, row))
+    assert (leader.replica.isr, leader.replica.partition_epoch) == ((0, 2), 1)
+
+
 @pytest.mark.parametrize(
     "body",
     [

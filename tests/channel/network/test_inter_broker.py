@@ -25,6 +25,7 @@ class FakeClient:
         self.sent: list[ClientRequest] = []
         self.active = True
         self.is_ready = self.failed = False
+        self.reachable: set[Node] = set()
         self.error: AuthenticationFailed | None = None
         self.poll_raises: Exception | None = None
 
@@ -52,7 +53,7 @@ class FakeClient:
         return 70
 
     def connection_failed(self, node):
-        return self.failed
+        return self.failed and node not in self.reachable
 
     def authentication_error(self, node):
         return self.error
@@ -141,6 +142,16 @@ def test_a_request_to_a_node_that_cannot_be_reached_ends_as_disconnected(client,
     assert client.polls == [70]
     assert [(r.disconnected, r.authentication_error) for r in responses] == [(True, client.error)]
     assert not thread.has_unsent_requests
+
+
+def test_a_node_that_cannot_be_reached_ends_its_own_requests_alone(client, thread, responses, clock):
+    waiting, unreachable = [], Node(2, "localhost", 9093)
+    client.failed, client.reachable = True, {NODE}
+    thread.requests.append(NodeRequest(unreachable, BODY, waiting.append, clock.milliseconds()))
+    thread.do_work()
+    assert responses == []
+    assert [r.disconnected for r in waiting] == [True]
+    assert thread.has_unsent_requests
 
 
 @pytest.mark.conformance("IBS-06")
