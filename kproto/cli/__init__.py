@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "analyze": "Turn captures into tables with PySpark, and sum them up.",
     "query": "Ask the tables: who led, who is behind, what flapped, who was stale.",
     "tables": "Describe the tables: columns, types, units, what joins what.",
+    "generate": "Make captures of a synthetic fleet, of any size, with the tables that must come out.",
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",
     "encode": "Write one message, header or frame from Kafka's JSON form.",
     "controller": "Lead a real cluster as its controller, by ZooKeeper.",

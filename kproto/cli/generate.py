@@ -1,0 +1,165 @@
+"""``kproto generate``: captures of a synthetic fleet, of any size, and what must come out of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+
+import click
+
+from kproto.cli.progress import reading
+from kproto.errors import ConfigurationError
+from kproto.generate import Fleet, sized, write_captures
+from kproto.generate.fleet import Bodies, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kproto.generate import Written
+
+__all__ = ["command"]
+
+_UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+class _Size(click.ParamType[int]):
+    """``250M``, ``8G``, ``1000000`` -> bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d{1,12})([KMG]?)B?", str(value).strip().upper())
+        if match is None or not int(match[1]):
+            self.fail(f"{value!r} is no size; try e.g. 250M or 8G", param, ctx)
+        return int(match[1]) * _UNITS[match[2]]
+
+
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+
+def _count(name: str, help_text: str) -> Callable[[_Command], _Command]:
+    """An option for a whole number of the fleet."""
+    option, default = f"--{name.replace('_', '-')}", getattr(Fleet, name)
+    return click.option(option, type=click.IntRange(min=0), default=default, show_default=True, help=help_text)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kproto generate --out fleet                                    10 brokers, 1000 partitions, an hour of changes
+  kproto generate --out fleet --seed 7 --loss 0.01 --restarts 5  connections break, brokers come and go
+  kproto generate --out big --size 256M --batch 1000 --bodies distinct
+                                                                 256 MB in which no request body is there twice
+  kproto generate --out big --size 1G --batch 1000 --brokers 100 each change goes to 100 brokers
+  kproto generate --out hosts --per-host --rotate 1M             one capture for each broker, in files of 1 MB
+  kproto summary fleet/control.pcap
+
+\b
+The same options give the same bytes, on any machine. """,
+)
+@click.option("--out", "out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where files go.")
+@_count("seed", "Everything random follows from it.")
+@_count("brokers", "Brokers.")
+@_count("topics", "Topics.")
+@_count("partitions", "Partitions of all topics together.")
+@_count("replication", "Replicas of each partition.")
+@click.option("--hours", type=float, default=Fleet.hours, show_default=True, help="From the first event to the last.")
+@_count("failovers", "How often another broker becomes the controller.")
+@_count("restarts", "How often a broker stops and comes back.")
+@_count("elections", "How often the leaders of a batch of partitions move.")
+@_count("isr_changes", "How often the in-sync replicas of a batch of partitions change.")
+@_count("batch", "Partitions of such a change.")
+@click.option(
+    "--zombies", type=click.IntRange(min=0), help="Updates of a former controller. [default: one, after a failover]"
+)
+@_count("deletions", "Topics that are deleted.")
+@click.option(
+    "--loss",
+    type=float,
+    default=Fleet.loss,
+    show_default=True,
+    help="Share of requests whose connection breaks before the response.",
+)
+@click.option(
+    "--bodies",
+    type=click.Choice(get_args(Bodies)),
+    default=Fleet.bodies,
+    show_default=True,
+    help="fleet: a change goes to all brokers; distinct: to one in turn, so that no request body is there twice.",
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(get_args(Protocol)),
+    default=Fleet.protocol,
+    show_default=True,
+    help="Inter-broker protocol: decides the versions of the requests.",
+)
+@click.option("--size", type=_Size(), help="About how large the capture becomes, e.g. 250M or 8G: sets --isr-changes.")
+@click.option("--per-host", is_flag=True, help="A capture for each broker, as recorded on its host.")
+@click.option("--rotate", type=_Size(), metavar="SIZE", help="Begin another file when one would become larger.")
+@click.option(
+    "--mss",
+    type=click.IntRange(64, 65_000),
+    default=1460,
+    show_default=True,
+    help="Bytes of data in a TCP segment at most.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What is printed: text, or one JSON object.",
+)
+def command(
+    out: Path,
+    *,
+    size: int | None,
+    per_host: bool,
+    rotate: int | None,
+    mss: int,
+    form: str,
+    zombies: int | None,
+    **numbers: Any,
+) -> None:
+    """Make captures of a synthetic fleet.
+
+    A controller leads brokers for some hours: it takes over, moves leaders, follows changes of in-sync replicas, stops
+    brokers and takes them back, deletes topics; former controllers and lost connections disturb it. The requests are
+    those that Kafka 3.9 sends, in real TCP packets, in pcap files.
+    """
+    numbers["zombies"] = min(1, numbers["failovers"]) if zombies is None else zombies
+    fleet = Fleet(**numbers)
+    if size is not None:
+        fleet = sized(fleet, size)
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()):
+        raise ConfigurationError(f"{out}: not empty; choose another directory for --out, or empty it")
+    with reading() as progress:
+        update = progress.of(str(out))
+        done = 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            if update is not None:
+                update(done, size)
+
+        written = write_captures(fleet, out, per_host=per_host, rotate_bytes=rotate, mss=mss, progress=count)
+    _print(written, as_json=form == "json")
+
+
+def _print(written: Written, *, as_json: bool) -> None:
+    if as_json:
+        files = {str(path): size for path, size in written.files.items()}
+        print(json.dumps({"files": files, "bytes": written.size, "packets": written.packets}))
+        return
+    for path, size in written.files.items():
+        print(f"{path}  {size:,} bytes")
+    if len(written.files) > 1:
+        print(f"{len(written.files)} files  {written.size:,} bytes")

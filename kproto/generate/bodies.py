@@ -1,0 +1,126 @@
+"""The bodies of a fleet's requests and responses, encoded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto import codec
+from kproto.api import ApiKey, request_header_version, response_header_version
+from kproto.columns import encode_columns
+from kproto.error_codes import ErrorCode
+from kproto.fanout import SharedBody
+from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
+from kproto.messages import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+if TYPE_CHECKING:
+    from kproto.messages import LeaderAndIsrPartitionError as PartitionError
+
+    from .content import Content
+
+__all__ = ["encode_response", "request_head", "response_head", "shared_body"]
+
+_LISTENER: Final = "PLAINTEXT"
+_RACKS: Final = 3
+_FLAG_OF_PARTITIONS: Final = 3
+"""From this version on StopReplica says of each partition whether its log is to be deleted, before of all together."""
+
+
+def shared_body(content: Content) -> SharedBody:
+    """The body of a request, encoded when first asked for; each broker's own epoch is put in where it is sent."""
+    if content.encoded is None:
+        content.encoded = SharedBody(content.api_key, content.version, [_encode_request(content)])
+    return content.encoded
+
+
+def _encode_request(content: Content) -> bytes:
+    fleet, controller, rows = content.fleet, content.controller, content.rows
+    sender: dict[str, Any] = {"controller_id": controller.id, "controller_epoch": controller.epoch, "broker_epoch": 0}
+    message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+    match content.api_key:
+        case ApiKey.LEADER_AND_ISR:
+            leaders = sorted(set(rows["leader"]).intersection(content.live))
+            message = LeaderAndIsrRequest(
+                **sender,
+                live_leaders=[
+                    LeaderAndIsrLiveLeader(broker_id=b, host_name=fleet.address(b).ip, port=fleet.address(b).port)
+                    for b in leaders
+                ],
+            )
+        case ApiKey.STOP_REPLICA:
+            whole = content.version < _FLAG_OF_PARTITIONS and rows["delete_partition"][0]
+            message = StopReplicaRequest(**sender, delete_partitions=whole)
+        case _:
+            message = UpdateMetadataRequest(**sender, live_brokers=[_live_broker(content, b) for b in content.live])
+    return encode_columns(message, content.version, rows)
+
+
+def _live_broker(content: Content, broker: int) -> UpdateMetadataBroker:
+    ip, port = content.fleet.address(broker)
+    endpoint = UpdateMetadataEndpoint(port=port, host=ip, listener=_LISTENER, security_protocol=0)
+    return UpdateMetadataBroker(id=broker, endpoints=[endpoint], rack=f"rack-{broker % _RACKS}")
+
+
+def encode_response(content: Content) -> bytes:
+    """The body of a broker's response."""
+    return codec.encode(_response(content), content.version)
+
+
+def _response(content: Content) -> LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse:
+    rows, code = content.rows, ErrorCode.STALE_CONTROLLER_EPOCH if content.refused else ErrorCode.NONE
+    if content.api_key == ApiKey.UPDATE_METADATA:
+        return UpdateMetadataResponse(error_code=code)
+    partition_code = ErrorCode.STALE_CONTROLLER_EPOCH if content.repeated else ErrorCode.NONE
+    if content.api_key == ApiKey.STOP_REPLICA:
+        names = zip(rows["topic"], rows["partition"], strict=True)
+        return StopReplicaResponse(
+            error_code=code,
+            partition_errors=[
+                StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=partition_code)
+                for topic, index in names
+            ],
+        )
+    if not content.fleet.has_topic_ids:
+        names = zip(rows["topic"], rows["partition"], strict=True)
+        return LeaderAndIsrResponse(
+            error_code=code,
+            partition_errors=[
+                LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=partition_code)
+                for topic, index in names
+            ],
+        )
+    by_topic: dict[bytes, list[PartitionError]] = {}
+    for topic_id, index in zip(rows["topic_id"], rows["partition"], strict=True):
+        error = LeaderAndIsrPartitionError(partition_index=index, error_code=partition_code)
+        by_topic.setdefault(topic_id, []).append(error)
+    return LeaderAndIsrResponse(
+        error_code=code,
+        topics=[
+            LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors) for topic_id, errors in by_topic.items()
+        ],
+    )
+
+
+def request_head(content: Content, correlation_id: int) -> bytes:
+    """The header of a request."""
+    header = request_header(content.api_key, content.version, correlation_id, str(content.controller.id))
+    return encode_request_header(header, request_header_version(content.api_key, content.version))
+
+
+def response_head(content: Content, correlation_id: int) -> bytes:
+    """The header of a response."""
+    return encode_response_header(
+        response_header(correlation_id), response_header_version(content.api_key, content.version)
+    )

@@ -1,0 +1,110 @@
+"""A fleet's packets in pcap files: one capture of all connections or one for each broker, rotated or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .packets import PCAP_HEADER, bursts
+from .traffic import steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .fleet import Fleet
+
+__all__ = ["DEFAULT_MSS", "Written", "write_captures"]
+
+DEFAULT_MSS: Final = 1460
+"""Of Ethernet without jumbo frames."""
+
+_BUFFERED: Final = 1 << 20
+"""Bytes of one file that are held back; files are opened to be appended to, so that a thousand need no descriptors."""
+
+
+class Written:
+    """Capture files as far as they are written.
+
+    Attributes:
+        files: Path -> bytes.
+        packets: Packets in all files.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[Path, int] = {}
+        self.packets = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(self.files.values())
+
+
+class _Capture:
+    """One capture point's file, or its rotated files, named as tcpdump -C names them."""
+
+    def __init__(self, path: Path, rotate_bytes: int | None, written: Written) -> None:
+        self._path = path
+        self._rotate_bytes = rotate_bytes
+        self._written = written
+        self._number = 0
+        self._begin(path)
+
+    def _begin(self, path: Path) -> None:
+        self._file = path
+        self._held: list[bytes] = [PCAP_HEADER]
+        self._held_bytes = len(PCAP_HEADER)
+        path.write_bytes(b"")
+        self._written.files[path] = 0
+
+    def write(self, data: bytes) -> None:
+        size = self._written.files[self._file] + self._held_bytes
+        if self._rotate_bytes is not None and size + len(data) > self._rotate_bytes and size > len(PCAP_HEADER):
+            self.flush()
+            self._number += 1
+            self._begin(self._path.with_name(f"{self._path.name}{self._number}"))
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes >= _BUFFERED:
+            self.flush()
+
+    def flush(self) -> None:
+        with self._file.open("ab") as file:
+            file.write(b"".join(self._held))
+        self._written.files[self._file] += self._held_bytes
+        self._held, self._held_bytes = [], 0
+
+
+def write_captures(
+    fleet: Fleet,
+    directory: Path,
+    *,
+    per_host: bool = False,
+    rotate_bytes: int | None = None,
+    mss: int = DEFAULT_MSS,
+    progress: Callable[[int], object] | None = None,
+) -> Written:
+    """Write a fleet's history as pcap files.
+
+    Args:
+        fleet: The fleet.
+        directory: Where the files go; it must exist. ``control.pcap``, or ``broker-ID.pcap`` for each broker.
+        per_host: Whether each broker's connections are a capture of their own, as recorded on its host.
+        rotate_bytes: A file that would become larger is followed by another: ``control.pcap1`` and so on.
+        mss: Bytes of data in a TCP segment at most.
+        progress: Told after each burst how many bytes it had.
+    """
+    written = Written()
+    captures: dict[str, _Capture] = {}
+    for burst in bursts(steps(fleet), seed=fleet.seed, mss=mss):
+        name = f"broker-{burst.connection.broker}.pcap" if per_host else "control.pcap"
+        capture = captures.get(name)
+        if capture is None:
+            capture = captures[name] = _Capture(directory / name, rotate_bytes, written)
+        capture.write(burst.data)
+        written.packets += burst.packets
+        if progress is not None:
+            progress(len(burst.data))
+    for capture in captures.values():
+        capture.flush()
+    return written

@@ -1,0 +1,251 @@
+"""Exchanges as TCP packets in the form of a pcap file, in the order of time."""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from heapq import heappop, heappush
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from .bodies import encode_response, request_head, response_head, shared_body
+from .fleet import random_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .traffic import Connection, Exchange, Step
+
+__all__ = ["PCAP_HEADER", "Burst", "burst_times", "bursts"]
+
+_SNAPLEN: Final = 262_144
+_ETHERNET: Final = 1
+PCAP_HEADER: Final = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, _SNAPLEN, _ETHERNET)
+"""The head of a pcap file with times in microseconds."""
+
+_FIN, _SYN, _RST, _PSH, _ACK = 1, 2, 4, 8, 16
+_BURST_SEGMENTS: Final = 11
+"""A connection sends so many segments at a time; then the other side acknowledges, and other connections send."""
+_HANDSHAKE_STEP_NS: Final = 100_000
+_MSS_OPTION: Final = struct.Struct(">BBH")
+_RECORD: Final = struct.Struct("<IIII")
+_IP: Final = struct.Struct(">BBHHHBBH4s4s")
+_TCP_TAIL: Final = struct.Struct(">IBBHHH")
+_PORTS: Final = struct.Struct(">HH")
+_MAC: Final = b"\x02\x00"
+_WRAP: Final = 0xFFFFFFFF
+_WINDOW: Final = 65_535
+_TCP_SIZE: Final = 20
+_DONT_FRAGMENT: Final = 0x4000
+_US: Final = 1000
+_CLIENT, _SERVER = 0, 1
+
+
+class Burst(NamedTuple):
+    """Packets that follow each other on one connection.
+
+    Attributes:
+        time_ns: When they pass, ns since 1970.
+        connection: The connection.
+        packets: How many they are.
+        data: The packets, each behind its pcap record header.
+    """
+
+    time_ns: int
+    connection: Connection
+    packets: int
+    data: bytes
+
+
+def bursts(steps: Iterable[Step], *, seed: int, mss: int) -> Iterator[Burst]:
+    """The packets of a fleet's history, in the order of time.
+
+    Args:
+        steps: The history.
+        seed: Decides the first sequence numbers.
+        mss: Bytes of data in a segment at most.
+    """
+    waiting: list[_Waiting] = []
+    talks: dict[Connection, _Talk] = {}
+    count = 0
+    for step in steps:
+        while waiting and waiting[0][0] < step.event.time_ns:
+            yield _advance(waiting)
+        sources = [_exchanged(_talk(talks, exchange.connection, seed, mss), exchange) for exchange in step.exchanges]
+        for exchange in step.exchanges:
+            if exchange.lost:
+                del talks[exchange.connection]
+        sources += [_closed(talks.pop(connection), time_ns) for connection, time_ns in step.closed]
+        for source in sources:
+            count += 1
+            time_ns, make = next(source)
+            heappush(waiting, (time_ns, count, make, source))
+    while waiting:
+        yield _advance(waiting)
+
+
+_Moments: TypeAlias = "Iterator[tuple[int, Callable[[], Burst]]]"
+"""When something passes, and what makes its packets then: sequence numbers depend on all that passed before."""
+
+_Waiting: TypeAlias = "tuple[int, int, Callable[[], Burst], _Moments]"
+
+
+def _advance(waiting: list[_Waiting]) -> Burst:
+    _time, count, make, source = heappop(waiting)
+    burst = make()
+    following = next(source, None)
+    if following is not None:
+        heappush(waiting, (following[0], count, following[1], source))
+    return burst
+
+
+def _talk(talks: dict[Connection, _Talk], connection: Connection, seed: int, mss: int) -> _Talk:
+    if connection not in talks:
+        talks[connection] = _Talk(connection, seed, mss)
+    return talks[connection]
+
+
+def _exchanged(talk: _Talk, exchange: Exchange) -> _Moments:
+    if exchange.opens:
+        yield exchange.connection.opened_ns, talk.opened
+    content = exchange.content
+    pieces = (
+        request_head(content, exchange.correlation_id),
+        *shared_body(content).pieces(exchange.broker_epoch),
+    )
+    yield from _sent(talk, _CLIENT, pieces, exchange.time_ns, exchange.last_ns)
+    if exchange.lost:
+        yield exchange.answer_ns, partial(talk.reset, exchange.answer_ns)
+        return
+    answer = (response_head(content, exchange.correlation_id), encode_response(content))
+    yield from _sent(talk, _SERVER, answer, exchange.answer_ns, exchange.answer_last_ns)
+
+
+def _sent(talk: _Talk, side: int, pieces: Sequence[bytes | memoryview], first_ns: int, last_ns: int) -> _Moments:
+    """A frame, its bursts spread evenly over its time."""
+    size = sum(map(len, pieces))
+    pieces = (size.to_bytes(4), *pieces)
+    room = talk.mss * _BURST_SEGMENTS
+    times = burst_times(size, first_ns, last_ns, talk.mss)
+    for at, time_ns in zip(range(0, size + 4, room), times, strict=True):
+        yield time_ns, partial(talk.send, side, time_ns, pieces, at, min(at + room, size + 4))
+
+
+def _closed(talk: _Talk, time_ns: int) -> _Moments:
+    yield time_ns, partial(talk.closed, time_ns)
+
+
+def burst_times(size: int, first_ns: int, last_ns: int, mss: int) -> list[int]:
+    """When the bursts of a frame pass, ns since 1970; a frame of one burst passes at its first moment.
+
+    Args:
+        size: Bytes of the frame, without those of its size field.
+        first_ns, last_ns: When the first and the last burst pass.
+        mss: As of ``bursts``.
+    """
+    last = -(-(size + 4) // (mss * _BURST_SEGMENTS)) - 1
+    if not last:
+        return [first_ns]
+    us = (last_ns - first_ns) // _US
+    return [first_ns + us * number // last * _US for number in range(last + 1)]
+
+
+class _Talk:
+    """The packets of one connection, as its two ends send them.
+
+    Attributes:
+        mss: Bytes of data in a segment at most.
+    """
+
+    def __init__(self, connection: Connection, seed: int, mss: int) -> None:
+        self.connection = connection
+        self.mss = mss
+        ends = (connection.client, connection.server)
+        addresses = [IPv4Address(end.ip).packed for end in ends]
+        macs = [_MAC + address for address in addresses]
+        random = random_of(seed, *connection.client, *connection.server, connection.opened_ns)
+        self._next = [random.getrandbits(32), random.getrandbits(32)]  # sequence numbers
+        self._ethernet = [macs[1] + macs[0] + b"\x08\x00", macs[0] + macs[1] + b"\x08\x00"]
+        self._addresses = [(addresses[0], addresses[1]), (addresses[1], addresses[0])]
+        self._ports = [_PORTS.pack(ends[0].port, ends[1].port), _PORTS.pack(ends[1].port, ends[0].port)]
+
+    def opened(self) -> Burst:
+        """The handshake."""
+        option = _MSS_OPTION.pack(2, 4, self.mss)
+        time_ns = self.connection.opened_ns
+        packets = [
+            self._packet(_CLIENT, time_ns, _SYN, options=option),
+            self._packet(_SERVER, time_ns + _HANDSHAKE_STEP_NS, _SYN | _ACK, options=option),
+            self._packet(_CLIENT, time_ns + 2 * _HANDSHAKE_STEP_NS, _ACK),
+        ]
+        return Burst(time_ns, self.connection, len(packets), b"".join(packets))
+
+    def send(self, side: int, time_ns: int, pieces: Sequence[bytes | memoryview], start: int, end: int) -> Burst:
+        """Some of the bytes of a frame in segments, and the other side's acknowledgement."""
+        data = memoryview(_part(pieces, start, end))
+        full, rest = divmod(len(data), self.mss)
+        out: list[bytes | memoryview] = []
+        if full:
+            lead = self._lead(side, time_ns, self.mss)
+            tail = self._tail(side, _ACK)
+            sequence = self._next[side]
+            for at in range(0, full * self.mss, self.mss):
+                out += (lead, (sequence + at & _WRAP).to_bytes(4), tail, data[at : at + self.mss])
+            self._next[side] = sequence + full * self.mss & _WRAP
+        if rest:
+            out.append(self._packet(side, time_ns, _ACK | _PSH, data[-rest:]))
+        out.append(self._packet(1 - side, time_ns, _ACK))
+        return Burst(time_ns, self.connection, full + bool(rest) + 1, b"".join(out))
+
+    def reset(self, time_ns: int) -> Burst:
+        """The broker breaks the connection."""
+        return Burst(time_ns, self.connection, 1, self._packet(_SERVER, time_ns, _RST | _ACK))
+
+    def closed(self, time_ns: int) -> Burst:
+        """Both sides close the connection."""
+        packets = [
+            self._packet(_SERVER, time_ns, _FIN | _ACK),
+            self._packet(_CLIENT, time_ns, _FIN | _ACK),
+            self._packet(_SERVER, time_ns, _ACK),
+        ]
+        return Burst(time_ns, self.connection, len(packets), b"".join(packets))
+
+    def _packet(
+        self, side: int, time_ns: int, flags: int, data: bytes | memoryview = b"", options: bytes = b""
+    ) -> bytes:
+        sequence = self._next[side]
+        self._next[side] = sequence + len(data) + bool(flags & (_SYN | _FIN)) & _WRAP
+        lead = self._lead(side, time_ns, len(data), len(options))
+        return b"".join((lead, sequence.to_bytes(4), self._tail(side, flags, len(options)), options, data))
+
+    def _lead(self, side: int, time_ns: int, size: int, options: int = 0) -> bytes:
+        """A packet's bytes before the sequence number."""
+        length = _TCP_SIZE + options + size
+        seconds, rest = divmod(time_ns, 1_000_000_000)
+        record = _RECORD.pack(seconds, rest // _US, length + 34, length + 34)
+        source, target = self._addresses[side]
+        fields = (0x45, 0, length + 20, 0, _DONT_FRAGMENT, 64, 6)
+        checksum = _checksum(_IP.pack(*fields, 0, source, target))
+        return record + self._ethernet[side] + _IP.pack(*fields, checksum, source, target) + self._ports[side]
+
+    def _tail(self, side: int, flags: int, options: int = 0) -> bytes:
+        """A TCP header's bytes from the acknowledgement number on; the checksum is left to the network card."""
+        acknowledged = self._next[1 - side] if flags & _ACK else 0
+        return _TCP_TAIL.pack(acknowledged, (_TCP_SIZE + options) << 2, flags, _WINDOW, 0, 0)
+
+
+def _part(pieces: Sequence[bytes | memoryview], start: int, end: int) -> bytes:
+    """Some of the bytes that pieces make together."""
+    found, at = [], 0
+    for piece in pieces:
+        size = len(piece)
+        if at < end and at + size > start:
+            found.append(memoryview(piece)[max(start - at, 0) : end - at])
+        at += size
+    return b"".join(found)
+
+
+def _checksum(header: bytes) -> int:
+    total: int = sum(struct.unpack(">10H", header))
+    total = (total & 0xFFFF) + (total >> 16)
+    return ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF

@@ -1,0 +1,181 @@
+"""A fleet's history as exchanges: each request with its connection, its times and the broker's answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from .cluster import Cluster
+from .events import Schedule
+from .fleet import Address, random_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .content import Content
+    from .events import Event
+    from .fleet import Fleet
+
+__all__ = ["Connection", "Exchange", "Step", "steps"]
+
+_US: Final = 1000
+_BETWEEN_BROKERS_NS: Final = 20 * _US
+"""The send threads of two brokers take a change one after the other."""
+_HANDSHAKE_NS: Final = 300 * _US
+_PAUSE_NS: Final = 100 * _US
+"""Between a response and the next request on its connection."""
+_REQUEST_ROW_NS: Final = 100
+_RESPONSE_ROW_NS: Final = 10
+"""How long a partition takes on the wire. Times follow from rows, not bytes: nothing need be encoded to know them."""
+_LEAST_LATENCY_US: Final = 200
+_MORE_LATENCY_US: Final = 20_000
+_FIRST_PORT: Final = 32_768
+_PORTS: Final = 28_000
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """A TCP connection from a controller to a broker.
+
+    Attributes:
+        broker: The receiving broker.
+        client: The controller's address and port.
+        server: The broker's listener.
+        opened_ns: When its first packet passed, ns since 1970.
+    """
+
+    broker: int
+    client: Address
+    server: Address
+    opened_ns: int
+
+
+@dataclass(eq=False, slots=True)
+class Exchange:
+    """One request to one broker, and the response.
+
+    Attributes:
+        content: What is sent.
+        broker_epoch: The broker's epoch, as the request names it.
+        connection: The connection that carries it.
+        opens: Whether it is the connection's first.
+        correlation_id: Of request and response.
+        time_ns, last_ns: When the request's first and last byte pass, ns since 1970.
+        answer_ns, answer_last_ns: The same of the response; where it is lost, when the broker resets the connection.
+        lost: Whether the connection breaks before the response.
+    """
+
+    content: Content
+    broker_epoch: int
+    connection: Connection
+    opens: bool
+    correlation_id: int
+    time_ns: int
+    last_ns: int
+    answer_ns: int
+    answer_last_ns: int
+    lost: bool = False
+
+    @property
+    def broker(self) -> int:
+        """The receiving broker."""
+        return self.connection.broker
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """What one event puts on the wire.
+
+    Attributes:
+        event: The event.
+        exchanges: The exchanges, none of which begins before the event.
+        closed: Connections that end, each with the time.
+    """
+
+    event: Event
+    exchanges: list[Exchange]
+    closed: list[tuple[Connection, int]]
+
+
+@dataclass(slots=True)
+class _Channel:
+    """A controller's way to one broker."""
+
+    connection: Connection | None = None
+    correlation_id: int = 0
+    free_ns: int = 0
+
+
+def steps(fleet: Fleet) -> Iterator[Step]:
+    """The fleet's history, event by event."""
+    traffic = _Traffic(fleet)
+    for event in Schedule(fleet):
+        yield traffic.step(event)
+
+
+class _Traffic:
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._cluster = Cluster(fleet)
+        self._channels: dict[tuple[int, int], _Channel] = {}  # by controller epoch and broker
+        self._opened: dict[tuple[int, int], int] = {}  # connections so far, by controller id and broker
+        self._slow = random_of(fleet.seed, "slow").choice(fleet.broker_ids)
+
+    def step(self, event: Event) -> Step:
+        before = list(self._cluster.live)
+        contents = self._cluster.apply(event)
+        random = random_of(self._fleet.seed, "traffic", event.number)
+        exchanges = []
+        for content in contents:
+            for place, broker in enumerate(content.recipients):
+                ready_ns = event.time_ns + place * _BETWEEN_BROKERS_NS
+                exchange = self._exchange(content, broker, ready_ns, random.random())
+                while self._fleet.loss and random.random() < self._fleet.loss:
+                    exchanges.append(exchange)
+                    self._lose(exchange)
+                    exchange = self._exchange(content, broker, exchange.answer_ns + _PAUSE_NS, random.random())
+                exchanges.append(exchange)
+        stopped = set(before).difference(self._cluster.live)
+        oldest = self._cluster.controller.epoch - 1  # the former controller's connections live until the next failover
+        closed = [self._close(key, event) for key in list(self._channels) if key[0] < oldest or key[1] in stopped]
+        return Step(event, exchanges, [end for end in closed if end is not None])
+
+    def _exchange(self, content: Content, broker: int, ready_ns: int, chance: float) -> Exchange:
+        controller = content.controller
+        channel = self._channels.setdefault((controller.epoch, broker), _Channel())
+        time_ns = max(ready_ns, channel.free_ns + _PAUSE_NS)
+        opens = channel.connection is None
+        if channel.connection is None:
+            channel.connection = self._open(controller.id, broker, time_ns)
+            time_ns += _HANDSHAKE_NS
+        slow = 20 if broker == self._slow else 1
+        latency_ns = slow * (_LEAST_LATENCY_US + int(_MORE_LATENCY_US * chance**4)) * _US
+        last_ns = time_ns + content.partitions * _REQUEST_ROW_NS // _US * _US
+        answer_ns = last_ns + latency_ns
+        answer_last_ns = answer_ns + content.partitions * _RESPONSE_ROW_NS // _US * _US
+        exchange = Exchange(
+            content, self._cluster.broker_epochs[broker], channel.connection, opens, channel.correlation_id,
+            time_ns, last_ns, answer_ns, answer_last_ns,
+        )  # fmt: skip
+        channel.correlation_id += 1
+        channel.free_ns = answer_last_ns
+        return exchange
+
+    def _lose(self, exchange: Exchange) -> None:
+        """The broker resets the connection instead of answering; the next request opens another one."""
+        exchange.lost = True
+        exchange.answer_last_ns = exchange.answer_ns
+        channel = self._channels[exchange.content.controller.epoch, exchange.broker]
+        channel.connection = None
+
+    def _open(self, controller: int, broker: int, time_ns: int) -> Connection:
+        number = self._opened.get((controller, broker), 0)
+        self._opened[controller, broker] = number + 1
+        client = Address(self._fleet.address(controller).ip, _FIRST_PORT + (broker * 7 + number) % _PORTS)
+        return Connection(broker, client, self._fleet.address(broker), time_ns)
+
+    def _close(self, key: tuple[int, int], event: Event) -> tuple[Connection, int] | None:
+        channel = self._channels.pop(key)
+        if channel.connection is None:
+            return None
+        return channel.connection, max(event.time_ns, channel.free_ns) + _PAUSE_NS

@@ -1,0 +1,51 @@
+"""``kproto generate``: files that the other commands read, and one line where it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from kproto.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, prog_name="kproto")
+
+
+def test_a_generated_capture_is_summed_up(tmp_path: Path) -> None:
+    out = tmp_path / "fleet"
+    made = run("generate", "--out", str(out), "--brokers", "4", "--partitions", "40", "--isr-changes", "9")
+    assert made.exit_code == 0, made.output
+    assert made.output == f"{out / 'control.pcap'}  {(out / 'control.pcap').stat().st_size:,} bytes\n"
+    summary = json.loads(run("summary", str(out), "--format", "json").output)
+    assert {row["controller_epoch"] for row in summary["controllers"]} == {1, 2}
+    assert summary["changes"]["partitions"] == 40
+
+
+def test_json_names_the_files(tmp_path: Path) -> None:
+    out = tmp_path / "fleet"
+    made = run("generate", "--out", str(out), "--partitions", "20", "--per-host", "--format", "json")
+    told = json.loads(made.output)
+    assert len(told["files"]) == 10
+    assert told["bytes"] == sum(path.stat().st_size for path in out.iterdir())
+
+
+def test_a_directory_with_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    refused = run("generate", "--out", str(tmp_path))
+    assert refused.exit_code == 2
+    assert "not empty" in refused.output
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
+    refused = run("generate", "--out", str(tmp_path / "out"), "--size", "many")
+    assert refused.exit_code == 2
+    assert "try e.g. 250M" in refused.output
