@@ -132,6 +132,16 @@ class ChannelConfig:
             values[name] = _reader(known[key])(key, value)
         return cls(**values)
 
+    def secured(self, protocol: str, security: SecurityConfig) -> Self:
+        """These settings with another protocol between brokers, and its certificates, users and SASL mechanism."""
+        mechanism = security.sasl_mechanism or self.sasl_mechanism_inter_broker_protocol
+        return dataclasses.replace(
+            self,
+            security=security,
+            security_inter_broker_protocol=protocol,
+            sasl_mechanism_inter_broker_protocol=mechanism,
+        )
+
     def settings(self) -> dict[str, object]:
         """All settings but ``security`` under Kafka's keys: ``of`` turns them back."""
         names = (each.name for each in dataclasses.fields(self) if each.name != "security")

@@ -7,11 +7,9 @@ no records, and gets no replicas.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.handlers import api_versions
@@ -19,10 +17,10 @@ from channel.broker.hooks import BrokerHooks
 from channel.broker.service import BrokerService
 from channel.broker.worker import Worker
 from channel.config import ChannelConfig
-from channel.controller.api_requests import CONTROLLER_APIS, api_request
 from channel.controller.controller import Controller
-from channel.controller.leadership import ZooKeeperLeadership
+from channel.controller.leadership import leadership_of
 from channel.errors import IllegalState, NodeExists, ZooKeeperError
+from channel.forwarded_requests import ForwardedRequests
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.secured import server_channels
@@ -30,19 +28,12 @@ from channel.network.server import SocketServer
 from channel.types import Broker, EndPoint, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, register_broker
 from channel.zookeeper.znodes import broker_path, encode_broker
-from kproto import codec, headers
-from kproto.api import ApiKey, response_header_version
-from kproto.error_codes import ErrorCode
-from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
-from kproto.messages import EnvelopeResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Set
+    from collections.abc import Callable
 
-    from channel.broker.hooks import RequestContext
     from channel.network.recorder import Recorder
     from channel.zookeeper.session import ZooKeeperSession
-    from kproto.messages import RequestHeader
 
 __all__ = ["ControllerNode"]
 
@@ -88,9 +79,10 @@ class ControllerNode:
         self.metrics = metrics = metrics or Metrics()
         self._protocol = SecurityProtocol[config.security_inter_broker_protocol]
         self._listener_name = config.inter_broker_listener_name or self._protocol.name
-        keys = CONTROLLER_APIS | {ApiKey.ENVELOPE}  # without FindCoordinator: coordinators are brokers with records
         channels = server_channels(
-            self._protocol, config.security, lambda version: api_versions.before_authentication(version, keys)
+            self._protocol,
+            config.security,
+            lambda version: api_versions.before_authentication(version, ForwardedRequests.keys),
         )
         name = f"controller-{controller_id}"
         self._server = SocketServer(name, config=_with_short_idle(config), recorder=recorder, channel_builder=channels)
@@ -99,14 +91,14 @@ class ControllerNode:
         self.controller = Controller(
             controller_id,
             zookeeper,
-            partial(_lead, controller_id=controller_id, config=config, metrics=metrics, recorder=recorder),
+            leadership_of(controller_id, config, metrics, recorder),
             metrics,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             register_broker=self._register,
             unregister_broker=self._unregister,
             on_change=on_change,
         )
-        self._broker.hooks = BrokerHooks(controller=_Forwarding(self.controller, keys))
+        self._broker.hooks = BrokerHooks(controller=ForwardedRequests(self.controller))
         self.endpoint: EndPoint | None = None
 
     def start(self) -> None:
@@ -174,65 +166,3 @@ def _with_short_idle(config: ChannelConfig) -> ChannelConfig:
     """
     longest = config.connections_max_idle_ms
     return replace(config, connections_max_idle_ms=min(longest, _LONGEST_IDLE_MS) if longest >= 0 else _LONGEST_IDLE_MS)
-
-
-def _lead(session: Any, election: Any, put: Any, *, controller_id: int, **settings: Any) -> ZooKeeperLeadership:
-    return ZooKeeperLeadership(controller_id, session, election, put, **settings)
-
-
-class _Forwarding:
-    """Hands requests of the listener to the controller's event thread."""
-
-    def __init__(self, controller: Controller, keys: Set[int]) -> None:
-        self.keys = keys
-        self._controller = controller
-
-    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
-        if context.api_key == ApiKey.ENVELOPE:
-            self._unwrap(request, answer)
-        else:
-            self._ask(context.api_key, context.version, request, answer)
-
-    def _ask(self, api_key: int, version: int, request: Any, answer: Callable[[Any], None]) -> None:
-        self._controller.ask(api_request(api_key, version, request, _once(answer)))
-
-    def _unwrap(self, envelope: Any, answer: Callable[[Any], None]) -> None:
-        """Serve a request that a broker passes on; its answer goes back with a header of its own."""
-        try:
-            header, request = _inner_request(memoryview(envelope.request_data))
-        except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
-            _log.warning("controller %d refuses an envelope: %s", self._controller.controller_id, e)
-            answer(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
-            return
-
-        key, version = header.request_api_key, header.request_api_version
-
-        def wrap(response: Any) -> None:
-            first = headers.encode_response_header(
-                headers.response_header(header.correlation_id), response_header_version(key, version)
-            )
-            if not self._controller.is_active:
-                answer(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
-            else:
-                answer(EnvelopeResponse(response_data=first + codec.encode(response, version)))
-
-        self._ask(key, version, request, wrap)
-
-
-def _inner_request(data: memoryview) -> tuple[RequestHeader, Any]:
-    """Header and body of a request in an envelope."""
-    header, at = headers.decode_request_header_from(data)
-    if header.request_api_key not in CONTROLLER_APIS:
-        raise UnsupportedApi(header.request_api_key)
-    return header, codec.decode_request(header.request_api_key, header.request_api_version, data[at:])
-
-
-def _once(answer: Callable[[Any], None]) -> Callable[[Any], None]:
-    """An answer that goes out once: an event that failed after its answer is refused all the same."""
-    sent = threading.Lock()
-
-    def first(response: Any) -> None:
-        if sent.acquire(blocking=False):
-            answer(response)
-
-    return first

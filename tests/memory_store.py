@@ -207,6 +207,10 @@ class MemoryStore:
         self._fenced(fence)
         self._deletions.difference_update(topics)
 
+    def check_leadership(self, fence: int) -> None:
+        """Write nothing, but raise ``ControllerMoved`` as a write would."""
+        self._fenced(fence)
+
     def read_reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
         """The target replicas that administrators asked for."""
         return dict(self._reassignments)

@@ -45,6 +45,7 @@ def test_a_deposed_controller_writes_nothing(store: MemoryStore) -> None:
         lambda: store.create_partition_states({T0: info}, old),
         lambda: store.update_partition_states({T0: STATE}, 1, old),
         lambda: store.delete_topic_deletions(["t"], old),
+        lambda: store.check_leadership(old),
         lambda: store.write_reassignments({}, old),
         lambda: store.delete_preferred_elections(old),
         lambda: store.delete_isr_changes([], old),

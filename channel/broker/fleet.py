@@ -8,17 +8,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
 from typing import TYPE_CHECKING, Final, Self
 
 from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import ChannelConfig
-from channel.errors import ChannelError, IllegalState
+from channel.errors import IllegalState, RequestTimeout
 from channel.logs import get_logger
-from channel.network.client import NetworkClient
-from channel.network.metadata import ManualMetadataUpdater
-from channel.network.secured import ListenerChannels
-from channel.network.selector import Selector
 from channel.types import Broker, EndPoint, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
@@ -26,9 +22,11 @@ from kproto.api import ibp_at_least
 
 from .cluster import EmbeddedCluster, raise_file_limit
 from .controlled_shutdown import controlled_shutdown
+from .controller_client import controller_clients
 from .hooks import BrokerHooks, Interception, RequestContext
 from .isr import LedPartitions
 from .isr_changes import AlterPartition, ZooKeeperIsr
+from .links import BrokerLinks
 from .registration import BrokerRegistration
 from .to_controller import ControllerInformation, MetadataCacheProvider, NodeToControllerThread
 from .worker import Worker
@@ -43,8 +41,8 @@ if TYPE_CHECKING:
 
     from .cluster import ClusterMember
     from .isr_changes import IsrChanges
+    from .links import Stand
     from .replicas import HostedReplica
-    from .to_controller import NodeToControllerChannel
 
 __all__ = ["Fleet"]
 
@@ -53,18 +51,9 @@ _log = get_logger(__name__)
 _FILES_A_BROKER: Final = 14
 """As an embedded broker, and those of its ZooKeeper session and of its connection to the controller."""
 
+_LOOK_S: Final = 0.02
 _CHECK_MS: Final = 1_000
 """How often leaders look at their followers, at most."""
-
-
-@dataclass(slots=True)
-class _Links:
-    """One broker's links to the rest of the cluster, from its registration to its end."""
-
-    registration: BrokerRegistration
-    channel: NodeToControllerChannel
-    led: LedPartitions
-    changes: IsrChanges
 
 
 class Fleet:
@@ -88,6 +77,7 @@ class Fleet:
         recorder: Sees every frame that the brokers receive and send.
         protocol: How every listener is secured.
         security: The certificate, and whom to accept, for that; by default those of ``config``.
+        stand: Makes each broker's part in the election of the controller; by default no broker stands.
 
     Attributes:
         cluster: The brokers themselves, by id; for reading.
@@ -109,7 +99,9 @@ class Fleet:
         recorder: Recorder | None = None,
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         security: SecurityConfig | None = None,
+        stand: Stand | None = None,
     ) -> None:
+        self._stand = stand
         self._zookeeper = zookeeper
         self._broker_ids = list(broker_ids)
         self._config = config = config or ChannelConfig()
@@ -123,14 +115,14 @@ class Fleet:
             "base_port": base_port, "host": host, "config": config, "recorder": recorder,
             "protocol": protocol, "security": security,
         }  # fmt: skip
-        self._links: dict[int, _Links] = {}
+        self._links: dict[int, BrokerLinks] = {}
         self._paused: set[int] = set()
         self._delays_s: dict[int, float] = {}
         self._worker = Worker("fleet-worker-thread")
         self._is_closed = False
         self._to_controller = NodeToControllerThread(
             "fleet-to-controller-thread",
-            self._new_client,
+            controller_clients(config, self._security, "kproto-fleet"),
             ControllerInformation(None, self._listener_name, protocol),
             config.controller_socket_timeout_ms,
             exit_procedure=lambda status: _log.critical("the fleet's brokers cannot ask their controller any more"),
@@ -179,23 +171,29 @@ class Fleet:
             self.cluster.close()
         self._worker.close()
         self._to_controller.shutdown()
-        for links in self._links.values():
+        for links in sorted(self._links.values(), key=lambda links: links.leads_cluster):  # so that no other is elected
+            links.resign()
             links.registration.close()
 
     def shut_down(self, *broker_ids: int, timeout_s: float = 10.0) -> dict[int, str]:
         """Let brokers leave as on SIGTERM: the controller moves their leaders away first. By default all that are up.
 
-        Each leaves as soon as the controller lets it go, and at the latest after ``timeout_s``, whatever it leads.
+        Each leaves as soon as the controller lets it go, and at the latest after ``timeout_s``, whatever it leads. A
+        broker of the fleet that is the controller itself leaves after the others.
 
         Returns:
             For each broker that has left without the controller's consent, by its id, the reason.
         """
-        leaving = {i: self._links[i].channel for i in broker_ids or self._broker_ids if self.cluster[i].is_up}
-        failures = controlled_shutdown(
-            {i: (channel, self.cluster[i].epoch) for i, channel in leaving.items()}, self._leave, timeout_s
-        )
-        for broker_id in failures:
-            self._leave(broker_id)
+        leaving = [i for i in broker_ids or self._broker_ids if self.cluster[i].is_up]
+        controllers = [i for i in leaving if self._links[i].leads_cluster]
+        failures: dict[int, str] = {}
+        deadline = time.monotonic() + timeout_s
+        for group in ([i for i in leaving if i not in controllers], controllers):
+            asking = {i: (self._links[i].channel, self.cluster[i].epoch) for i in group}
+            failed = controlled_shutdown(asking, self._leave, max(0.0, deadline - time.monotonic()))
+            for broker_id in failed:
+                self._leave(broker_id)
+            failures |= failed
         return failures
 
     def __enter__(self) -> Self:
@@ -210,6 +208,24 @@ class Fleet:
     def __getitem__(self, broker_id: int) -> ClusterMember:
         return self.cluster[broker_id]
 
+    @property
+    def controller_id(self) -> int | None:
+        """The broker of this fleet that leads the cluster; None if none does."""
+        return next((i for i, links in list(self._links.items()) if links.leads_cluster), None)
+
+    def wait_for_controller(self, timeout_s: float = 30.0) -> int:
+        """Wait until a broker of this fleet leads the cluster; gives its id.
+
+        Raises:
+            RequestTimeout: None does after ``timeout_s`` seconds.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (leader := self.controller_id) is None:
+            if time.monotonic() >= deadline:
+                raise RequestTimeout(f"no broker of this fleet leads the cluster after {timeout_s:g} s")
+            time.sleep(_LOOK_S)
+        return leader
+
     # ---- single brokers ----------------------------------------------------------------------------------------------
 
     def kill(self, broker_id: int) -> None:
@@ -221,7 +237,7 @@ class Fleet:
         self.cluster.kill(broker_id)
         self._paused.discard(broker_id)
         links = self._links[broker_id]
-        links.channel.close()
+        links.break_off()
         self.cluster.call_later(self._session_timeout_ms, lambda: self._submit(links.registration.close))
 
     def restart(self, broker_id: int) -> int:
@@ -232,7 +248,7 @@ class Fleet:
         """
         self._paused.discard(broker_id)
         links = self._links[broker_id]
-        links.channel.close()
+        links.break_off()
         links.registration.close()
         return self.cluster.restart(broker_id)
 
@@ -277,6 +293,12 @@ class Fleet:
 
         def registered_again(epoch: int) -> None:
             broker.broker_epoch = epoch
+            if candidacy is not None:
+                candidacy.session_began()
+
+        def expired() -> None:
+            if candidacy is not None:
+                candidacy.session_expired()
 
         registration = BrokerRegistration(
             self._zookeeper,
@@ -284,7 +306,11 @@ class Fleet:
             self._config.inter_broker_protocol_version,
             timeout_ms=self._session_timeout_ms,
             on_registered=registered_again,
+            on_expired=expired,
         )
+        candidacy = self._stand(member.id, registration.session) if self._stand is not None else None
+        if candidacy is not None:
+            broker.hooks.controller = candidacy.apis
         provider = MetadataCacheProvider(broker.metadata, self._listener_name, self._protocol)
         channel = self._to_controller.channel(member.id, provider, FOREVER)
         changes: IsrChanges = (
@@ -293,34 +319,16 @@ class Fleet:
             else ZooKeeperIsr(registration.session)
         )
         led = LedPartitions(broker, self._is_fetching, self._lag_max_ms)
-        self._links[member.id] = _Links(registration, channel, led, changes)
-        return registration.start()
+        links = self._links[member.id] = BrokerLinks(registration, channel, led, changes, candidacy)
+        return links.register()
 
     def _leave(self, broker_id: int) -> None:
         links = self._links[broker_id]
         links.channel.close()
+        links.resign()
         if self.cluster[broker_id].is_up:
             self.cluster.kill(broker_id)
         links.registration.close()
-
-    def _new_client(
-        self, information: ControllerInformation, on_invalid_answer: Callable[[str, Exception], None]
-    ) -> NetworkClient:
-        config, client_id = self._config, "kproto-fleet"
-        channels = ListenerChannels(self._security, client_id)
-        channels.use(information.listener, information.security_protocol)
-        return NetworkClient(
-            Selector(max_receive_size=config.receive_max, channel_builder=channels),
-            ManualMetadataUpdater(),
-            client_id,
-            max_in_flight=1,
-            reconnect_backoff_ms=50,
-            reconnect_backoff_max_ms=50,
-            request_timeout_ms=config.controller_socket_timeout_ms,
-            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
-            on_invalid_answer=on_invalid_answer,
-        )
 
     # ---- requests ----------------------------------------------------------------------------------------------------
 
@@ -357,28 +365,17 @@ class Fleet:
         delay_ms = min(_CHECK_MS, max(1, self._lag_max_ms // 2))
         self.cluster.call_later(delay_ms, lambda: self._submit(self._check_followers))
 
+    def _check_followers(self) -> None:
+        now = SYSTEM_CLOCK.milliseconds()
+        try:
+            for broker_id, links in list(self._links.items()):
+                if self.cluster[broker_id].is_up and broker_id not in self._paused:
+                    links.check_followers(now)
+        finally:
+            self._check_later()
+
     def _submit(self, work: Callable[[], None]) -> None:
         try:
             self._worker.submit(work)
         except IllegalState:
             _log.debug("the fleet is closed; work that was due is dropped")
-
-    def _check_followers(self) -> None:
-        now = SYSTEM_CLOCK.milliseconds()
-        try:
-            for broker_id, links in list(self._links.items()):
-                if not self.cluster[broker_id].is_up or broker_id in self._paused:
-                    continue
-                proposals = links.led.proposals(now)
-                if proposals:
-                    self._propose(links, proposals)
-        finally:
-            self._check_later()
-
-    def _propose(self, links: _Links, proposals: list[Any]) -> None:
-        try:
-            links.changes.propose(links.led, proposals)
-        except ChannelError as e:
-            _log.info("broker %d cannot propose an ISR now: %s", links.led.broker.broker_id, e)
-            for proposal in proposals:
-                links.led.refused(proposal)

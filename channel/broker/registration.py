@@ -35,6 +35,7 @@ class BrokerRegistration:
         timeout_ms: The session timeout.
         features: The broker's features: name to lowest and highest level.
         on_registered: Takes the broker epoch of each later registration, on a thread of the session's.
+        on_expired: Called on that thread once the session has expired, before the next begins.
 
     Attributes:
         session: The session with ZooKeeper.
@@ -49,8 +50,11 @@ class BrokerRegistration:
         timeout_ms: int = 18_000,
         features: Mapping[str, tuple[int, int]] | None = None,
         on_registered: Callable[[int], None] = lambda epoch: None,
+        on_expired: Callable[[], None] | None = None,
     ) -> None:
-        self.session = ZooKeeperSession(zookeeper, timeout_ms=timeout_ms, on_new_session=self._register_again)
+        self.session = ZooKeeperSession(
+            zookeeper, timeout_ms=timeout_ms, on_expired=on_expired, on_new_session=self._register_again
+        )
         self._broker = broker
         self._ibp = ibp
         self._features = features

@@ -40,7 +40,8 @@ class Step(NamedTuple):
 
     Attributes:
         action: One of ``ACTIONS``.
-        brokers: Broker ids with commas and ranges, ``101,105-107``; or ``random:3``, three of those that are up.
+        brokers: Broker ids with commas and ranges, ``101,105-107``; ``random:3`` for three of those that are up;
+            ``controller`` for the broker of the fleet that leads the cluster.
         seconds: For ``slow`` the delay before each request, for ``wait`` how long to wait.
     """
 
@@ -79,9 +80,14 @@ class Step(NamedTuple):
         """The brokers of the step.
 
         Raises:
-            ValueError: They are not written as ids, ranges or ``random:N``, or fewer than N brokers are up.
+            ValueError: They are not written as ids, ranges, ``random:N`` or ``controller``, fewer than N brokers are
+                up, or no broker of the fleet leads the cluster.
             BrokerNotAvailable: The fleet has no such broker.
         """
+        if self.brokers == "controller":
+            if fleet.controller_id is None:
+                raise ValueError("no broker of the fleet leads the cluster")
+            return [fleet.controller_id]
         kind, _, number = self.brokers.partition(":")
         try:
             if kind == "random":
@@ -89,7 +95,9 @@ class Step(NamedTuple):
             spans = [part.partition("-") for part in self.brokers.split(",")]
             ids = [i for first, dash, last in spans for i in _span(int(first), int(last if dash else first), fleet)]
         except ValueError as e:
-            raise ValueError(f"{self.brokers!r} names no brokers ({e}); write 101,105-107 or random:3") from None
+            raise ValueError(
+                f"{self.brokers!r} names no brokers ({e}); write 101,105-107, random:3 or controller"
+            ) from None
         return list(dict.fromkeys(ids))
 
 

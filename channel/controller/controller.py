@@ -98,12 +98,18 @@ class _Resign(ControllerEvent):
     done: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass(frozen=True, slots=True)
+class _Abandon(_Resign):
+    """The process dies: close the channels, and leave everything in ZooKeeper as it is."""
+
+
 class Controller:
     """A candidate for the leadership of a cluster, and its controller while it is elected.
 
     Args:
         controller_id: The broker id to register.
-        zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
+        zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot; or a broker's
+            session, whose owner starts and ends it, and calls ``session_expired`` and ``session_began``.
         lead: Makes what an elected controller has.
         metrics: Takes the figures.
         session_timeout_ms: So long after the process was killed ZooKeeper ends its leadership.
@@ -126,7 +132,7 @@ class Controller:
     def __init__(
         self,
         controller_id: int,
-        zookeeper: str,
+        zookeeper: str | ZooKeeperSession,
         lead: MakeLeadership,
         metrics: Metrics,
         *,
@@ -150,11 +156,16 @@ class Controller:
         self._has_started = False
         self._again: threading.Timer | None = None
         self._log = get_logger(__name__, f"[Controller id={controller_id}]")
-        self.session = ZooKeeperSession(
-            zookeeper,
-            timeout_ms=session_timeout_ms,
-            on_expired=self._session_expired,
-            on_new_session=self._session_began,
+        self._owns_session = isinstance(zookeeper, str)
+        self.session = (
+            ZooKeeperSession(
+                zookeeper,
+                timeout_ms=session_timeout_ms,
+                on_expired=self.session_expired,
+                on_new_session=self.session_began,
+            )
+            if isinstance(zookeeper, str)
+            else zookeeper
         )
         self.events = ControllerEventManager(controller_id, self, clock, metrics, controller_stats(metrics))
         self._elector = Elector(self.session, controller_id, lambda: self.events.put(_ControllerChange()))
@@ -180,18 +191,26 @@ class Controller:
         Raises:
             Disconnected: No ZooKeeper answers.
         """
-        self.session.start()
+        if self._owns_session:
+            self.session.start()
         try:
             create_persistent_nodes(self.session)
         except BaseException:
-            self.session.close()
+            self._end_session()
             raise
         self.events.start()
         self._has_started = True
         self.events.put(_ControllerChange())
 
     def close(self) -> None:
-        """Resign if it leads, and end the session: another broker can be elected at once. Harmless if closed."""
+        """Resign if it leads, and end its session: another broker can be elected at once. Harmless if closed."""
+        self._close(_Resign())
+
+    def abandon(self) -> None:
+        """End as kill -9 does: ``/controller`` stays for as long as the session. Harmless if closed."""
+        self._close(_Abandon())
+
+    def _close(self, last: _Resign) -> None:
         if self._is_closed:
             return
         self._is_closed = True
@@ -201,11 +220,14 @@ class Controller:
             self._again.cancel()
         if not self._has_started:
             return
-        resign = _Resign()
-        self.events.clear_and_put(resign)
-        resign.done.wait()
+        self.events.clear_and_put(last)
+        last.done.wait()
         self.events.close()
-        self.session.close()
+        self._end_session()
+
+    def _end_session(self) -> None:
+        if self._owns_session:
+            self.session.close()
 
     def end_at_exit(self, timeout_s: float) -> None:
         """End with the interpreter."""
@@ -228,7 +250,7 @@ class Controller:
         if self._is_closed:
             queued.preempt(self)  # the event thread has ended, or ends without it
 
-    def _session_expired(self) -> None:
+    def session_expired(self) -> None:
         """Drop all queued events and resign, before the next session begins."""
         expire = _Expire()
         self.events.clear_and_put(expire)
@@ -236,7 +258,8 @@ class Controller:
             if self._is_closed:
                 return
 
-    def _session_began(self) -> None:
+    def session_began(self) -> None:
+        """Stand for election in a new session."""
         self.events.put(_Reelect())
 
     # ---- events
@@ -254,6 +277,9 @@ class Controller:
                 case _Reelect():
                     self._maybe_resign()
                     self._elect()
+                case _Abandon():
+                    self._elector.forget()
+                    self._end_leadership()
                 case _Resign():
                     self._give_up()
                 case _:
@@ -350,12 +376,15 @@ class Controller:
             self._log.warning("could not delete /controller; it ends with the session: %s", e)
 
     def _resign(self) -> None:
-        """Close the channels to all brokers and forget the cluster."""
+        """Close the channels to all brokers, forget the cluster, and end the registration as a broker."""
+        self._end_leadership()
+        if self._unregister_broker is not None:
+            self._unregister_broker(self.session)
+
+    def _end_leadership(self) -> None:
         leadership, self._leadership = self._leadership, None
         self.epoch, self._fence = 0, 0
         if leadership is not None:
             self._log.info("resigning")
             leadership.close()
             self._log.info("resigned")
-        if self._unregister_broker is not None:
-            self._unregister_broker(self.session)

@@ -75,6 +75,7 @@ class TopicDeletions:
             cluster.log.warning("topics %s are not deleted: unknown, or disabled", bounded(sorted(marked - topics)))
             cluster.store.delete_topic_deletions(marked - topics, cluster.fence)
         if topics:
+            cluster.store.check_leadership(cluster.fence)  # no broker deletes anything for a deposed controller
             cluster.log.info("starting the deletion of topics %s", bounded(sorted(topics)))
             context.queue_topic_deletion(topics)
             self._halt({topic for topic in topics if self._is_being_reassigned(topic)}, "a reassignment")

@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from channel.zookeeper.cluster import Election
     from channel.zookeeper.session import ZooKeeperSession
 
+    from .controller import MakeLeadership
     from .events import ControllerEvent
 
-__all__ = ["ZooKeeperLeadership"]
+__all__ = ["ZooKeeperLeadership", "leadership_of"]
 
 _FEATURE: Final = b'{"features":{},"version":2,"status":1}'
 _FIRST_BALANCE_S: Final = 5.0
@@ -209,6 +210,26 @@ class ZooKeeperLeadership:
             event.callback(AlterPartitionResponse(topics=topics))
 
         self._decisions.process(AlterPartition(request.broker_id, request.broker_epoch, event.version, wanted, answer))
+
+
+def leadership_of(
+    controller_id: int,
+    config: ChannelConfig,
+    metrics: Metrics,
+    recorder: Recorder | None = None,
+    *,
+    stores_records: bool = False,
+) -> MakeLeadership:
+    """The function by which an elected controller makes its leadership; ``ZooKeeperLeadership`` names the arguments."""
+
+    def make(
+        session: ZooKeeperSession, election: Election, put: Callable[[ControllerEvent], object]
+    ) -> ZooKeeperLeadership:
+        return ZooKeeperLeadership(
+            controller_id, session, election, put, config, metrics, recorder, stores_records=stores_records
+        )
+
+    return make
 
 
 class _Answers:

@@ -134,6 +134,9 @@ class ControllerStore(Protocol):
     def delete_topic_deletions(self, topics: Iterable[str], fence: int) -> None:
         """Remove deletion markers; those that do not exist are passed over."""
 
+    def check_leadership(self, fence: int) -> None:
+        """Write nothing, but raise ``ControllerMoved`` as a write would."""
+
     def read_reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
         """The target replicas in ``/admin/reassign_partitions``; empty without the znode."""
 

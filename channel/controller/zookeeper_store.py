@@ -255,6 +255,10 @@ class ZooKeeperStore:
         """Remove deletion markers; those that do not exist are passed over."""
         self._delete([f"{znodes.ADMIN_DELETE_TOPICS}/{topic}" for topic in topics], fence)
 
+    def check_leadership(self, fence: int) -> None:
+        """Write nothing, but raise ``ControllerMoved`` as a write would."""
+        fenced(self._session, fence, [])
+
     def read_reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
         """The target replicas in ``/admin/reassign_partitions``; empty without the znode."""
         self._watch_node(znodes.REASSIGN_PARTITIONS, ZkPartitionReassignment())

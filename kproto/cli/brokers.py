@@ -18,12 +18,15 @@ from kproto.cli.text import counted, ranges
 from kproto.errors import ConfigurationError, KprotoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from channel.broker.cluster import ClusterMember
+    from channel.broker.commands import FleetCommands
     from channel.broker.fleet import Fleet
     from channel.broker.hooks import BrokerHooks, RequestContext
+    from channel.broker.links import Stand
     from channel.broker.rehearsal import Event
+    from channel.config import ChannelConfig
 
 __all__ = ["command"]
 
@@ -42,6 +45,13 @@ connection for each broker (maxClientCnxns, 60 by default; 0 for no limit).
 With --commands they take steps from standard input, one a line, and print a report of each as a JSON line:
   kill 101,105-107     restart 101     bounce random:10     leave 103     pause 104     resume 104
   slow 105 0.5         wait 10         new-controller           stop
+  kill controller      with --elect: the broker of these that leads the cluster
+
+  curl --json '{"step": "kill random:3"}' http://127.0.0.1:8080/steps       the same with --http 8080
+
+\b
+With --elect every broker stands for election too. The winner leads the others, and itself over its own socket; when it
+ends, another leads with the next controller epoch. A JSON line tells of each election.
 
 \b
 Examples:
@@ -51,6 +61,8 @@ Examples:
   kproto brokers --security broker.properties                 TLS, SASL or both; the file has Kafka's own names
   kproto brokers --zookeeper 127.0.0.1:2181 --count 50 --first-id 100
                                                               fifty for the controller of that cluster
+  kproto brokers --zookeeper 127.0.0.1:2181 --count 3 --elect
+                                                              a cluster of their own
   echo 'bounce random:10' | kproto brokers --zookeeper 127.0.0.1:2181 --count 50 --first-id 100 --commands """
 )
 @click.option("--count", default=3, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
@@ -76,23 +88,34 @@ Examples:
     "--shutdown-timeout", default=10.0, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS",
     help="How long the controlled shutdown may take.",
 )  # fmt: skip
+@click.option("--elect", is_flag=True, help="Let every broker stand for election; needs --zookeeper.")
 @click.option("--commands", is_flag=True, help="Read steps from standard input; needs --zookeeper.")
+@click.option(
+    "--http", metavar="[HOST:]PORT",
+    help="Take steps by HTTP, on loopback unless HOST is given; port 0 for any. Needs --zookeeper.",
+)  # fmt: skip
 def command(
     count: int, base_port: int, host: str, first_id: int, requests: bool, security: Path | None, zookeeper: str | None,
-    ibp: str, session_timeout: float, replica_lag: float, shutdown_timeout: float, commands: bool,
+    ibp: str, session_timeout: float, replica_lag: float, shutdown_timeout: float, elect: bool, commands: bool,
+    http: str | None,
 ) -> None:  # fmt: skip
     """Run simulated brokers until Ctrl-C.
 
     Prints one JSON object a line for each broker (id, host, port, broker_epoch) once all of them listen.
     """
+    from channel.addresses import parse_address
     from channel.config import ChannelConfig
     from channel.security import read_security
 
     protocol, settings = read_security(security)
     if first_id + count > 1 << 31:
         raise ConfigurationError(f"broker ids end at {(1 << 31) - 1}; choose a lower first id")
-    if commands and zookeeper is None:
-        raise click.UsageError("--commands needs --zookeeper: without a controller the steps have no effect to report")
+    if (commands or http is not None) and zookeeper is None:
+        option = "--commands" if commands else "--http"
+        raise click.UsageError(f"{option} needs --zookeeper: without a controller the steps have no effect to report")
+    address = None if http is None else parse_address(http if ":" in http else f"127.0.0.1:{http}")
+    if elect and zookeeper is None:
+        raise click.UsageError("--elect needs --zookeeper, where the election is held")
     stop, unread = threading.Event(), threading.Event()
 
     def reader_is_gone() -> None:
@@ -107,6 +130,7 @@ def command(
         "security": settings,
     }
     broker_ids = range(first_id, first_id + count)
+    config = ChannelConfig(inter_broker_protocol_version=ibp)
     previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         if zookeeper is None:
@@ -119,16 +143,15 @@ def command(
             fleet = _fleet(
                 zookeeper,
                 broker_ids,
-                config=ChannelConfig(inter_broker_protocol_version=ibp),
+                config=config,
                 session_timeout_ms=round(session_timeout * 1000),
                 replica_lag_time_max_ms=round(replica_lag * 1000),
+                stand=_candidates(config.secured(protocol.name, settings), reader_is_gone) if elect else None,
                 **brokers,
             )
             with fleet:
                 _announce(fleet)
-                if commands:
-                    threading.Thread(target=_follow, args=(fleet, stop, reader_is_gone), daemon=True).start()
-                with contextlib.suppress(KeyboardInterrupt):
+                with _commanded(fleet, commands, address, stop, reader_is_gone), contextlib.suppress(KeyboardInterrupt):
                     _wait(stop)
                 _leave(fleet, shutdown_timeout)
     except KeyboardInterrupt:
@@ -146,6 +169,18 @@ def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
         raise ConfigurationError(f"--zookeeper needs {e.name}: pip install 'kproto[zookeeper]'") from e
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # each attempt to connect is no news for people
     return Fleet(zookeeper, broker_ids, **settings)
+
+
+def _candidates(config: ChannelConfig, reader_is_gone: Callable[[], None]) -> Stand:
+    from channel.candidate import candidates
+
+    def elected(broker_id: int, epoch: int) -> None:
+        try:
+            _line({"controller": broker_id, "leading": epoch > 0, "controller_epoch": epoch or None})
+        except BrokenPipeError:
+            reader_is_gone()
+
+    return candidates(config, elected)
 
 
 def _announce(brokers: Iterable[ClusterMember]) -> None:
@@ -174,9 +209,39 @@ def _by_reason(failures: dict[int, str]) -> dict[str, list[int]]:
     return found
 
 
-def _follow(fleet: Fleet, stop: threading.Event, reader_is_gone: Callable[[], None]) -> None:
+@contextlib.contextmanager
+def _commanded(
+    fleet: Fleet,
+    from_stdin: bool,
+    http: tuple[str, int] | None,
+    stop: threading.Event,
+    reader_is_gone: Callable[[], None],
+) -> Iterator[None]:
+    """Take steps from standard input and by HTTP."""
+    from channel.addresses import show_address
+    from channel.broker.command_server import CommandServer
+    from channel.broker.commands import FleetCommands
+
+    def report(event: dict[str, Any]) -> None:
+        try:
+            _line(event)
+        except BrokenPipeError:
+            reader_is_gone()
+
+    commands = FleetCommands(fleet, report)
+    if from_stdin:
+        threading.Thread(target=_follow, args=(commands, stop, reader_is_gone), daemon=True).start()
+    if http is None:
+        yield
+        return
+    with CommandServer(commands, *http, on_stop=stop.set) as server:
+        _line({"commands": f"http://{show_address(server.address)}"})
+        yield
+
+
+def _follow(commands: FleetCommands, stop: threading.Event, reader_is_gone: Callable[[], None]) -> None:
     """Take the steps on standard input, and sum them up in a table at its end."""
-    from channel.broker.rehearsal import Step, rehearse, report_table
+    from channel.broker.rehearsal import report_table
 
     events: list[Event] = []
     ends = False
@@ -188,9 +253,7 @@ def _follow(fleet: Fleet, stop: threading.Event, reader_is_gone: Callable[[], No
             if not text.strip() or text.startswith("#"):
                 continue
             try:
-                for event in rehearse(fleet, [Step.of(text)]):
-                    events.append(event)
-                    _line(event.to_json())
+                events.append(commands.take(text))
             except (KprotoError, ValueError) as e:
                 _line({"step": text.strip(), "error": str(e)})
     except BrokenPipeError:

@@ -8,7 +8,6 @@ import logging
 import signal
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,13 +140,7 @@ def _settings(config: Path | None, security: Path | None) -> ChannelConfig:
     if security is None:
         return settings
     protocol, secured = read_security(security)
-    mechanism = secured.sasl_mechanism or settings.sasl_mechanism_inter_broker_protocol
-    return replace(
-        settings,
-        security=secured,
-        security_inter_broker_protocol=protocol.name,
-        sasl_mechanism_inter_broker_protocol=mechanism,
-    )
+    return settings.secured(protocol.name, secured)
 
 
 def _log_to_stderr(*, as_json: bool, verbose: bool) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +14,7 @@ from zookeeper_faults import expire
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.config import ChannelConfig
+from channel.controller.api_requests import api_request
 from channel.controller_node import ControllerNode
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper import cluster as zk
@@ -36,12 +39,13 @@ from kproto.messages import (
     DeleteTopicsRequest,
     DeleteTopicState,
     EnvelopeRequest,
+    InitProducerIdRequest,
     MetadataRequest,
 )
 from kproto.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(60)]
 
@@ -227,6 +231,68 @@ def test_a_deposed_controller_resigns(fleet: Fleet, node: ControllerNode, caplog
         assert fleet.state("t") is None
     until(lambda: node.controller.is_active)  # as soon as the other has gone
     until(lambda: fleet.leader_and_isr("t") == (0, (0,)))
+
+
+@contextlib.contextmanager
+def held(node: ControllerNode) -> Iterator[None]:
+    """Hold the controller's event thread for as long as the block runs."""
+    holding, release = threading.Event(), threading.Event()
+
+    def hold(_: Any) -> None:
+        holding.set()
+        release.wait(30)
+
+    node.controller.ask(api_request(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(), hold))
+    try:
+        assert holding.wait(10)
+        yield
+    finally:
+        release.set()
+
+
+def delete_topic(fleet: Fleet) -> None:
+    fleet.admin.create(f"{znodes.ADMIN_DELETE_TOPICS}/t")
+
+
+def elect_preferred(fleet: Fleet) -> None:
+    fleet.admin.create(znodes.PREFERRED_ELECTION, znodes.encode_partitions([TopicPartition("t", 0)]))
+
+
+def reassign(fleet: Fleet) -> None:
+    fleet.admin.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({TopicPartition("t", 0): (1, 0)}))
+
+
+@pytest.mark.parametrize(
+    ("work", "unfinished"),
+    [
+        pytest.param(delete_topic, f"{znodes.ADMIN_DELETE_TOPICS}/t", marks=pytest.mark.conformance("CIT-22")),
+        pytest.param(elect_preferred, znodes.PREFERRED_ELECTION, marks=pytest.mark.conformance("CIT-23")),
+        pytest.param(reassign, znodes.REASSIGN_PARTITIONS, marks=pytest.mark.conformance("CIT-24")),
+    ],
+)
+def test_a_controller_that_was_deposed_before_its_work_leaves_it_undone(
+    fleet: Fleet,
+    node: ControllerNode,
+    caplog: pytest.LogCaptureFixture,
+    work: Callable[[Fleet], None],
+    unfinished: str,
+) -> None:
+    fleet.create_topic("t", (0, 1))
+    until(lambda: fleet.leader_and_isr("t") == (0, (0, 1)))
+    fleet.topic_id("t")
+    caplog.set_level(logging.INFO)
+    with ZooKeeperSession(fleet.zookeeper) as other:
+        with held(node):
+            before = fleet.state("t")
+            work(fleet)
+            fleet.admin.delete(znodes.CONTROLLER)
+            zk.register_controller(other, 99)
+        until(lambda: not node.controller.is_active and node.controller.active_id == 99)
+        assert any("ControllerMoved" in r.message and r.levelno == logging.INFO for r in caplog.records)
+        assert fleet.state("t") == before
+        assert fleet.admin.exists(unfinished) is not None
+    until(lambda: node.controller.is_active)
+    until(lambda: fleet.admin.exists(unfinished) is None)  # done by the next controller
 
 
 @pytest.mark.conformance("CIT-42")

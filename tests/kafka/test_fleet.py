@@ -64,6 +64,7 @@ def registrations(zookeeper: str) -> dict[int, tuple[dict[str, Any], int]]:
 
 
 @pytest.mark.zookeeper
+@pytest.mark.conformance("CIT-36")
 @pytest.mark.parametrize(("ibp", "version"), [("2.6", 4), ("3.9", 5)])
 def test_brokers_are_registered_in_the_form_of_their_protocol(zookeeper: str, ibp: str, version: int) -> None:
     with Fleet(zookeeper, [7, 8], config=ChannelConfig(inter_broker_protocol_version=ibp)) as fleet:

@@ -1,0 +1,78 @@
+"""Commands to a running fleet: steps, one at a time, wherever they come from, and the reports of the latest."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from channel.errors import IllegalState
+
+from .rehearsal import Step, rehearse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .fleet import Fleet
+    from .rehearsal import Event
+
+__all__ = ["FleetCommands"]
+
+_KEPT: Final = 1_000
+
+
+class FleetCommands:
+    """Takes steps for a fleet; any thread may bring them.
+
+    Args:
+        fleet: A fleet that has started.
+        report: Takes the report of each step as JSON has it, on the thread that brought the step.
+
+    Attributes:
+        events: The reports of the latest thousand steps, the oldest first.
+    """
+
+    def __init__(self, fleet: Fleet, report: Callable[[dict[str, Any]], None]) -> None:
+        self.events: deque[Event] = deque(maxlen=_KEPT)
+        self._fleet = fleet
+        self._report = report
+        self._taking = threading.Lock()
+
+    def take(self, line: str, *, wait: bool = True) -> Event:
+        """Take a step, and return its report once it is over.
+
+        Args:
+            line: The step, as ``Step.of`` reads it.
+            wait: Whether to wait for the end of a step that another thread has brought.
+
+        Raises:
+            IllegalState: Another step is being taken, and ``wait`` is false.
+            ValueError, ChannelError: The line is no step, or the step cannot be taken.
+        """
+        step = Step.of(line)
+        if not self._taking.acquire(blocking=wait):
+            raise IllegalState("another step is being taken; try again once it is over")
+        try:
+            (event,) = rehearse(self._fleet, [step])
+            self.events.append(event)
+            self._report(event.to_json())
+        finally:
+            self._taking.release()
+        return event
+
+    def brokers(self) -> list[dict[str, Any]]:
+        """The state of every broker, as JSON has it."""
+        leader = self._fleet.controller_id
+        return [
+            {
+                "broker": member.id,
+                "host": member.host,
+                "port": member.port,
+                "broker_epoch": member.epoch,
+                "up": member.is_up,
+                "paused": self._fleet.is_paused(member.id),
+                "leads_cluster": member.id == leader,
+            }
+            for member in self._fleet
+        ]

@@ -1,0 +1,80 @@
+"""Brokers of a fleet that stand for election: the winner leads the others, and itself over its own socket.
+
+>>> from channel.broker.fleet import Fleet
+>>> def lead_each_other(zookeeper):
+...     with Fleet(zookeeper, range(3), stand=candidates()) as fleet:
+...         return fleet.wait_for_controller()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from channel.config import ChannelConfig
+from channel.controller.controller import Controller
+from channel.controller.leadership import leadership_of
+from channel.forwarded_requests import ForwardedRequests
+from channel.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from channel.broker.links import Stand
+    from channel.zookeeper.session import ZooKeeperSession
+
+__all__ = ["Candidate", "candidates"]
+
+
+class Candidate:
+    """One broker that stands for election: the ``Candidacy`` of a fleet's broker.
+
+    Args:
+        broker_id: The broker.
+        session: The session of its registration.
+        config: The controller's settings.
+        on_elected: See ``candidates``.
+
+    Attributes:
+        controller: The broker's controller, which leads while it is elected.
+        apis: Serves requests to it.
+    """
+
+    def __init__(
+        self, broker_id: int, session: ZooKeeperSession, config: ChannelConfig, on_elected: Callable[[int, int], None]
+    ) -> None:
+        last_epoch = 0
+
+        def changed(active_id: int, epoch: int) -> None:
+            nonlocal last_epoch
+            if epoch != last_epoch:
+                last_epoch = epoch
+                on_elected(broker_id, epoch)
+
+        metrics = Metrics()
+        leadership = leadership_of(broker_id, config, metrics, stores_records=True)
+        self.controller = Controller(broker_id, session, leadership, metrics, on_change=changed)
+        self.apis = ForwardedRequests(self.controller)
+        self.start = self.controller.start
+        self.close = self.controller.close
+        self.abandon = self.controller.abandon
+        self.session_expired = self.controller.session_expired
+        self.session_began = self.controller.session_began
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker leads the cluster."""
+        return self.controller.is_active
+
+
+def candidates(
+    config: ChannelConfig | None = None, on_elected: Callable[[int, int], None] = lambda broker_id, epoch: None
+) -> Stand:
+    """The function that makes the candidates of a fleet.
+
+    Args:
+        config: The settings of each broker's controller; by default Kafka's own.
+        on_elected: Takes a broker's id and its controller epoch when it begins to lead, and its id and 0 when it ends;
+            on the event thread of its controller.
+    """
+    settings = config or ChannelConfig()
+    return lambda broker_id, session: Candidate(broker_id, session, settings, on_elected)

@@ -1,0 +1,161 @@
+"""Commands by HTTP: steps, reports and states as JSON, and the requests that are refused."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+
+import pytest
+from network_peers import until
+from scripted_fleet import ScriptedFleet
+
+from channel.broker import command_server
+from channel.broker.command_server import CommandServer
+from channel.broker.commands import FleetCommands
+from kproto.errors import ConfigurationError
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def fleet():
+    with ScriptedFleet(3) as made:
+        yield made
+
+
+@pytest.fixture
+def reports():
+    return []
+
+
+@pytest.fixture
+def stopped():
+    return threading.Event()
+
+
+@pytest.fixture
+def server(fleet, reports, stopped):
+    with CommandServer(FleetCommands(fleet, reports.append), "127.0.0.1", 0, stopped.set) as made:
+        yield made
+
+
+def ask(server, method, path, body=None, headers=JSON):
+    connection = http.client.HTTPConnection(*server.address, timeout=30)
+    try:
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def step(server, line):
+    return ask(server, "POST", "/steps", json.dumps({"step": line}))
+
+
+def test_steps_are_taken_and_reported(server, fleet, reports):
+    status, killed = step(server, "kill 0")
+    assert (status, killed["step"], killed["broker_ids"], killed["heard"]) == (200, "kill 0", [0], 2)
+    assert not fleet[0].is_up
+    status, slowed = step(server, "slow random:1 0.25")
+    assert (status, fleet.delays) == (200, {slowed["broker_ids"][0]: 0.25})
+    assert (step(server, "pause 1")[0], fleet.paused) == (200, {1})
+    assert step(server, "resume 1")[0] == 200
+    status, bounced = step(server, "restart 0")
+    assert (status, bounced["heard"]) == (200, 3)
+    assert ask(server, "GET", "/events") == (200, reports)
+    assert [event["step"].split()[0] for event in reports] == ["kill", "slow", "pause", "resume", "restart"]
+
+
+def test_the_state_of_the_brokers(server, fleet):
+    fleet.controller_id = 2
+    fleet.pause(1)
+    fleet.kill(0)
+    status, brokers = ask(server, "GET", "/brokers")
+    assert status == 200
+    assert [(b["broker"], b["up"], b["paused"], b["leads_cluster"]) for b in brokers] == [
+        (0, False, False, False),
+        (1, True, True, False),
+        (2, True, False, True),
+    ]
+    assert (brokers[2]["port"], brokers[2]["broker_epoch"]) == (fleet[2].port, fleet[2].epoch)
+    fleet.resume(1)
+
+
+def test_stop_is_handed_on(server, stopped):
+    assert step(server, "stop") == (200, {"step": "stop"})
+    assert stopped.wait(10)
+
+
+def test_a_step_while_another_is_taken_is_refused(server, monkeypatch):
+    begun, release = threading.Event(), threading.Event()
+
+    def long_step(fleet, steps):
+        begun.set()
+        assert release.wait(20)
+        raise ValueError("ended by the test")
+        yield
+
+    monkeypatch.setattr("channel.broker.commands.rehearse", long_step)
+    first = threading.Thread(target=step, args=(server, "wait 1"))
+    first.start()
+    try:
+        assert begun.wait(20)
+        status, answer = step(server, "kill 0")
+        assert (status, answer) == (409, {"error": "another step is being taken; try again once it is over"})
+    finally:
+        release.set()
+        first.join(20)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "error"),
+    [
+        ('{"step": "kill 9"}', JSON, 400, "no broker 9"),
+        ('{"step": "explode 0"}', JSON, 400, "no action 'explode'"),
+        ('{"step": "kill controller"}', JSON, 400, "no broker of the fleet leads the cluster"),
+        ('{"step": 1}', JSON, 400, "JSON object like"),
+        ("{}", JSON, 400, "JSON object like"),
+        ("kill 0", JSON, 400, "JSON object like"),
+        ("[" * 60_000, JSON, 400, "JSON object like"),
+        ('{"step": "kill 0"}', {"Content-Type": "text/plain"}, 415, "application/json"),
+        (" " * 70_000, JSON, 413, "at most 65536"),
+    ],
+)
+def test_refused_requests(server, fleet, body, headers, status, error):
+    answered, answer = ask(server, "POST", "/steps", body, headers)
+    assert answered == status
+    assert error in answer["error"]
+    assert all(member.is_up for member in fleet)
+
+
+def test_other_paths_are_not_found(server):
+    for method in "GET", "POST":
+        status, answer = ask(server, method, "/")
+        assert (status, "POST /steps" in answer["error"]) == (404, True)
+
+
+def test_a_client_beyond_the_limit_is_turned_away_until_another_goes(server):
+    silent = [socket.create_connection(server.address, 10) for _ in range(command_server._MOST_CONNECTIONS)]
+    try:
+        until(lambda: server._server._free._value == 0)
+        with pytest.raises((ConnectionError, http.client.BadStatusLine)):
+            ask(server, "GET", "/brokers")
+    finally:
+        for each in silent:
+            each.close()
+    until(lambda: server._server._free._value > 0)
+    assert ask(server, "GET", "/brokers")[0] == 200
+
+
+def test_a_client_that_sends_nothing_is_let_go(server, monkeypatch):
+    monkeypatch.setattr(command_server._Handler, "timeout", 0.05)
+    with socket.create_connection(server.address, 10) as silent:
+        assert silent.recv(1) == b""
+
+
+def test_a_port_that_is_taken(server, fleet, reports, stopped):
+    with pytest.raises(ConfigurationError, match="choose another port"):
+        CommandServer(FleetCommands(fleet, reports.append), *server.address, stopped.set)

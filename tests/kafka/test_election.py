@@ -1,0 +1,181 @@
+"""Simulated brokers that elect their controller among themselves in a real ZooKeeper: a cluster without Kafka."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from network_peers import until
+from zookeeper_faults import expire
+
+from channel.broker.fleet import Fleet
+from channel.broker.rehearsal import Step, rehearse
+from channel.candidate import candidates
+from channel.types import ReplicaAssignment
+from channel.zookeeper import znodes
+from channel.zookeeper.session import ZooKeeperSession
+from kproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(120)]
+
+SESSION_MS = 4_000
+
+
+class Process:
+    """``kproto brokers --elect`` in a process of its own."""
+
+    def __init__(self, zookeeper: str, first_id: int, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kproto", "brokers", "--zookeeper", zookeeper, "--count", "3",
+             "--first-id", str(first_id), "--session-timeout", "4", "--replica-lag", "1", "--elect", *options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._readers = [threading.Thread(target=self._read), threading.Thread(target=self._drain)]
+        self.errors: list[str] = []
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(json.loads(line))
+
+    def _drain(self) -> None:
+        assert self.process.stderr is not None
+        self.errors.extend(self.process.stderr)
+
+    def line(self, key: str, value: Any = None) -> dict[str, Any]:
+        """The next line that has such a field, with this value if one is given."""
+        while True:
+            try:
+                found = self._lines.get(timeout=40)
+            except Empty:
+                raise AssertionError(f"no line with {key}; {self.errors}") from None
+            if key in found and value in (None, found[key]):
+                return found
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+        for reader in self._readers:
+            reader.join(10)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def admin(zookeeper: str) -> Iterator[ZooKeeperSession]:
+    with ZooKeeperSession(zookeeper) as session:
+        yield session
+
+
+def create_topic(admin: ZooKeeperSession, topic: str, *replicas: tuple[int, ...]) -> None:
+    contents = znodes.encode_topic({p: ReplicaAssignment(r) for p, r in enumerate(replicas)}, None)
+    admin.create(znodes.topic_path(topic), contents)
+
+
+def leadership(admin: ZooKeeperSession, topic: str, partition: int = 0) -> tuple[int, set[int], int] | None:
+    """Leader, ISR and controller epoch of a partition in ZooKeeper."""
+    tp = TopicPartition(topic, partition)
+    found = admin.get_many([znodes.partition_state_path(tp)])[0]
+    if found is None:
+        return None
+    state, epoch = znodes.decode_partition_state(tp, found[0], found[1].version)
+    return state.leader, set(state.isr), epoch
+
+
+def test_the_winner_leads_itself_and_the_others(zookeeper: str, admin: ZooKeeperSession) -> None:
+    with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=SESSION_MS, stand=candidates()) as fleet:
+        leader = fleet.wait_for_controller()
+        create_topic(admin, "t", (leader, *{1, 2, 3} - {leader}))
+        until(lambda: all(member.broker.metadata.contains("t") for member in fleet))
+        assert leadership(admin, "t") == (leader, {1, 2, 3}, 1)
+        assert {m.broker.metadata.snapshot.controller.id for m in fleet} == {leader}  # type: ignore[union-attr]
+        assert fleet[leader].broker.replicas.hosted[TopicPartition("t", 0)].role == "leader"
+    assert admin.get_many([znodes.CONTROLLER]) == [None]  # resigned, and no other broker took over
+
+
+def test_a_killed_winner_is_followed_by_another_with_the_next_epoch(zookeeper: str, admin: ZooKeeperSession) -> None:
+    elected: list[tuple[int, int]] = []
+    stand = candidates(on_elected=lambda broker_id, epoch: elected.append((broker_id, epoch)))
+    with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=SESSION_MS, stand=stand) as fleet:
+        first = fleet.wait_for_controller()
+        follower, other = sorted({1, 2, 3} - {first})
+        create_topic(admin, "t", (first, follower, other))
+        until(lambda: all(member.broker.metadata.contains("t") for member in fleet))
+        (event,) = rehearse(fleet, [Step("kill", "controller")])
+        assert (event.broker_ids, event.heard, event.is_complete) == ([first], 2, True)
+        second = fleet.wait_for_controller()
+        assert second != first
+        assert leadership(admin, "t") == (follower, {follower, other}, 2)
+        assert elected == [(first, 1), (first, 0), (second, 2)]
+        fleet.restart(first)
+        until(lambda: (leadership(admin, "t") or ())[1:2] == ({1, 2, 3},))
+        assert fleet.controller_id == second
+
+
+def test_an_expired_winner_resigns_and_registers_again(zookeeper: str, admin: ZooKeeperSession) -> None:
+    with Fleet(zookeeper, [1, 2], session_timeout_ms=SESSION_MS, stand=candidates()) as fleet:
+        first = fleet.wait_for_controller()
+        before = fleet[first].epoch
+        expire(fleet._links[first].registration.session)
+        until(lambda: fleet[first].epoch > before)
+        until(lambda: admin.get(znodes.CONTROLLER_EPOCH)[0] == b"2")
+        second = fleet.wait_for_controller()
+        create_topic(admin, "t", (1, 2), (2, 1))
+        until(lambda: [leadership(admin, "t", p) for p in (0, 1)] == [(1, {1, 2}, 2), (2, {1, 2}, 2)])
+        assert fleet.controller_id == second
+
+
+def test_the_controller_leaves_last_in_a_controlled_shutdown(zookeeper: str, admin: ZooKeeperSession) -> None:
+    with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=SESSION_MS, stand=candidates()) as fleet:
+        leader = fleet.wait_for_controller()
+        first = next(i for i in (1, 2, 3) if i != leader)
+        create_topic(admin, "t", (first, leader))
+        until(lambda: all(member.broker.metadata.contains("t") for member in fleet))
+        failures = fleet.shut_down()
+        assert set(failures) == {leader}
+        assert "still leads 1 partitions" in failures[leader]
+        assert leadership(admin, "t") == (leader, {leader}, 1)
+        assert not [member for member in fleet if member.is_up]
+
+
+def test_two_processes_are_one_cluster_and_outlive_a_kill_9(zookeeper: str, admin: ZooKeeperSession) -> None:
+    one = Process(zookeeper, 10)
+    try:
+        assert one.line("leading", True)["controller_epoch"] == 1
+        two = Process(zookeeper, 20, "--http", "0")
+        try:
+            commands = two.line("commands")["commands"]
+            create_topic(admin, "t", (10, 20, 21), (20, 10, 11), (11, 12, 22))
+            until(lambda: leadership(admin, "t", 2) == (11, {11, 12, 22}, 1))
+            one.process.send_signal(signal.SIGKILL)
+            won = two.line("leading", True)
+            assert won["controller_epoch"] == 2
+            assert won["controller"] in (20, 21, 22)
+            until(lambda: [(leadership(admin, "t", p) or (-1,))[0] for p in range(3)] == [20, 20, 22])
+            steps = f"{commands}/steps"
+            body = json.dumps({"step": "bounce controller"}).encode()
+            request = urllib.request.Request(steps, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=90) as response:
+                assert json.load(response)["is_complete"]
+            assert two.line("leading", True)["controller_epoch"] == 3
+            two.process.send_signal(signal.SIGTERM)
+            assert two.process.wait(40) == 0
+        finally:
+            two.close()
+    finally:
+        one.close()
+    until(lambda: admin.get_many([znodes.CONTROLLER]) == [None])
