@@ -39,7 +39,7 @@ cdef extern from "_cython/wire.h" nogil:
     int KP_SLACK
     void kp_ids_loose(int32_t *, kp_ptr, int64_t, kp_ptr) noexcept
     uint8_t *kp_put_ids(uint8_t *, const int32_t *, int64_t) noexcept
-    uint8_t *kp_put_ids_loose(uint8_t *, const int32_t *, int64_t, const uint8_t *) noexcept
+    uint8_t *kp_put_ids_loose(uint8_t *, const int32_t *, int64_t) noexcept
     uint8_t *kp_put_varint(uint8_t *, uint32_t) noexcept
     int64_t kp_varint_size(uint32_t) noexcept
     kp_ptr kp_varint(kp_reader *, kp_ptr, kp_ptr, uint32_t *, const char *) noexcept
@@ -71,7 +71,8 @@ cdef extern from "_cython/rows.h" nogil:
         kp_ptr name, id
         int64_t name_length, rows
     ctypedef struct kp_state:
-        int32_t partition, controller_epoch, leader, leader_epoch, partition_epoch
+        const int32_t *head
+        int32_t partition_epoch
         uint8_t is_new
         int8_t recovery
         int32_t *n
@@ -93,7 +94,7 @@ cdef extern from "_cython/rows.h" nogil:
     kp_ptr kp_read_lisr_row(kp_reader *, kp_ptr, int, kp_row *) noexcept
     void kp_row_ids(int32_t *, const kp_row *, kp_ptr) noexcept
     kp_ptr kp_topic_of(kp_reader *, kp_ptr, bint, int, kp_topic_head *) noexcept
-    uint8_t *kp_put_row(uint8_t *, const kp_state *, int, int, kp_ptr) noexcept
+    uint8_t *kp_put_row(uint8_t *, const kp_state *, int, int) noexcept
     uint8_t *kp_put_count(uint8_t *, int64_t, bint) noexcept
     kp_ptr kp_read_stop(kp_reader *, kp_ptr, kp_ptr, kp_stop *) noexcept
     kp_ptr kp_read_stop_topic(kp_reader *, kp_ptr, kp_ptr, int, kp_topic_head *) noexcept
@@ -161,8 +162,8 @@ cdef extern from "_cython/columns_write.h" nogil:
     int kp_stream_of(kp_batch *, ArrowArrayStream *) noexcept
     int64_t kp_states_size(const kp_batch *, bint, int, int64_t *, kp_problem *) noexcept
     int64_t kp_stops_size(const kp_batch *, int, bint, int64_t *, kp_problem *) noexcept
-    uint8_t *kp_put_umr_states(uint8_t *, const kp_batch *, int, kp_ptr) noexcept
-    uint8_t *kp_put_lisr_states(uint8_t *, const kp_batch *, int, kp_ptr) noexcept
+    uint8_t *kp_put_umr_states(uint8_t *, const kp_batch *, int) noexcept
+    uint8_t *kp_put_lisr_states(uint8_t *, const kp_batch *, int) noexcept
     uint8_t *kp_put_stops(uint8_t *, const kp_batch *, int) noexcept
 
 
@@ -231,6 +232,7 @@ cdef class Block:
 # ---- LeaderAndIsr ----------------------------------------------------------------------------------------------------
 
 cdef class LeaderAndIsrPartitionState(Struct):
+    # The first four in this order: they are written together.
     cdef public int32_t partition_index, controller_epoch, leader, leader_epoch, partition_epoch
     cdef public bint is_new
     cdef public int8_t leader_recovery_state
@@ -309,6 +311,7 @@ cdef class StopReplicaResponse(Message):
 # ---- UpdateMetadata --------------------------------------------------------------------------------------------------
 
 cdef class UpdateMetadataPartitionState(Struct):
+    # The first four in this order: they are written together.
     cdef public int32_t partition_index, controller_epoch, leader, leader_epoch, zk_version
     cdef int32_t n[3]
     cdef int32_t *ids

@@ -262,6 +262,11 @@ static inline int64_t kp_topic(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n
     return t >= 0 ? t : kp_topic_add(r, b, hash, name, n, id);
 }
 
+/* The same for a row that names its topic, which is most often that of the row before. */
+KP_INLINE int64_t kp_row_topic(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, int64_t before) {
+    return before >= 0 && kp_topic_is(b, before, name, n, NULL) ? before : kp_topic(r, b, name, n, NULL, before);
+}
+
 /* ---- marks ----------------------------------------------------------------------------------------------------- */
 
 static void kp_mark_set(const kp_batch *b, kp_mark *m) {

@@ -25,12 +25,16 @@ cdef int64_t states_size(object message, int api, int version, Columns columns, 
     return size
 
 
-cdef uint8_t *put_states(uint8_t *q, int api, int version, Columns columns, rp end) noexcept:
+cdef int put_states(kp_writer *w, int api, int version, Columns columns, int64_t size) except -1:
+    """Write the rows of one batch, whose size is known."""
+    kp_reserve(w, size)
     if api == 6:
-        return kp_put_umr_states(q, columns.batch, version, end)
-    if api == 4:
-        return kp_put_lisr_states(q, columns.batch, version, end)
-    return kp_put_stops(q, columns.batch, version)
+        w.q = kp_put_umr_states(w.q, columns.batch, version)
+    elif api == 4:
+        w.q = kp_put_lisr_states(w.q, columns.batch, version)
+    else:
+        w.q = kp_put_stops(w.q, columns.batch, version)
+    return 0
 
 
 def encode_columns(message, version, columns):
@@ -59,8 +63,7 @@ def encode_columns(message, version, columns):
     try:
         put_head(&w, message, api, v)
         kp_add_count(&w, groups, flexible_in(api, v))
-        kp_reserve(&w, size)
-        w.q = put_states(w.q, api, v, rows, w.end)
+        put_states(&w, api, v, rows, size)
         put_tail(&w, message, api, v)
         return <bytes>kp_finish(&w)
     finally:
@@ -85,14 +88,17 @@ def encode_batches(message, version, batches):
     cdef int api = request_alone(message), v = checked_version(api, version)
     cdef int64_t groups = 0, total = 0, size
     cdef Columns rows
-    cdef bytes piece
     cdef list pieces = [b""]
+    cdef kp_writer w
     for columns in batches:
         rows = columns_given(columns, api)
         size = states_size(message, api, v, rows, &groups)
-        piece = new_bytes(size)
-        put_states(<uint8_t *>PyBytes_AS_STRING(piece), api, v, rows, <rp>PyBytes_AS_STRING(piece) + size)
-        pieces.append(piece)
+        kp_begin(&w)
+        try:
+            put_states(&w, api, v, rows, size)
+            pieces.append(kp_finish(&w))
+        finally:
+            Py_XDECREF(w.out)
         total += groups
         columns = rows = None
     if total >= INT32_MAX:

@@ -40,7 +40,7 @@ KP_INLINE kp_ptr kp_rows(kp_reader *r, kp_batch *b, kp_ptr p, int64_t n, const i
         p = kp_read_row(r, p, e, umr, version, &row);
         if (p == NULL) return kp_inside(r, field, j);
         if (ungrouped) {
-            code = kp_topic(r, b, row.name, row.name_length, NULL, code);
+            code = kp_row_topic(r, b, row.name, row.name_length, code);
             if (code < 0) return kp_inside(r, field, j);
             topic[at] = (int32_t)code;
         }
@@ -139,7 +139,7 @@ KP_INLINE kp_ptr kp_stops(kp_reader *r, kp_batch *b, kp_ptr p, int64_t n, int ve
         if (p == NULL) break;
         if (b) {
             const int64_t row = b->rows;
-            code = kp_topic(r, b, topic.name, topic.name_length, NULL, code);
+            code = kp_row_topic(r, b, topic.name, topic.name_length, code);
             if (code < 0) break;
             if (version <= 2) {
                 kp_ids(b->ints[KP_PARTITION] + row, p, topic.rows);
@@ -174,8 +174,7 @@ static kp_ptr kp_error_rows(kp_reader *r, kp_batch *b, kp_ptr p, int64_t n, int 
     kp_error row;
     for (int64_t j = 0; j < n; j++) {
         p = kp_read_error(r, p, e, flexible, named, &row);
-        if (p != NULL && named && (code < 0 || !kp_topic_is(b, code, row.name, row.name_length, NULL)))
-            code = kp_topic(r, b, row.name, row.name_length, NULL, code);
+        if (p != NULL && named) code = kp_row_topic(r, b, row.name, row.name_length, code);
         if (p == NULL || code < 0) return kp_inside(r, "partition_errors", j);
         b->ints[KP_TOPIC][b->rows] = (int32_t)code;
         b->ints[KP_PARTITION][b->rows] = row.partition;

@@ -72,10 +72,13 @@ static int64_t kp_states_size(const kp_batch *b, int umr, int version, int64_t *
     return total + kp_rows_size(b, umr, version);
 }
 
-KP_INLINE uint8_t *kp_put_states(uint8_t *q, const kp_batch *b, const int umr, const int version, const uint8_t *end) {
+KP_INLINE uint8_t *kp_put_states(uint8_t *q, const kp_batch *b, const int umr, const int version) {
     const int flexible = kp_flexible(umr, version), grouped = kp_grouped(umr, version), lists = kp_lists(umr, version);
     int64_t i = 0, next;
+    int32_t head[4];
     kp_state row;
+    row.head = head;
+    for (int k = 0; k < lists; k++) row.ids[k] = b->ids[k];
     while (i < b->rows) {
         next = b->rows;
         if (grouped) {
@@ -86,17 +89,15 @@ KP_INLINE uint8_t *kp_put_states(uint8_t *q, const kp_batch *b, const int umr, c
         }
         for (; i < next; i++) {
             if (!grouped) q = kp_put_name(q, b, i, 0);
-            row.partition = b->ints[KP_PARTITION][i];
-            row.controller_epoch = b->ints[KP_CONTROLLER_EPOCH][i];
-            row.leader = b->ints[KP_LEADER][i];
-            row.leader_epoch = b->ints[KP_LEADER_EPOCH][i];
+            head[0] = b->ints[KP_PARTITION][i];
+            head[1] = b->ints[KP_CONTROLLER_EPOCH][i];
+            head[2] = b->ints[KP_LEADER][i];
+            head[3] = b->ints[KP_LEADER_EPOCH][i];
             row.partition_epoch = b->ints[KP_PARTITION_EPOCH][i];
-            for (int k = 0; k < lists; k++) {
-                row.ids[k] = b->ids[k] + b->offsets[k][i];
-                row.n[k] = b->offsets[k][i + 1] - b->offsets[k][i];
-            }
+            for (int k = 0; k < lists; k++) row.n[k] = b->offsets[k][i + 1] - b->offsets[k][i];
             if (!umr) { row.is_new = (uint8_t)kp_flag(b, i); row.recovery = b->recovery[i]; }
-            q = kp_put_row(q, &row, umr, version, end);
+            q = kp_put_row(q, &row, umr, version);
+            for (int k = 0; k < lists; k++) row.ids[k] += row.n[k];
             if (flexible) *q++ = 0;
         }
         if (grouped && flexible) *q++ = 0;
@@ -104,11 +105,11 @@ KP_INLINE uint8_t *kp_put_states(uint8_t *q, const kp_batch *b, const int umr, c
     return q;
 }
 
-#define KP_WORK(form) return kp_put_states(q, b, 1, form, end)
-static uint8_t *kp_put_umr_states(uint8_t *q, const kp_batch *b, int version, const uint8_t *end) { KP_UMR_FORMS(version, KP_WORK) }
+#define KP_WORK(form) return kp_put_states(q, b, 1, form)
+static uint8_t *kp_put_umr_states(uint8_t *q, const kp_batch *b, int version) { KP_UMR_FORMS(version, KP_WORK) }
 #undef KP_WORK
-#define KP_WORK(form) return kp_put_states(q, b, 0, form, end)
-static uint8_t *kp_put_lisr_states(uint8_t *q, const kp_batch *b, int version, const uint8_t *end) { KP_LISR_FORMS(version, KP_WORK) }
+#define KP_WORK(form) return kp_put_states(q, b, 0, form)
+static uint8_t *kp_put_lisr_states(uint8_t *q, const kp_batch *b, int version) { KP_LISR_FORMS(version, KP_WORK) }
 #undef KP_WORK
 
 /* ---- StopReplica ------------------------------------------------------------------------------------------------------ */

@@ -57,6 +57,7 @@ cdef Block view_owner(Block owner, str topic_name, Block last):
     return b
 
 
+@cython.nonecheck(False)
 cdef inline str row_topic(Block owner):
     return "" if owner is None or owner.topic_name is None else owner.topic_name
 

@@ -1,12 +1,10 @@
 """LeaderAndIsr, written."""
 
 
+@cython.nonecheck(False)
 cdef inline PyObject *lisr_state(LeaderAndIsrPartitionState v, kp_state *row) noexcept:
     """A row's values, and its owner, borrowed."""
-    row.partition = v.partition_index
-    row.controller_epoch = v.controller_epoch
-    row.leader = v.leader
-    row.leader_epoch = v.leader_epoch
+    row.head = &v.partition_index
     row.partition_epoch = v.partition_epoch
     row.is_new = v.is_new
     row.recovery = v.leader_recovery_state

@@ -287,18 +287,19 @@ cdef int put_tail(kp_writer *w, ControlRequest m, int api, int version) except -
     return put_tags(w, m.tags, flexible_in(5, version), version)
 
 
+@cython.nonecheck(False)
 cdef inline int put_rows_of(kp_writer *w, list rows, const bint umr, const int version, Py_ssize_t *j) except -1:
-    """Write partition states; ``j`` tells which was the last."""
+    """Write partition states; ``j`` tells of an error's place."""
     cdef type expected = UpdateMetadataPartitionState if umr else LeaderAndIsrPartitionState
-    cdef int64_t count = size_of(rows), at = w.q - w.start
+    cdef int64_t count = size_of(rows), at = w.q - w.start, most, i
+    cdef uint8_t *q = w.q
     cdef PyObject *x
     cdef PyObject *owner
-    cdef int64_t i
+    cdef PyObject *last = NULL
     cdef kp_state row
-    memset(&row, 0, sizeof(row))
     for i in range(count):
-        j[0] = i
         x = PyList_GET_ITEM(rows, i)
+        j[0] = i
         if type(<object>x) is not expected:
             wrong(<object>x, expected)
         if umr:
@@ -307,17 +308,25 @@ cdef inline int put_rows_of(kp_writer *w, list rows, const bint umr, const int v
             owner = lisr_state(<LeaderAndIsrPartitionState>x, &row)
             if version < 6 and row.recovery:
                 lacking(version, "leader_recovery_state")
-        if not kp_grouped(umr, version):
-            put_name(w, row_topic(<Block>owner), False)
-        kp_reserve(w, KP_ROW_WITHOUT_IDS + 4 * (<int64_t>row.n[0] + row.n[1] + row.n[2] + row.n[3]))
-        w.q = kp_put_row(w.q, &row, umr, version, w.end)
+        most = KP_ROW_WITHOUT_IDS + 4 * (<int64_t>row.n[0] + row.n[1] + row.n[2] + row.n[3])
+        if kp_grouped(umr, version):
+            q = kp_reserve_at(w, q, most)
+        elif owner == last:
+            q = kp_put_same_name(w, kp_reserve_at(w, q, w.name_size + most))
+        else:
+            q = put_name(w, q, row_topic(<Block>owner), False, most)
+            last = owner
+        q = kp_put_row(q, &row, umr, version)
         if <object>owner is not None and (<Block>owner).tags is not None:
+            w.q = q
             put_tags(w, (<Block>owner).tags, kp_flexible(umr, version), version)
+            q = w.q
         elif kp_flexible(umr, version):
-            w.q[0] = 0
-            w.q += 1
+            q[0] = 0
+            q += 1
         if i == 0:  # memory for the others, as if they were like the first
-            kp_reserve(w, (count - 1) * (w.q - w.start - at))
+            q = kp_reserve_at(w, q, (count - 1) * (q - w.start - at))
+    w.q = q
     return 0
 
 
@@ -420,7 +429,9 @@ cdef int write_request(kp_writer *w, ControlRequest m, int version) except -1:
     else:
         groups = m.topic_states_ if grouped else m.ungrouped_
     kp_add_count(w, size_of(groups), flexible)
-    if api == 5:
+    if api == 5 and version == 0:
+        sr_put_ungrouped(w, groups)
+    elif api == 5:
         sr_put_topics(w, groups, version)
     elif grouped:
         put_topics(w, groups, api == 6, version)

@@ -129,7 +129,8 @@ KP_INLINE int64_t kp_read_states_count(kp_reader *r, kp_ptr *p, const int umr, c
 
 /* A row in memory; behind its ids KP_SLACK more may be read. */
 typedef struct {
-    int32_t partition, controller_epoch, leader, leader_epoch, partition_epoch;
+    const int32_t *head;                /* partition, controller epoch, leader, leader epoch */
+    int32_t partition_epoch;
     uint8_t is_new;
     int8_t recovery;
     int32_t n[KP_LISTS];
@@ -159,17 +160,14 @@ KP_INLINE uint8_t *kp_put_count(uint8_t *q, int64_t n, int flexible) {
     return kp_put_varint(q, (uint32_t)n + 1);
 }
 
-/* Without name and tagged section; the bytes up to `end` are still to be written. */
-KP_INLINE uint8_t *kp_put_row(uint8_t *q, const kp_state *row, const int umr, const int version, const uint8_t *end) {
+/* Without name and tagged section; the bytes behind it, as many as KP_SLACK ids, are still to be written. */
+KP_INLINE uint8_t *kp_put_row(uint8_t *q, const kp_state *row, const int umr, const int version) {
     const int flexible = kp_flexible(umr, version), lists = kp_lists(umr, version);
-    kp_put32(q, row->partition);
-    kp_put32(q + 4, row->controller_epoch);
-    kp_put32(q + 8, row->leader);
-    kp_put32(q + 12, row->leader_epoch);
-    q = kp_put_ids_loose(kp_put_count(q + 16, row->n[0], flexible), row->ids[0], row->n[0], end);
+    kp_reverse_four(q, row->head);
+    q = kp_put_ids_loose(kp_put_count(q + 16, row->n[0], flexible), row->ids[0], row->n[0]);
     kp_put32(q, row->partition_epoch);
-    q = kp_put_ids_loose(kp_put_count(q + 4, row->n[1], flexible), row->ids[1], row->n[1], end);
-    for (int k = 2; k < lists; k++) q = kp_put_ids_loose(kp_put_count(q, row->n[k], flexible), row->ids[k], row->n[k], end);
+    q = kp_put_ids_loose(kp_put_count(q + 4, row->n[1], flexible), row->ids[1], row->n[1]);
+    for (int k = 2; k < lists; k++) q = kp_put_ids_loose(kp_put_count(q, row->n[k], flexible), row->ids[k], row->n[k]);
     if (!umr && version >= 1) *q++ = row->is_new;
     if (!umr && version >= 6) *q++ = (uint8_t)row->recovery;
     return q;

@@ -35,37 +35,63 @@ cdef uint8_t *sr_put_head(uint8_t *q, StopReplicaRequest m, int version) noexcep
 
 @cython.nonecheck(False)
 cdef int sr_put_rows(kp_writer *w, list rows, int version) except -1:
+    """Write partition states, of versions 3 and later."""
     cdef Py_ssize_t j = 0
     cdef PyObject *x
-    cdef uint8_t *q
-    kp_reserve(w, 10 * size_of(rows))
+    cdef uint8_t *q = kp_reserve_at(w, w.q, 10 * size_of(rows))
     try:
         for j in range(size_of(rows)):
             x = PyList_GET_ITEM(rows, j)
             if type(<object>x) is not StopReplicaPartitionState:
                 wrong(<object>x, StopReplicaPartitionState)
-            kp_reserve(w, 10)
-            q = w.q
+            q = kp_reserve_at(w, q, 10)
             kp_put32(q, (<StopReplicaPartitionState>x).partition_index)
             kp_put32(q + 4, (<StopReplicaPartitionState>x).leader_epoch)
             q[8] = (<StopReplicaPartitionState>x).delete_partition
             q[9] = 0
-            w.q = q + 10
+            q += 10
             if (<StopReplicaPartitionState>x).tags is not None:
-                w.q -= 1
+                w.q = q - 1
                 put_tags(w, (<StopReplicaPartitionState>x).tags, True, version)
+                q = w.q
+        w.q = q
     except EncodeError as error:
         within(error, f"partition_states[{j}]")
         raise
     return 0
 
 
+@cython.nonecheck(False)
+cdef int sr_put_ungrouped(kp_writer *w, list partitions) except -1:
+    """Write the partitions of version 0, each with its topic."""
+    cdef Py_ssize_t i = 0
+    cdef int64_t at = w.q - w.start
+    cdef PyObject *x
+    cdef uint8_t *q = w.q
+    try:
+        for i in range(size_of(partitions)):
+            x = PyList_GET_ITEM(partitions, i)
+            if type(<object>x) is not StopReplicaPartitionV0:
+                wrong(<object>x, StopReplicaPartitionV0)
+            q = put_name(w, q, (<StopReplicaPartitionV0>x).topic_name, False, 4)
+            kp_put32(q, (<StopReplicaPartitionV0>x).partition_index)
+            q += 4
+            if (<StopReplicaPartitionV0>x).tags is not None:
+                put_tags(w, (<StopReplicaPartitionV0>x).tags, False, 0)  # which raises
+            if i == 0:
+                q = kp_reserve_at(w, q, (PyList_GET_SIZE(partitions) - 1) * (q - w.start - at))
+        w.q = q
+    except EncodeError as error:
+        within(error, f"ungrouped_partitions[{i}]")
+        raise
+    return 0
+
+
 cdef int sr_put_topics(kp_writer *w, list topics, int version) except -1:
-    """Write topics with their partitions, each of the version's own class (version 0: partitions with their topics)."""
+    """Write topics with their partitions, each of the version's own class (1 and later)."""
     cdef bint flexible = version >= 2
-    cdef str field = "topic_states" if version >= 3 else "topics" if version >= 1 else "ungrouped_partitions"
-    cdef type expected = StopReplicaTopicState if version >= 3 else StopReplicaTopicV1 if version >= 1 \
-        else StopReplicaPartitionV0
+    cdef str field = "topic_states" if version >= 3 else "topics"
+    cdef type expected = StopReplicaTopicState if version >= 3 else StopReplicaTopicV1
     cdef int64_t at = w.q - w.start
     cdef Py_ssize_t i = 0
     cdef StopReplicaTopicV1 v
@@ -80,20 +106,15 @@ cdef int sr_put_topics(kp_writer *w, list topics, int version) except -1:
                 put_text(w, topic.topic_name, True, "topic_name")
                 kp_add_count(w, size_of(topic.partition_states_), True)
                 sr_put_rows(w, topic.partition_states_, version)
-            elif version >= 1:
+            else:
                 v = <StopReplicaTopicV1>x
                 put_text(w, v.name, flexible, "name")
                 kp_add_count(w, v.n[0], flexible)
                 kp_reserve(w, 4 * <int64_t>v.n[0])
-                w.q = kp_put_ids_loose(w.q, v.ids, v.n[0], w.end)
-            else:
-                put_name(w, (<StopReplicaPartitionV0>x).topic_name, False)
-                kp_add32(w, (<StopReplicaPartitionV0>x).partition_index)
+                w.q = kp_put_ids_loose(w.q, v.ids, v.n[0])
             put_tags(w, (<Tagged>x).tags, flexible, version)
-            if i == 0 and version >= 1:
+            if i == 0:
                 reserve_topics(w, topics, expected, w.q - w.start - at)
-            elif i == 0:
-                kp_reserve(w, (size_of(topics) - 1) * (w.q - w.start - at))
     except EncodeError as error:
         within(error, f"{field}[{i}]")
         raise

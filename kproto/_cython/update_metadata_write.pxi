@@ -1,14 +1,13 @@
 """UpdateMetadata, written."""
 
 
+@cython.nonecheck(False)
 cdef inline PyObject *umr_state(UpdateMetadataPartitionState v, kp_state *row) noexcept:
     """A row's values, and its owner, borrowed."""
-    row.partition = v.partition_index
-    row.controller_epoch = v.controller_epoch
-    row.leader = v.leader
-    row.leader_epoch = v.leader_epoch
+    row.head = &v.partition_index
     row.partition_epoch = v.zk_version
     memcpy(row.n, v.n, sizeof(v.n))
+    row.n[3] = 0
     row.ids[0] = v.ids
     row.ids[1] = row.ids[0] + v.n[0]
     row.ids[2] = row.ids[1] + v.n[1]

@@ -35,8 +35,12 @@ static inline void kp_ids(int32_t *restrict to, kp_ptr restrict p, int64_t n) {
     for (int64_t i = 0; i < n; i++) to[i] = kp_i32(p + 4 * i);
 }
 
-KP_INLINE void kp_four(int32_t *restrict to, kp_ptr restrict p) {
-    to[0] = kp_i32(p); to[1] = kp_i32(p + 4); to[2] = kp_i32(p + 8); to[3] = kp_i32(p + 12);
+/* Four at once, by way of an array of our own: all are loaded before the first is stored, as one vector. */
+KP_INLINE void kp_reverse_four(void *to, const void *from) {
+    uint32_t four[4];
+    memcpy(four, from, 16);
+    for (int i = 0; i < 4; i++) four[i] = __builtin_bswap32(four[i]);
+    memcpy(to, four, 16);
 }
 
 /* The same where the bytes behind may be read and overwritten: fours of ids, so that lists of different short lengths
@@ -45,8 +49,8 @@ KP_INLINE void kp_four(int32_t *restrict to, kp_ptr restrict p) {
 KP_INLINE void kp_ids_loose(int32_t *restrict to, kp_ptr restrict p, int64_t n, kp_ptr e) {
     if (n == 0) return;
     if (KP_LIKELY(n <= 8 && e - p >= 32)) {
-        kp_four(to, p);
-        if (n > 4) kp_four(to + 4, p + 16);
+        kp_reverse_four(to, p);
+        if (n > 4) kp_reverse_four(to + 4, p + 16);
     } else kp_ids(to, p, n);
 }
 
@@ -55,16 +59,12 @@ static inline uint8_t *kp_put_ids(uint8_t *restrict q, const int32_t *restrict f
     return q + 4 * n;
 }
 
-KP_INLINE void kp_put_four(uint8_t *restrict q, const int32_t *restrict from) {
-    kp_put32(q, from[0]); kp_put32(q + 4, from[1]); kp_put32(q + 8, from[2]); kp_put32(q + 12, from[3]);
-}
-
-/* The same where the bytes up to `e` are still to be written, and behind `from` KP_SLACK ids more may be read. */
-KP_INLINE uint8_t *kp_put_ids_loose(uint8_t *restrict q, const int32_t *restrict from, int64_t n, const uint8_t *e) {
+/* The same where KP_SLACK ids more may be read behind `from` and written behind them. */
+KP_INLINE uint8_t *kp_put_ids_loose(uint8_t *restrict q, const int32_t *restrict from, int64_t n) {
     if (n == 0) return q;
-    if (KP_LIKELY(n <= 8 && e - q >= 32)) {
-        kp_put_four(q, from);
-        if (n > 4) kp_put_four(q + 16, from + 4);
+    if (KP_LIKELY(n <= 8)) {
+        kp_reverse_four(q, from);
+        if (n > 4) kp_reverse_four(q + 16, from + 4);
         return q + 4 * n;
     }
     return kp_put_ids(q, from, n);

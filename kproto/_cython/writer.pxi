@@ -25,7 +25,8 @@ cdef extern from "_cython/writer.h":
     int kp_add32(kp_writer *, int32_t) except -1
     int kp_add_count(kp_writer *, int64_t, bint) except -1
     int kp_add_bytes(kp_writer *, const void *, int64_t) except -1
-    int kp_add_same_name(kp_writer *) except -1
+    uint8_t *kp_reserve_at(kp_writer *, uint8_t *, int64_t) except NULL
+    uint8_t *kp_put_same_name(const kp_writer *, uint8_t *) noexcept
     object kp_finish(kp_writer *)
 
 
@@ -74,16 +75,16 @@ cdef int put_text(kp_writer *w, str s, bint flexible, str field, bint nullable=F
     return 0
 
 
-cdef inline int put_name(kp_writer *w, str s, bint flexible) except -1:
-    """Write a topic's name, which is most often that of the row before."""
-    cdef int64_t at
+cdef inline uint8_t *put_name(kp_writer *w, uint8_t *q, str s, bint flexible, int64_t more) except NULL:
+    """Write a topic's name, most often that of the row before, and reserve memory for so many bytes behind it."""
     if <PyObject *>s == w.name:
-        return kp_add_same_name(w)
-    at = w.q - w.start
+        return kp_put_same_name(w, kp_reserve_at(w, q, w.name_size + more))
+    w.q = q
+    w.name_at = q - w.start
     put_text(w, s, flexible, "topic_name")
     w.name = <PyObject *>s
-    w.name_at, w.name_size = at, w.q - w.start - at
-    return 0
+    w.name_size = w.q - w.start - w.name_at
+    return kp_reserve_at(w, w.q, more)
 
 
 cdef int put_unread(kp_writer *w, Unread u, bint flexible) except -1:
