@@ -25,7 +25,7 @@ DIRECTIVES = {
     "linetrace": DEBUG,
 }
 
-# x86-64 reverses the bytes of four ints at once from SSSE3 on (2006, AMD 2011), which Linux's compilers do not use unasked.
+# From SSSE3 on (2006, AMD 2011) x86-64 reverses the bytes of four ints at once, if Linux's compilers are told to.
 VECTORS = ["-mssse3"] if get_platform() == "linux-x86_64" else []
 
 # Small functions vanish into the loops over rows, which the compiler then makes for each version's form.
