@@ -21,9 +21,10 @@ oracle:  ## both codecs against Kafka's own classes: make oracle QUESTIONS=20000
 	KPROTO_ORACLE_QUESTIONS=$(QUESTIONS) .venv/bin/pytest -m java
 
 BROKERS = 50
-real:    ## our controller's half against a real Kafka 3.9.1 with ZooKeeper
-	@tools/setup test java maven
-	KPROTO_FLEET=$(BROKERS) .venv/bin/pytest -m kafka
+FORM = long
+real:    ## both ends against a real Kafka 3.9.1 with ZooKeeper; FORM=short: fewer protocol versions, shorter outages
+	@tools/setup test java maven nftables
+	KPROTO_FLEET=$(BROKERS) KPROTO_FORM=$(FORM) .venv/bin/pytest -m kafka
 
 lint: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 lint:    ## style, types, stubs, import contracts

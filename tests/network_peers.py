@@ -316,6 +316,9 @@ class ScriptedTransport:
             raise self.ended
         return 0
 
+    def reset_on_close(self):
+        """Nothing to do."""
+
     def close(self):
         self.network.transports.pop(self.fd, None)
 

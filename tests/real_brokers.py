@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+IS_LONG = os.environ.get("KPROTO_FORM") == "long"
+"""Whether the long form of the proofs was asked for: every protocol version, outages of 10 and 30 seconds."""
+
+PROTOCOL_VERSIONS = ("0.10.2", "1.0", "2.4-IV1", "2.8", "3.9") if IS_LONG else ("0.10.2", "3.9")
+"""The inter-broker protocol versions that proofs are run with."""
+
 REAL_KAFKA = Path(__file__).parents[1] / "tools" / "real_kafka" / "real-kafka"
 
 

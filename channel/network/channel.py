@@ -267,12 +267,18 @@ class Channel:
     # ---- ending ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the transport and give buffers back; harmless if closed."""
+        """Close the transport and give buffers back; harmless if closed.
+
+        With requests in flight the connection is reset: else the system would go on delivering their bytes to a peer
+        that cannot be reached for a while, and they could arrive after later requests on the next connection.
+        """
         with self.lock:
             if self.closed:
                 return
             self.closed = True
             try:
+                if self.connection.in_flight:
+                    self.transport.reset_on_close()
                 self.transport.close()
             finally:
                 self.ended = self.state

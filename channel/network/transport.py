@@ -99,6 +99,9 @@ class Transport(Protocol):
     def has_bytes_buffered(self) -> bool:
         """Whether bytes that were read (and decrypted) wait here, so that no event will announce them."""
 
+    def reset_on_close(self) -> None:
+        """Make ``close`` end the connection by a reset, so that nothing more of it is delivered."""
+
     def close(self) -> None:
         """Close the socket; harmless if it is closed."""
 
@@ -210,7 +213,7 @@ class SocketTransport:
         return self._connected
 
     def reset_on_close(self) -> None:
-        """Make ``close`` end the connection by a reset, as when a process was killed."""
+        """Make ``close`` end the connection by a reset, so that nothing more of it is delivered."""
         reset_on_close(self._sock)
 
 

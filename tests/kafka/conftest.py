@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,40 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _chroots = itertools.count()
+
+PROOFS = {
+    1: "three real brokers are led from an empty ZooKeeper",
+    2: "a real broker takes over and fences; the controller waits for its turn",
+    3: "a real broker leads simulated brokers",
+    4: "both with other inter-broker protocols, and over SASL_SSL",
+    5: "control traffic beside that of Kafka's own controller",
+    6: "ZooKeeper, a broker or the controller out of reach",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have each report tell which proof its test belongs to."""
+    for item in items:
+        item.user_properties += [("proof", number) for marker in item.iter_markers("proof") for number in marker.args]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print a table of the proofs that ran: seconds with the start of their clusters, and outcomes of their tests."""
+    seconds: Counter[int] = Counter()
+    outcomes: dict[int, Counter[str]] = {}
+    for outcome, reports in terminalreporter.stats.items():
+        for report in reports:
+            for name, number in report.user_properties if isinstance(report, pytest.TestReport) else ():
+                if name == "proof":
+                    seconds[number] += report.duration
+                    if outcome:  # the setup and teardown of a test that passed have none
+                        outcomes.setdefault(number, Counter())[outcome] += 1
+    if not outcomes:
+        return
+    terminalreporter.section("proofs against a real Kafka")
+    for number in sorted(outcomes):
+        found = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes[number].items()))
+        terminalreporter.write_line(f"{number}  {seconds[number]:6.1f} s  {found:22}  {PROOFS[number]}")
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ from kproto.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.proof(3), pytest.mark.timeout(240)]
 
 COUNT = int(os.environ.get("KPROTO_FLEET", "20"))
 FIRST = 100

@@ -326,6 +326,30 @@ def test_after_any_fault_the_request_is_sent_again_and_order_kept(make, scripted
     assert max(map(len, warnings)) < 1000
 
 
+def test_a_request_that_was_given_up_does_not_arrive_on_its_old_connection(make) -> None:
+    """A peer that reads again after a while finds the request once, however much of it the system had still to send."""
+    size = 16 << 20
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        manager = make(Broker(1, (EndPoint("127.0.0.1", server.getsockname()[1]),)), config=FAST)
+        endpoint = UpdateMetadataEndpoint(port=1, host="h" * 30_000, listener="PLAINTEXT")
+        live = [UpdateMetadataBroker(id=n, endpoints=[endpoint], rack=None) for n in range(size // 30_000 + 1)]
+        message = UpdateMetadataRequest(controller_id=1, controller_epoch=5, broker_epoch=7, live_brokers=live)
+        manager.send_request(1, SingleRequest(message, 8), lambda _: None)
+        first, _ = server.accept()
+        second, _ = server.accept()  # it was given up after half a second
+        with first, second:
+            arrived, ended = 0, ""
+            while not ended:
+                try:
+                    more = len(first.recv(1 << 20))
+                    arrived, ended = arrived + more, "" if more else "closed"
+                except ConnectionResetError:
+                    ended = "reset"
+            assert (ended, arrived < size) == ("reset", True)
+            assert int.from_bytes(second.recv(4), "big") > size
+
+
 @either_way
 def test_an_answer_that_comes_byte_by_byte_is_one_answer(make, scripted, options) -> None:
     broker, answers = scripted(byte_by_byte, byte_by_byte), Answers()

@@ -53,6 +53,9 @@ class FakeTransport:
         buffer[: len(data)] = data
         return len(data)
 
+    def reset_on_close(self) -> None:
+        """Nothing to do."""
+
     def close(self) -> None:
         self.closed += 1
 

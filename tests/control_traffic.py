@@ -1,0 +1,56 @@
+"""The control requests of a recording or of a broker's request log, as tests compare them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kproto.api import api_name
+from kproto.capture import exchanges
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["ControlRequest", "control_requests"]
+
+
+@dataclass(frozen=True)
+class ControlRequest:
+    """A request of a controller.
+
+    Attributes:
+        time: When it passed, in seconds since the epoch; in a request log, when it was answered.
+        port: The broker's port.
+        source: The controller's end of the connection.
+        api, version: What it is.
+        body: Its JSON form.
+    """
+
+    time: float
+    port: int
+    source: tuple[str, int]
+    api: str
+    version: int
+    body: dict[str, Any]
+
+    @property
+    def sender(self) -> tuple[int, int]:
+        """The controller's epoch and broker id."""
+        return self.body["controllerEpoch"], self.body["controllerId"]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The body without the broker epoch, which alone differs between brokers that are told the same."""
+        return {name: value for name, value in self.body.items() if name != "brokerEpoch"}
+
+
+def control_requests(path: Path) -> list[ControlRequest]:
+    """The control requests of a file, in their order."""
+    return [
+        ControlRequest(
+            e.time, e.server.port, e.client, api_name(e.api_key), e.api_version,
+            e.request_message.to_json(e.api_version),
+        )
+        for e in exchanges(path)
+        if e.request is not None
+    ]  # fmt: skip
