@@ -11,8 +11,10 @@ are made, so that the one can be held against the other.
 
 from __future__ import annotations
 
+from .expected import expected
+from .expected_derived import expected_derived
 from .files import Written, write_captures
 from .fleet import Fleet
 from .sizes import sized
 
-__all__ = ["Fleet", "Written", "sized", "write_captures"]
+__all__ = ["Fleet", "Written", "expected", "expected_derived", "sized", "write_captures"]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Exchange", "Step", "steps"]
 
 _US: Final = 1000
-_BETWEEN_BROKERS_NS: Final = 20 * _US
-"""The send threads of two brokers take a change one after the other."""
+_BETWEEN_REQUESTS_NS: Final = 20 * _US
+"""The controller hands the requests of an event to its send threads one after the other."""
 _HANDSHAKE_NS: Final = 300 * _US
 _PAUSE_NS: Final = 100 * _US
 """Between a response and the next request on its connection."""
@@ -119,22 +119,23 @@ class _Traffic:
         self._cluster = Cluster(fleet)
         self._channels: dict[tuple[int, int], _Channel] = {}  # by controller epoch and broker
         self._opened: dict[tuple[int, int], int] = {}  # connections so far, by controller id and broker
+        self._stopped_ns: dict[int, int] = {}  # when brokers that stopped were heard last
         self._slow = random_of(fleet.seed, "slow").choice(fleet.broker_ids)
 
     def step(self, event: Event) -> Step:
         before = list(self._cluster.live)
         contents = self._cluster.apply(event)
         random = random_of(self._fleet.seed, "traffic", event.number)
+        told = [(content, broker) for content in contents for broker in content.recipients]
         exchanges = []
-        for content in contents:
-            for place, broker in enumerate(content.recipients):
-                ready_ns = event.time_ns + place * _BETWEEN_BROKERS_NS
-                exchange = self._exchange(content, broker, ready_ns, random.random())
-                while self._fleet.loss and random.random() < self._fleet.loss:
-                    exchanges.append(exchange)
-                    self._lose(exchange)
-                    exchange = self._exchange(content, broker, exchange.answer_ns + _PAUSE_NS, random.random())
+        for place, (content, broker) in enumerate(told):
+            ready_ns = event.time_ns + place * _BETWEEN_REQUESTS_NS
+            exchange = self._exchange(content, broker, ready_ns, random.random())
+            while self._fleet.loss and random.random() < self._fleet.loss:
                 exchanges.append(exchange)
+                self._lose(exchange)
+                exchange = self._exchange(content, broker, exchange.answer_ns + _PAUSE_NS, random.random())
+            exchanges.append(exchange)
         stopped = set(before).difference(self._cluster.live)
         oldest = self._cluster.controller.epoch - 1  # the former controller's connections live until the next failover
         closed = [self._close(key, event) for key in list(self._channels) if key[0] < oldest or key[1] in stopped]
@@ -142,7 +143,9 @@ class _Traffic:
 
     def _exchange(self, content: Content, broker: int, ready_ns: int, chance: float) -> Exchange:
         controller = content.controller
-        channel = self._channels.setdefault((controller.epoch, broker), _Channel())
+        channel = self._channels.get((controller.epoch, broker))
+        if channel is None:
+            channel = self._channels[controller.epoch, broker] = _Channel(free_ns=self._stopped_ns.get(broker, 0))
         time_ns = max(ready_ns, channel.free_ns + _PAUSE_NS)
         opens = channel.connection is None
         if channel.connection is None:
@@ -178,4 +181,6 @@ class _Traffic:
         channel = self._channels.pop(key)
         if channel.connection is None:
             return None
-        return channel.connection, max(event.time_ns, channel.free_ns) + _PAUSE_NS
+        time_ns = max(event.time_ns, channel.free_ns) + _PAUSE_NS
+        self._stopped_ns[key[1]] = max(time_ns, self._stopped_ns.get(key[1], 0))
+        return channel.connection, time_ns

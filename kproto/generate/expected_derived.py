@@ -1,0 +1,252 @@
+"""The derived tables that must come out of a fleet's capture, by plain Python over its expected stored tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
+from kproto.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["expected_derived"]
+
+_Row = dict[str, Any]
+_Partition = tuple[str, str, bytes | None, int]
+
+_PARTITION: Final = ("capture", "topic", "topic_id", "partition")
+_STATE: Final = ("controller_epoch", "leader_epoch", "partition_epoch", "leader")
+_BEING_DELETED: Final = -2
+_WINDOW_US: Final = 10 * 60 * 1_000_000
+_FLAPS: Final = 3
+
+
+def expected_derived(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
+    """The derived tables that must come out.
+
+    Args:
+        stored: The expected stored tables, as ``expected`` gives them.
+
+    Returns:
+        Table -> its rows, with the columns of ``kproto.generate.schemas.EXPECTED``.
+    """
+    states: dict[bytes, list[_Row]] = defaultdict(list)
+    for state in stored["partition_states"]:
+        states[state["body_id"]].append(state)
+    changes = _changes(stored["requests"], states)
+    leadership = _leadership(changes, _deletions(stored["requests"], states))
+    return {
+        "changes": changes,
+        "leadership": leadership,
+        "isr_events": _isr_events(changes),
+        "leader_flaps": _leader_flaps(leadership),
+        "stale_requests": _stale_requests(stored["requests"]),
+        "propagation": _propagation(stored["requests"], stored["responses"]),
+        "errors": _errors(stored["requests"], stored["partition_errors"]),
+    }
+
+
+def _accepted(requests: Iterable[_Row]) -> Iterator[_Row]:
+    return (request for request in requests if not request["error_code"])
+
+
+def _order(row: _Row) -> tuple[int, bytes]:
+    return row["ts"], row["frame_id"]
+
+
+def _changes(requests: Iterable[_Row], states: Mapping[bytes, list[_Row]]) -> list[_Row]:
+    first: dict[tuple[str, bytes], _Row] = {}
+    for request in _accepted(requests):
+        key = request["capture"], request["body_id"]
+        if key not in first or _order(request) < _order(first[key]):
+            first[key] = request
+    found: dict[tuple[Any, ...], _Row] = {}
+    for (capture, body_id), request in first.items():
+        for state in states[body_id]:
+            if state["leader"] in (None, _BEING_DELETED):
+                continue
+            topic_id = None if state["topic_id"] == ZERO_UUID else state["topic_id"]
+            partition = (capture, state["topic"], topic_id, state["partition"])
+            key = (*partition, *(state[name] for name in _STATE), tuple(state["isr"]))
+            if key not in found or _order(request) < _order(found[key]):
+                found[key] = {
+                    **dict(zip(_PARTITION, partition, strict=True)),
+                    **{name: state[name] for name in (*_STATE, "isr", "replicas")},
+                    "ts": request["ts"],
+                    "controller_id": request["controller_id"],
+                    "frame_id": request["frame_id"],
+                }
+    return list(found.values())
+
+
+def _by_partition(rows: Iterable[_Row]) -> dict[_Partition, list[_Row]]:
+    found: dict[_Partition, list[_Row]] = defaultdict(list)
+    for row in rows:
+        found[row["capture"], row["topic"], row["topic_id"], row["partition"]].append(row)
+    return found
+
+
+def _deletions(requests: Iterable[_Row], states: Mapping[bytes, list[_Row]]) -> dict[tuple[str, str, int], int]:
+    """When a broker was first told that a topic's partition goes."""
+    found: dict[tuple[str, str, int], int] = {}
+    for request in _accepted(requests):
+        if request["api_key"] == ApiKey.UPDATE_METADATA:
+            for state in states[request["body_id"]]:
+                if state["leader"] == _BEING_DELETED:
+                    key = request["capture"], state["topic"], state["partition"]
+                    found[key] = min(found.get(key, request["ts"]), request["ts"])
+    return found
+
+
+def _leadership(changes: Iterable[_Row], deletions: Mapping[tuple[str, str, int], int]) -> list[_Row]:
+    """Each reign; a partition's leader epochs grow by one with each."""
+    rows = []
+    for (capture, topic, _topic_id, partition), states in _by_partition(changes).items():
+        reigns: dict[int, list[_Row]] = defaultdict(list)
+        for state in states:
+            reigns[state["leader_epoch"]].append(state)
+        told = {epoch: min(states, key=_order) for epoch, states in reigns.items()}
+        epochs = sorted(reigns)
+        for epoch, following in zip(epochs, [*epochs[1:], None], strict=True):
+            first = told[epoch]
+            until = deletions.get((capture, topic, partition)) if following is None else told[following]["ts"]
+            rows.append(
+                {
+                    **{name: first[name] for name in (*_PARTITION, "leader", "leader_epoch", "controller_id")},
+                    "controller_epoch": min(state["controller_epoch"] for state in reigns[epoch]),
+                    "valid_from": first["ts"],
+                    "valid_to": until,
+                    "changes_seen": len(reigns[epoch]),
+                }
+            )
+    return rows
+
+
+def _isr_events(changes: Iterable[_Row]) -> list[_Row]:
+    """Each change of an ISR; a partition's epoch grows by one with each change of its state."""
+    rows = []
+    for states in _by_partition(changes).values():
+        states.sort(key=lambda state: state["partition_epoch"])
+        for before, after in pairwise(states):
+            removed = [broker for broker in before["isr"] if broker not in after["isr"]]
+            added = [broker for broker in after["isr"] if broker not in before["isr"]]
+            if removed or added:
+                rows.append(
+                    {
+                        **{name: after[name] for name in (*_PARTITION, "ts", "leader", "leader_epoch")},
+                        "kind": "swap" if removed and added else "shrink" if removed else "expand",
+                        "removed": removed,
+                        "added": added,
+                        "isr_size": len(after["isr"]),
+                        "under_replicated": not set(after["replicas"]) <= set(after["isr"]),
+                    }
+                )
+    return rows
+
+
+def _leader_flaps(leadership: Iterable[_Row]) -> list[_Row]:
+    rows = []
+    for partition, reigns in _by_partition(leadership).items():
+        reigns.sort(key=lambda reign: reign["leader_epoch"])
+        windows: dict[int, list[int]] = defaultdict(list)
+        for before, after in pairwise(reigns):
+            if before["leader"] != after["leader"]:
+                windows[after["valid_from"] // _WINDOW_US].append(after["leader"])
+        rows += [
+            {
+                **dict(zip(_PARTITION, partition, strict=True)),
+                "window_start": number * _WINDOW_US,
+                "window_end": (number + 1) * _WINDOW_US,
+                "changes": len(leaders),
+                "leaders": sorted(set(leaders)),
+            }
+            for number, leaders in windows.items()
+            if len(leaders) >= _FLAPS
+        ]
+    return rows
+
+
+def _stale_requests(requests: Iterable[_Row]) -> list[_Row]:
+    rows = []
+    controllers: dict[str, int] = {}  # the newest epoch that a broker has taken, by capture
+    for request in sorted(requests, key=_order):
+        newest = controllers.get(request["capture"])
+        epoch, code = request["controller_epoch"], request["error_code"]
+        if (newest is not None and epoch < newest) or code == ErrorCode.STALE_CONTROLLER_EPOCH:
+            regressed = newest is not None and epoch < newest
+            rows.append(
+                {
+                    **{name: request[name] for name in ("frame_id", "capture", "ts", "target_broker", "controller_id")},
+                    "reason": "controller_epoch_regressed" if regressed else "refused_as_stale",
+                    "seen_epoch": epoch,
+                    "max_epoch_before": newest,
+                    "error_code": code,
+                }
+            )
+        if code != ErrorCode.STALE_CONTROLLER_EPOCH:
+            controllers[request["capture"]] = max(epoch, newest or 0)
+    return rows
+
+
+def _propagation(requests: Iterable[_Row], responses: Iterable[_Row]) -> list[_Row]:
+    acked = {response["frame_id"]: response["ts"] for response in responses if not response["error_code"]}
+    delivered: dict[tuple[str, bytes], dict[int, tuple[int, int | None]]] = defaultdict(dict)
+    lives: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
+    for request in requests:
+        if request["api_key"] != ApiKey.UPDATE_METADATA:
+            continue
+        capture, broker, ts = request["capture"], request["target_broker"], request["ts"]
+        first, last = lives[capture].get(broker, (ts, ts))
+        lives[capture][broker] = min(first, ts), max(last, ts)
+        brokers = delivered[capture, request["body_id"]]
+        answer = acked.get(request["frame_id"])
+        sent, answered = brokers.get(broker, (ts, answer))
+        answers = [time for time in (answered, answer) if time is not None]
+        brokers[broker] = min(sent, ts), min(answers, default=None)
+    rows = []
+    for (capture, body_id), brokers in delivered.items():
+        first_ts = min(sent for sent, _ in brokers.values())
+        alive = {broker for broker, (first, last) in lives[capture].items() if first <= first_ts <= last}
+        reached = 2 * len(brokers) > len(alive)
+        for broker in sorted({*brokers, *(alive if reached else ())}):
+            sent, answered = brokers.get(broker, (None, None))
+            rows.append(
+                {
+                    "capture": capture,
+                    "change_id": body_id,
+                    "first_ts": first_ts,
+                    "target_broker": broker,
+                    "delivered_ts": sent,
+                    "acked_ts": answered,
+                    "lag_us": None if sent is None else sent - first_ts,
+                    "missing": sent is None,
+                }
+            )
+    return rows
+
+
+def _errors(requests: Iterable[_Row], partition_errors: Iterable[_Row]) -> list[_Row]:
+    by_id = {request["frame_id"]: request for request in requests}
+    found: dict[tuple[int, int, str, int], list[int]] = defaultdict(list)
+    for request in by_id.values():
+        if request["error_code"]:
+            found[request["api_key"], request["api_version"], "request", request["error_code"]].append(request["ts"])
+    for error in partition_errors:
+        request = by_id[error["frame_id"]]
+        found[request["api_key"], request["api_version"], "partition", error["error_code"]].append(request["ts"])
+    return [
+        {
+            "api_key": api_key,
+            "api_version": version,
+            "scope": scope,
+            "error_code": code,
+            "n": len(times),
+            "first_ts": min(times),
+            "last_ts": max(times),
+        }
+        for (api_key, version, scope, code), times in found.items()
+    ]

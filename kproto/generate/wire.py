@@ -1,0 +1,134 @@
+"""Exchanges as frames: the bytes of both halves, when they pass, and the ids by which tables name them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Literal
+
+from .bodies import encode_response, request_head, response_head, shared_body
+from .packets import burst_times
+
+if TYPE_CHECKING:
+    from .content import Content
+    from .traffic import Connection, Exchange
+
+__all__ = ["Frame", "Recorder"]
+
+Positions = Literal["offset", "correlation_id"]
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """One half of an exchange, as a capture shows it.
+
+    Attributes:
+        exchange: The exchange.
+        direction: ``req`` or ``resp``.
+        capture: The capture point.
+        conn_id: The connection's id.
+        frame_id: The frame's id.
+        body_id: The id of its body.
+        length: Bytes of header and body.
+        time_ns, last_ns: When its first and last byte pass, ns since 1970.
+    """
+
+    exchange: Exchange
+    direction: Literal["req", "resp"]
+    capture: str
+    conn_id: bytes
+    frame_id: bytes
+    body_id: bytes
+    length: int
+    time_ns: int
+    last_ns: int
+
+
+class Recorder:
+    """Gives exchanges as frames.
+
+    Args:
+        per_host: Whether each broker's connections are a capture of their own.
+        mss: Of the packets, which decide when a frame's last byte passes.
+        positions: By which place in its connection a frame is named: ``offset``, as in captures, for which all frames
+            before it must have been recorded; or ``correlation_id``.
+    """
+
+    def __init__(self, *, per_host: bool, mss: int, positions: Positions = "offset") -> None:
+        self._per_host = per_host
+        self._mss = mss
+        self._positions = positions
+        self._conn_ids: dict[Connection, bytes] = {}
+        self._offsets: dict[bytes, list[int]] = {}
+        self._body_ids: dict[Content, tuple[bytes, bytes, int]] = {}
+
+    def forget(self) -> None:
+        """Forget bodies: none of them is sent again."""
+        self._body_ids.clear()
+
+    def record(self, exchange: Exchange) -> tuple[Frame, Frame | None]:
+        """The request, and the response unless it is lost."""
+        content = exchange.content
+        request_body_id, response_body_id, response_size = self._bodies(content)
+        body = sum(map(len, shared_body(content).pieces(0)))
+        size = len(request_head(content, exchange.correlation_id)) + body
+        request = self._frame(exchange, "req", request_body_id, size, exchange.time_ns, exchange.last_ns)
+        if exchange.lost:
+            return request, None
+        size = len(response_head(content, exchange.correlation_id)) + response_size
+        return request, self._frame(
+            exchange, "resp", response_body_id, size, exchange.answer_ns, exchange.answer_last_ns
+        )
+
+    def _bodies(self, content: Content) -> tuple[bytes, bytes, int]:
+        found = self._body_ids.get(content)
+        if found is None:
+            response = encode_response(content)
+            found = (
+                _body_id(content, "req", b"".join(shared_body(content).pieces(0))),
+                _body_id(content, "resp", response),
+                len(response),
+            )
+            self._body_ids[content] = found
+        return found
+
+    def _frame(
+        self,
+        exchange: Exchange,
+        direction: Literal["req", "resp"],
+        body_id: bytes,
+        size: int,
+        time_ns: int,
+        last_ns: int,
+    ) -> Frame:
+        connection = exchange.connection
+        capture = f"broker-{exchange.broker}.pcap" if self._per_host else "control.pcap"
+        conn_id = self._conn_ids.get(connection)
+        if conn_id is None:
+            conn_id = self._conn_ids[connection] = _conn_id(capture, connection)
+        if self._positions == "offset":
+            offsets = self._offsets.setdefault(conn_id, [0, 0])
+            side = direction == "resp"
+            position = offsets[side]
+            offsets[side] += size + 4
+        else:
+            position = exchange.correlation_id
+        named = b"\0".join((capture.encode(), conn_id, direction.encode(), position.to_bytes(8)))
+        passed_last_ns = burst_times(size, time_ns, last_ns, self._mss)[-1]
+        return Frame(exchange, direction, capture, conn_id, _hash(named), body_id, size, time_ns, passed_last_ns)
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+def _conn_id(capture: str, connection: Connection) -> bytes:
+    ends = sorted(f"{end.ip}:{end.port}" for end in (connection.client, connection.server))
+    return _hash("\0".join((capture, *ends, str(connection.opened_ns))).encode())
+
+
+def _body_id(content: Content, direction: str, body: bytes) -> bytes:
+    """A hash of API, version, direction and body; requests are encoded with broker epoch 0, which is left out so."""
+    is_request = direction == "req"
+    head = content.api_key.to_bytes(2) + content.version.to_bytes(2) + bytes([is_request])
+    return _hash(head + body)

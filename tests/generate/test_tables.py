@@ -1,0 +1,73 @@
+"""The tables read from generated captures are those that the generator says must come out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from expected_tables import STORED, assert_rows, expected_tables
+
+import kproto.tables
+from kproto.generate import Fleet, write_captures
+from kproto.generate.schemas import EXPECTED, FRAMES
+from kproto.query import open_tables
+from kproto.tables.derived import DERIVED
+from kproto.tables.schemas import TABLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=25, restarts=2, failovers=2, zombies=2)
+
+FLEETS = {
+    "quiet": replace(SMALL, elections=0, restarts=0, failovers=0, zombies=0, deletions=0, isr_changes=3),
+    "everything": replace(SMALL, loss=0.1, deletions=2),
+    "another seed": replace(SMALL, seed=5, loss=0.05, restarts=6),
+    "older versions": replace(SMALL, seed=2, protocol="2.4", loss=0.05),
+    "one replica, so that leaders are lost": replace(SMALL, seed=3, replication=1, restarts=4),
+    "one broker": Fleet(brokers=1, replication=1, topics=2, partitions=5, failovers=0, zombies=0, restarts=0, loss=0.2),
+    "two brokers": Fleet(seed=4, brokers=2, replication=2, topics=2, partitions=9, restarts=3, failovers=3, zombies=3),
+    "no body twice": replace(SMALL, seed=6, bodies="distinct"),
+    "a day and a half": replace(SMALL, seed=7, hours=36.0),
+    "large bodies": replace(SMALL, seed=8, partitions=700, batch=300, elections=3, isr_changes=4, loss=0.02),
+}
+
+
+@pytest.mark.parametrize("fleet", FLEETS.values(), ids=FLEETS)
+@pytest.mark.parametrize("per_host", [False, True], ids=["one capture", "per host"])
+def test_all_tables_come_out(tmp_path: Path, fleet: Fleet, per_host: bool) -> None:
+    write_captures(fleet, tmp_path, per_host=per_host)
+    found = kproto.tables.read(tmp_path)
+    wanted = expected_tables(fleet, per_host=per_host)
+    assert not found["bad_inputs"].num_rows
+    for name in STORED:
+        assert_rows(name, found[name], wanted[name])
+    with open_tables(found) as sql:
+        for name, derived in DERIVED.items():
+            rows = sql.table(name).to_arrow_table().cast(derived.schema)
+            assert_rows(name, rows, wanted[name])
+
+
+def test_a_fleet_fills_every_table() -> None:
+    assert {name for name, table in expected_tables(FLEETS["everything"]).items() if not table.num_rows} == set()
+
+
+def test_cutting_into_rotated_files_and_small_segments_changes_nothing(tmp_path: Path) -> None:
+    fleet = FLEETS["everything"]
+    write_captures(fleet, tmp_path, rotate_bytes=20_000, mss=100)
+    found = kproto.tables.read(tmp_path)
+    wanted = expected_tables(fleet, mss=100)
+    for name in STORED:
+        assert_rows(name, found[name], wanted[name])
+
+
+def test_columns_are_those_of_the_tables() -> None:
+    schemas = TABLES | {name: derived.schema for name, derived in DERIVED.items()}
+    for name, columns in EXPECTED.items():
+        names = [column for column in schemas[name].names if (name, column) != ("frames", "file")]
+        assert columns.names == names
+        assert columns.types == [schemas[name].field(column).type for column in names]
+    stored = TABLES["frames"]
+    assert set(stored.names) < set(FRAMES.names)
+    assert [FRAMES.field(column.name).type for column in stored] == stored.types

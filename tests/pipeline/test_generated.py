@@ -1,0 +1,45 @@
+"""Spark's tables of a generated fleet are those that the generator says must come out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from expected_tables import STORED, assert_rows, expected_tables
+
+from kproto.generate import Fleet, write_captures
+from kproto.generate.events import Schedule
+from kproto.generate.frames import frames
+from kproto.generate.spark import spark_frames
+from kproto.pipeline import OutputDirectory, analyze, derived_table, read_table
+from kproto.tables.derived import DERIVED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FLEET = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=25, restarts=2, failovers=2, loss=0.05)
+
+
+def test_all_tables_come_out_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "captures").mkdir()
+    write_captures(FLEET, tmp_path / "captures")
+    out = OutputDirectory(tmp_path / "tables")
+    analyze(spark, [str(tmp_path / "captures" / "control.pcap")], out)
+    wanted = expected_tables(FLEET)
+    found = {name: read_table(spark, out.path, name) for name in STORED}
+    found |= {name: derived_table(spark, out.path, name) for name in DERIVED}
+    for name, frame in found.items():
+        rows = frame.select(*wanted[name].column_names).toArrow().cast(wanted[name].schema)
+        assert_rows(name, rows, wanted[name])
+
+
+def test_any_partitioning_gives_the_same_frames(spark: SparkSession) -> None:
+    wanted = sorted(repr(row) for batch in frames(FLEET, range(len(Schedule(FLEET)))) for row in batch.to_pylist())
+    for partitions in (1, 3):
+        found = spark_frames(spark, FLEET, partitions=partitions)
+        assert found.rdd.getNumPartitions() == partitions
+        assert sorted(repr(row) for row in found.toArrow().to_pylist()) == wanted
