@@ -88,8 +88,6 @@ def command(
     paths = _readable(captures)
     check_apis(filters)
     from kproto.pipeline import OutputDirectory, analyze, spark_session
-    from kproto.tables.stored import stored_pieces
-    from kproto.tables.summary import summarize
 
     settings = _settings(conf)
     directory = OutputDirectory(out, overwrite=overwrite)
@@ -103,11 +101,10 @@ def command(
         steps.watching(spark),
     ):
         run = analyze(spark, paths, directory, filters=filters, on_step=steps.show)
-    summary = summarize(stored_pieces(directory.path))
     if form == "json":
-        print(json.dumps(_facts(run, out) | summary, ensure_ascii=False))
+        print(json.dumps(_facts(run, out) | run.summary, ensure_ascii=False))
     else:
-        print_sections([*sections_of(summary), _tables(run, out)])
+        print_sections([*sections_of(run.summary), _tables(run, out)])
 
 
 def _settings(texts: Sequence[str]) -> dict[str, str]:

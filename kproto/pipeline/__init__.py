@@ -11,8 +11,8 @@ from __future__ import annotations
 from kproto.pipeline.derived import derived_table
 from kproto.pipeline.job import BadInput, Run, analyze
 from kproto.pipeline.output import OutputDirectory
-from kproto.pipeline.relations import read_table
 from kproto.pipeline.session import check_java, spark_session
+from kproto.pipeline.stored import read_table
 
 __all__ = [
     "BadInput",

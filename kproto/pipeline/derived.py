@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline.queries import Queries
-from kproto.pipeline.relations import read_table, spark_schema
+from kproto.pipeline.stored import read_table, spark_schema
 from kproto.tables import TABLES
 from kproto.tables.derived import DERIVED
 

@@ -1,36 +1,43 @@
-"""Captures -> tables on disk: each capture is read once, each distinct body decoded once."""
+"""Captures -> tables on disk: each capture is read once, the states of each distinct body are written once."""
 
 from __future__ import annotations
 
 import heapq
+import json
+import shutil
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow.parquet as pq
-from pyspark.sql import functions as F
 
 import kproto
 from kproto import tables
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture import capture_points
 from kproto.errors import CaptureError
-from kproto.pipeline.queries import Queries
-from kproto.pipeline.relations import DATED, Relations, read_files, spark_schema
+from kproto.pipeline.tasks import count_changes, gather_pieces, make_tables
 from kproto.tables.filters import Filters
+from kproto.tables.reading import why_nothing
+from kproto.tables.stages import SMALL_TABLES, learn, small_table
+from kproto.tables.stored import SUMMARY
+from kproto.tables.summary import Figures
+from kproto.tables.writing import write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from kproto.capture import CapturePoint
     from kproto.pipeline.output import OutputDirectory
+    from kproto.tables.stages import Made, Piece
 
-__all__ = ["Run", "analyze"]
+__all__ = ["BadInput", "Run", "analyze"]
 
 _TASK_BYTES: Final = 64 << 20
 """Small captures share a task until they reach this."""
@@ -59,9 +66,10 @@ class Run:
     Attributes:
         inputs: The captures.
         rows: Table -> rows written.
-        captures_read: How many captures were read, counting each time.
-        bodies_decoded: How many bodies were decoded: as many as there are distinct ones.
+        captures_read: How many captures were read.
+        bodies_decoded: Distinct bodies, whose states were each written once.
         bad_inputs: Pieces of captures that could not be used; without an offset: captures that gave nothing.
+        summary: As ``kproto.tables.summarize`` gives it.
         seconds: Wall time.
     """
 
@@ -70,6 +78,7 @@ class Run:
     captures_read: int = 0
     bodies_decoded: int = 0
     bad_inputs: list[BadInput] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -97,52 +106,36 @@ def analyze(
     started = time.monotonic()
     filters = filters or Filters()
     run = Run(list(captures))
+    points = capture_points(str(Path(path).absolute()) for path in captures)
     with out.writing():
+        work = out.run / "tasks"
         on_step("reading captures")
-        captures_read = spark.sparkContext.accumulator(0)
-        scan = _scan(spark, captures, filters, captures_read.add).persist()
-        try:
-            _check(scan, run)
-            on_step("decoding distinct bodies")
-            bodies = _bodies(scan)
-            decoded_bodies = spark.sparkContext.accumulator(0)
-            decoded = _decoded(spark, bodies, decoded_bodies.add).persist()
-            try:
-                decoded.count()  # all of it, before several queries ask for it at once
-                with Queries(spark) as sql:
-                    _write(spark, Relations(sql, scan, decoded, filters), bodies, out.run, run, on_step)
-            finally:
-                decoded.unpersist()
-                run.bodies_decoded = decoded_bodies.value
-        finally:
-            scan.unpersist()
-            run.captures_read = captures_read.value
+        shares = _shares(points, spark.sparkContext.defaultParallelism)
+        pieces = gather_pieces(spark, [partial(_scan, share, filters) for share in shares], work, filters)
+        run.captures_read = len(points)
+        _check(pieces, run)
+        on_step("writing tables")
+        made = make_tables(spark, [piece.path for piece in pieces], work, learn(pieces, filters), filters)
+        _take_over(made, out.run, run)
+        _write_small(pieces, out.run, run)
+        on_step("summing up")
+        run.summary = _summary(spark, made, out.run)
+        shutil.rmtree(work)
         run.seconds = time.monotonic() - started
+        (out.run / SUMMARY).write_text(json.dumps(run.summary, ensure_ascii=False) + "\n", encoding="utf-8")
         out.publish(_manifest(run))
     return run
 
 
-def _scan(
-    spark: SparkSession, captures: Sequence[str], filters: Filters, on_capture: Callable[[int], object]
-) -> DataFrame:
-    """A capture point is read by one task; small ones share a task."""
-    points = capture_points(str(Path(path).absolute()) for path in captures)
-    shares = _shares(points, spark.sparkContext.defaultParallelism)
-
-    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            yield from tables.scan(
-                (point for n in batch.column(0).to_pylist() for point in shares[n]),
-                ports=filters.ports,
-                apis=filters.apis or CONTROL_APIS,
-                since_ns=filters.since_ns,
-                until_ns=filters.until_ns,
-                always={ApiKey.UPDATE_METADATA},
-                on_capture=on_capture,
-            )
-
-    one_each = spark.range(0, len(shares), 1, numPartitions=len(shares))
-    return one_each.mapInArrow(read, spark_schema(tables.SCAN))
+def _scan(points: Sequence[CapturePoint], filters: Filters) -> Iterator[pa.RecordBatch]:
+    return tables.scan(
+        points,
+        ports=filters.ports,
+        apis=filters.apis or CONTROL_APIS,
+        since_ns=filters.since_ns,
+        until_ns=filters.until_ns,
+        always={ApiKey.UPDATE_METADATA},
+    )
 
 
 def _shares(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:
@@ -157,79 +150,49 @@ def _shares(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePo
     return [share for _size, share in sorted(shares, key=lambda item: item[0], reverse=True)]
 
 
-def _check(scan: DataFrame, run: Run) -> None:
+def _check(pieces: Sequence[Piece], run: Run) -> None:
     """Fill in what could not be read; stop where there is nothing to go on with."""
-    facts = scan.agg(
-        F.count("frame_id").alias("frames"),
-        F.count_distinct("frame_id").alias("distinct"),
-        F.collect_list(F.when(F.col("bad_input").isNotNull(), F.struct("file", "bad_input.*"))).alias("bad"),
-    ).first()
-    assert facts is not None
-    run.bad_inputs = [BadInput(*row) for row in sorted(facts.bad, key=lambda row: (row.file, row.offset or -1))]
-    if facts.frames == 0:
-        reasons = [bad.reason for bad in run.bad_inputs if bad.offset is None]
-        raise CaptureError(
-            "; ".join(reasons[:3]) if reasons else "no control request in these captures passes the filters"
-        )
-    if facts.frames != facts.distinct:
-        raise CaptureError("the same capture was given twice, under different names; name it once")
+    bad = small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()
+    run.bad_inputs = sorted((BadInput(**row) for row in bad), key=lambda row: (row.file, row.offset or -1))
+    if not any(piece.rows["requests"] for piece in pieces):
+        raise CaptureError(why_nothing(bad))
 
 
-def _bodies(scan: DataFrame) -> DataFrame:
-    """Each distinct body once. Which one is found on header columns alone, so that payloads are not moved around."""
-    first = (
-        scan.where("payload IS NOT NULL")
-        .groupBy("body_id")
-        .agg(F.min(F.struct("ts_ns", "frame_id")).alias("first"))
-        .select("first.frame_id")
-    )
-    return scan.where("payload IS NOT NULL").join(first, "frame_id", "left_semi").select(*tables.BODIES.names)
+def _take_over(made: Sequence[Made], directory: Path, run: Run) -> None:
+    """Move the files that tasks made into the tables' directories, and count their rows."""
+    run.rows = dict.fromkeys(tables.TABLES, 0)
+    for each in made:
+        run.bodies_decoded += each.bodies
+        for file, rows in each.files.items():
+            place = directory / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (Path(each.path) / file).rename(place)
+            run.rows[file.partition("/")[0]] += rows
+    if not run.rows["requests"]:
+        raise CaptureError(why_nothing([bad._asdict() for bad in run.bad_inputs]))
+    for name, schema in tables.TABLES.items():
+        if not run.rows[name] and name not in SMALL_TABLES:  # readers find its columns
+            write_table(directory / name / "part-empty.zstd.parquet", name, schema.empty_table())
 
 
-def _decoded(spark: SparkSession, bodies: DataFrame, on_body: Callable[[int], object]) -> DataFrame:
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from tables.decode(batches, on_body=on_body)
-
-    spread = bodies.repartition(spark.sparkContext.defaultParallelism, "body_id")
-    return spread.mapInArrow(read, spark_schema(tables.DECODED))
-
-
-def _write(
-    spark: SparkSession,
-    relations: Relations,
-    bodies: DataFrame,
-    directory: Path,
-    run: Run,
-    on_step: Callable[[str], object],
-) -> None:
-    def write(name: str, frame: DataFrame) -> DataFrame:
-        on_step(f"writing {name}")
-        return _write_table(spark, name, frame, directory / name, run)
-
-    requests = write("requests", relations.requests())
-    if run.rows["requests"] == 0:
-        raise CaptureError("no control request in these captures passes the filters")
-    write("responses", relations.responses(requests))
-    write("partition_errors", relations.partition_errors(requests))
-    write("partition_states", relations.partition_states(requests))
-    frames = write("frames", relations.frames(requests))
-    write("bodies", relations.bodies(bodies, frames))
-    write("brokers", relations.brokers())
-    write("captures", relations.captures())
-    write("bad_inputs", relations.bad_inputs())
+def _write_small(pieces: Sequence[Piece], directory: Path, run: Run) -> None:
+    for name in SMALL_TABLES:
+        table = small_table([piece.path for piece in pieces], name)
+        write_table(directory / name / "part-0.zstd.parquet", name, table)
+        run.rows[name] = table.num_rows
 
 
-def _write_table(spark: SparkSession, name: str, frame: DataFrame, path: Path, run: Run) -> DataFrame:
-    """Write a table, count its rows and give it back as it lies on disk."""
-    writer = frame.write.option("compression", "zstd")
-    if name in DATED:
-        writer = writer.partitionBy("date")
-    writer.parquet(str(path))
-    if not any(path.rglob("*.parquet")):
-        # Nothing in it, and with partitions Spark then writes no file: readers would find no schema.
-        frame.limit(0).coalesce(1).write.mode("overwrite").parquet(str(path))
-    run.rows[name] = sum(pq.read_metadata(file).num_rows for file in path.rglob("*.parquet"))
-    return read_files(spark, path, name)
+def _summary(spark: SparkSession, made: Sequence[Made], directory: Path) -> dict[str, Any]:
+    """The tasks' figures, merged."""
+    figures = Figures()
+    for each in made:
+        figures.merge(each.figures)
+    for changes in count_changes(spark, [each.path for each in made]):
+        figures.add_changes(changes)
+    few = {name: pq.read_table(directory / name) for name in SMALL_TABLES}
+    for _accepted in figures.add(few):
+        pass
+    return figures.rows()
 
 
 def _manifest(run: Run) -> dict[str, Any]:

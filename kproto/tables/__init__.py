@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kproto.tables.brokers import BrokerDirectory
-    from kproto.tables.decoding import decode, part
+    from kproto.tables.decoding import decode
     from kproto.tables.filters import Filters
     from kproto.tables.reading import chunks, read
     from kproto.tables.scanning import scan
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
         BODIES,
         BROKERS,
         CAPTURES,
-        DECODED,
         FRAMES,
         PARTITION_ERRORS,
         PARTITION_STATES,
+        PARTS,
         REQUESTS,
         RESPONSES,
         SCAN,
@@ -40,10 +40,10 @@ __all__ = [
     "BODIES",
     "BROKERS",
     "CAPTURES",
-    "DECODED",
     "FRAMES",
     "PARTITION_ERRORS",
     "PARTITION_STATES",
+    "PARTS",
     "REQUESTS",
     "RESPONSES",
     "SCAN",
@@ -53,7 +53,6 @@ __all__ = [
     "chunks",
     "decode",
     "description",
-    "part",
     "read",
     "scan",
     "summarize",
@@ -64,7 +63,6 @@ _HOMES = {
     "Filters": "filters",
     "chunks": "reading",
     "decode": "decoding",
-    "part": "decoding",
     "read": "reading",
     "scan": "scanning",
     "summarize": "summary",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kproto.tables.bodies import ControlBody
     from kproto.types import BrokerId
 
-__all__ = ["BrokerDirectory", "address_of"]
+__all__ = ["BrokerDirectory", "BrokerFacts", "address_of"]
 
 _EVERY: Final = ""
 """Stands for all capture points together."""
@@ -133,3 +133,43 @@ class BrokerDirectory:
             key = (point, *address)
             known = self._common.get(key)
             self._common[key] = frozenset(common) if known is None else known & frozenset(common)
+
+
+class BrokerFacts:
+    """What a part of the captures tells of brokers' addresses, for a directory that learns it with all other parts.
+
+    Attributes:
+        listeners: When which capture listed which live brokers, each list where it differs from the one before.
+        replicas: For each capture and address the replicas that all partitions sent there have in common.
+    """
+
+    def __init__(self) -> None:
+        self.listeners: list[tuple[int, str, tuple[tuple[BrokerId, str, int], ...]]] = []
+        self.replicas: dict[tuple[str, tuple[str, int]], frozenset[BrokerId]] = {}
+        self._listed: dict[str, tuple[tuple[BrokerId, str, int], ...]] = {}
+
+    def learn_listeners(self, time_ns: int, capture: str, listeners: Iterable[tuple[BrokerId, str, int]]) -> None:
+        """As ``BrokerDirectory.learn_listeners``."""
+        listed = tuple(listeners)
+        if self._listed.get(capture) != listed:
+            self._listed[capture] = listed
+            self.listeners.append((time_ns, capture, listed))
+
+    def learn_replicas(self, capture: str, address: tuple[str, int], common: Collection[BrokerId]) -> None:
+        """As ``BrokerDirectory.learn_replicas``."""
+        known = self.replicas.get((capture, address))
+        self.replicas[capture, address] = frozenset(common) if known is None else known & frozenset(common)
+
+    def id_of(self, _address: tuple[str, int], _time_ns: int | None = None, _capture: str = _EVERY) -> BrokerId | None:
+        """None: a part of the captures does not tell it."""
+        return None
+
+    @staticmethod
+    def teach(directory: BrokerDirectory, parts: Iterable[BrokerFacts]) -> None:
+        """Let a directory learn all parts, in the order of time."""
+        parts = list(parts)
+        for fact in sorted((fact for part in parts for fact in part.listeners), key=lambda fact: fact[:2]):
+            directory.learn_listeners(*fact)
+        for part in parts:
+            for (capture, address), common in part.replicas.items():
+                directory.learn_replicas(capture, address, common)

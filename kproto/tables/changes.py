@@ -2,59 +2,104 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 
-__all__ = ["PartitionHistory"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-_PARTITION: Final = ["topic", "topic_id", "partition"]
+__all__ = ["Changes", "PartitionHistory", "merged"]
+
 _EPOCHS: Final = ["controller_epoch", "leader_epoch", "partition_epoch"]
-_KEYS: Final = [*_PARTITION, *_EPOCHS, "leader", "isr"]
-_COMPACT_ROWS: Final = 1 << 20
+_COMPACT_ROWS: Final = 1 << 22
 _DELETED: Final = -2
 _NO_LEADER: Final = -1
 _KINDS: Final = ("leader_changes", "leader_lost", "isr_shrinks", "isr_expands", "isr_swaps")
+_STATES: Final = pa.schema(
+    [
+        ("partition_key", pa.int64()),
+        *((name, pa.int32()) for name in _EPOCHS),
+        ("leader", pa.int32()),
+        ("isr", pa.binary()),
+    ]
+)
+"""A state in short: ``partition_key`` holds the number of the topic and the partition, ``isr`` its ids' bytes."""
+
+Changes = tuple[dict[str, int], list[dict[str, Any]]]
+"""Totals, and the partitions whose leaders changed most, as ``PartitionHistory.changes`` gives them."""
 
 
 class PartitionHistory:
-    """The distinct states of every partition, ordered by their epochs.
+    """The states of every partition, ordered by their epochs.
 
     The order is that of the epochs, not of time: clocks differ and requests are sent again. Memory grows with the
     number of distinct states: one a partition, and one a change.
     """
 
     def __init__(self) -> None:
-        self._distinct: pa.Table | None = None
-        self._fresh: list[pa.Table] = []
-        self._fresh_rows = 0
+        self._topics: dict[tuple[str, bytes], int] = {}
+        self._states: list[pa.Table] = []
+        self._rows = 0
+        self._compact_at = _COMPACT_ROWS
+
+    def __len__(self) -> int:
+        """The number of states kept, of which some may be equal."""
+        return self._rows
 
     def add(self, states: pa.Table) -> None:
         """Take rows of ``partition_states`` that brokers accepted."""
         states = states.filter(
             pc.and_(pc.not_equal(states["api_key"], int(ApiKey.STOP_REPLICA)), pc.not_equal(states["leader"], _DELETED))
         )
-        if not states.num_rows:
-            return
-        isr = pc.binary_join(states["isr"].cast(pa.list_(pa.string())), ",")
-        self._fresh.append(states.select(_KEYS).set_column(len(_KEYS) - 1, "isr", isr))
-        self._fresh_rows += states.num_rows
-        if self._fresh_rows > max(_COMPACT_ROWS, self._distinct.num_rows if self._distinct else 0):
-            self._compact()
+        for batch in states.select(["topic", "topic_id", "partition", *_EPOCHS, "leader", "isr"]).to_batches():
+            topics = _numbers(batch.column("topic"), batch.column("topic_id"), self._topics)
+            key = _partition_key(topics, batch.column("partition"))
+            columns = [key, *(batch.column(name) for name in (*_EPOCHS, "leader")), _as_binary(batch.column("isr"))]
+            self._append(pa.Table.from_arrays(columns, schema=_STATES))
+
+    def merge(self, other: PartitionHistory) -> None:
+        """Take all that another history has."""
+        numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in other._topics]
+        for table in other._states:
+            topics = pa.array(numbers, pa.int64()).take(pc.shift_right(table["partition_key"], 32))
+            partitions = pc.bit_wise_and(table["partition_key"], 0xFFFFFFFF)
+            self._append(table.set_column(0, "partition_key", pc.bit_wise_or(pc.shift_left(topics, 32), partitions)))
+
+    def split(self, count: int) -> list[PartitionHistory]:
+        """Part it by partitions: the states of one partition are in one of the parts, the same in every process."""
+        parts = [PartitionHistory() for _ in range(count)]
+        table = self._compact()
+        places = [sum(name.encode("utf-8", "replace")) for name, _topic_id in self._topics]
+        place = pa.array(places, pa.int64()).take(pc.shift_right(table["partition_key"], 32))
+        place = pc.add(place, pc.bit_wise_and(table["partition_key"], 0xFFFFFFFF))
+        place = pc.subtract(place, pc.multiply(pc.divide(place, count), count))
+        for number, part in enumerate(parts):
+            part._topics = dict(self._topics)
+            part._append(table.filter(pc.equal(place, number)))
+        return parts
+
+    def _append(self, states: pa.Table) -> None:
+        if states.num_rows:
+            self._states.append(states)
+            self._rows += states.num_rows
+            if self._rows > self._compact_at:
+                self._compact_at = max(_COMPACT_ROWS, 2 * self._compact().num_rows)
 
     def _compact(self) -> pa.Table:
-        tables = [*([self._distinct] if self._distinct is not None else []), *self._fresh]
-        if self._fresh:
-            self._distinct = pa.concat_tables(tables).group_by(_KEYS).aggregate([])
-            self._fresh, self._fresh_rows = [], 0
-        assert self._distinct is not None
-        return self._distinct
+        """All states, each once."""
+        if len(self._states) > 1:
+            every = pa.concat_tables(self._states)
+            self._states = [every.group_by(every.column_names).aggregate([])]
+            self._rows = self._states[0].num_rows
+        return self._states[0] if self._states else _STATES.empty_table()
 
-    def changes(self, most: int) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    def changes(self, most: int) -> Changes:
         """Count the changes.
 
         Args:
@@ -65,61 +110,106 @@ class PartitionHistory:
             these: to no leader), ``isr_shrinks``, ``isr_expands``, ``isr_swaps``. And the partitions with the most
             leader changes, each with ``topic``, ``partition`` and the same numbers.
         """
-        if self._distinct is None and not self._fresh:
+        if not self._states:
             return dict.fromkeys(("partitions", "partitions_moved", *_KINDS), 0), []
-        states = self._compact().sort_by([(name, "ascending") for name in _KEYS])
+        states = pa.concat_tables(self._states)
+        states = states.sort_by([(name, "ascending") for name in _STATES.names]).combine_chunks()
         counts: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: dict.fromkeys(_KINDS, 0))
-        for topic, partition, before, after in _steps(states):
-            count = counts[topic, partition]
-            for kind in _kinds(before, after):
-                count[kind] += 1
+        names = [name for name, _topic_id in self._topics]
+        for key, kinds, steps in _steps(states):
+            count = counts[names[key >> 32], _signed(key)]
+            for kind in kinds:
+                count[kind] += steps
         totals = {kind: sum(count[kind] for count in counts.values()) for kind in _KINDS}
-        partitions = states.group_by(["topic", "partition"]).aggregate([]).num_rows
         moved = sum(count["leader_changes"] > 0 for count in counts.values())
         restless = [(place, count) for place, count in counts.items() if count["leader_changes"]]
-        restless.sort(key=lambda item: (-item[1]["leader_changes"], -item[1]["isr_shrinks"], item[0]))
+        restless.sort(key=lambda item: _rank(*item))
         listed = [{"topic": topic, "partition": number, **count} for (topic, number), count in restless[:most]]
-        return {"partitions": partitions, "partitions_moved": moved, **totals}, listed
+        partitions = {(names[key >> 32], key & 0xFFFFFFFF) for key in pc.unique(states["partition_key"]).to_pylist()}
+        return {"partitions": len(partitions), "partitions_moved": moved, **totals}, listed
 
 
-_State = tuple[int, str]
-"""Leader, and ISR as text."""
+def merged(parts: list[Changes], most: int) -> Changes:
+    """The changes of histories that have no partition in common."""
+    totals = dict.fromkeys(("partitions", "partitions_moved", *_KINDS), 0)
+    listed: list[dict[str, Any]] = []
+    for part_totals, part_listed in parts:
+        listed += part_listed
+        for name, count in part_totals.items():
+            totals[name] += count
+    listed.sort(key=lambda row: _rank((row["topic"], row["partition"]), row))
+    return totals, listed[:most]
 
 
-def _steps(states: pa.Table) -> list[tuple[str, int, _State, _State]]:
-    """Topic, partition, state before and state after, where leader or ISR differ between neighbours of a partition."""
-    earlier, later = states.slice(0, states.num_rows - 1), states.slice(1)
-    if not later.num_rows:
-        return []
-    same = pc.equal(earlier["partition"], later["partition"])
-    for name in ("topic", "topic_id"):
-        same = pc.and_(same, pc.equal(earlier[name], later[name]))
-    moved = pc.or_(pc.not_equal(earlier["leader"], later["leader"]), pc.not_equal(earlier["isr"], later["isr"]))
-    rows = pc.and_(same, moved)
-    before, after = earlier.filter(rows), later.filter(rows)
-    names = ("topic", "partition", "leader", "isr")
-    return [
-        (topic, partition, (old_leader, old_isr), (leader, isr))
-        for topic, partition, leader, isr, old_leader, old_isr in zip(
-            *(after[name].to_pylist() for name in names),
-            *(before[name].to_pylist() for name in ("leader", "isr")),
-            strict=True,
-        )
+def _rank(place: tuple[str, int], count: dict[str, Any]) -> tuple[Any, ...]:
+    """The partitions whose leaders changed most come first."""
+    return -count["leader_changes"], -count["isr_shrinks"], place
+
+
+def _numbers(names: pa.Array, ids: pa.Array, known: dict[tuple[str, bytes], int]) -> pa.Array:
+    """The number of each row's topic; topics that are not ``known`` are added."""
+    names, ids = names.dictionary_encode(), ids.dictionary_encode()
+    width = max(len(ids.dictionary), 1)
+    pairs = pc.add(pc.multiply(names.indices.cast(pa.int64()), width), ids.indices.cast(pa.int64()))
+    pairs = pairs.dictionary_encode()
+    name_of, id_of = names.dictionary.to_pylist(), ids.dictionary.to_pylist()
+    numbers = [
+        known.setdefault((name_of[pair // width], id_of[pair % width]), len(known))
+        for pair in pairs.dictionary.to_pylist()
     ]
+    return pa.array(numbers, pa.int64()).take(pairs.indices)
 
 
-def _kinds(before: _State, after: _State) -> list[str]:
-    """The kinds of change from one state to the next."""
-    kinds = []
-    if before[0] != after[0]:
-        kinds.append("leader_changes")
-        if after[0] == _NO_LEADER:
-            kinds.append("leader_lost")
-    old, new = (set(state[1].split(",")) - {""} for state in (before, after))
+def _partition_key(topics: pa.Array, partitions: pa.Array) -> pa.Array:
+    """Topic number in the upper half, the partition's 32 bits in the lower."""
+    return pc.bit_wise_or(pc.shift_left(topics, 32), pc.bit_wise_and(partitions.cast(pa.int64()), 0xFFFFFFFF))
+
+
+def _signed(key: int) -> int:
+    partition = key & 0xFFFFFFFF
+    return partition - (1 << 32) if partition >> 31 else partition
+
+
+def _as_binary(lists: pa.Array) -> pa.Array:
+    """Lists of int32 as the bytes of their items, which compare and hash faster than lists."""
+    offsets = pc.multiply(lists.offsets, pa.scalar(4, pa.int32()))
+    items = lists.values
+    values = items.buffers()[1]
+    start = items.offset * 4
+    data = values.slice(start) if values is not None else pa.py_buffer(b"")
+    return pa.Array.from_buffers(pa.binary(), len(lists), [None, offsets.buffers()[1], data])
+
+
+def _steps(states: pa.Table) -> Iterator[tuple[int, list[str], int]]:
+    """Partition, kinds of change and how often, where leader or ISR differ between neighbours of a partition."""
+    earlier, later = states.slice(0, max(states.num_rows - 1, 0)), states.slice(1)
+    led = pc.not_equal(earlier["leader"], later["leader"])
+    moved = pc.or_(led, pc.not_equal(earlier["isr"], later["isr"]))
+    rows = pc.and_(pc.equal(earlier["partition_key"], later["partition_key"]), moved)
+    before, after = earlier["isr"].filter(rows), later["isr"].filter(rows)
+    isrs = pa.chunked_array([*before.chunks, *after.chunks], pa.binary()).combine_chunks().dictionary_encode()
+    width = max(len(isrs.dictionary), 1)
+    numbers = isrs.indices.cast(pa.int64())
+    pairs = pc.add(pc.multiply(numbers[: len(before)], width), numbers[len(before) :]).dictionary_encode()
+    ids = [struct.unpack(f"={len(isr) // 4}i", isr) for isr in isrs.dictionary.to_pylist()]
+    kind_of = [_isr_change(set(ids[pair // width]), set(ids[pair % width])) for pair in pairs.dictionary.to_pylist()]
+    steps = pa.table(
+        {
+            "key": later["partition_key"].filter(rows),
+            "led": led.filter(rows),
+            "lost": pc.and_(led, pc.equal(later["leader"], _NO_LEADER)).filter(rows),
+            "isr": pa.array(kind_of, pa.string()).take(pairs.indices),
+        }
+    )
+    for row in steps.group_by(steps.column_names).aggregate([([], "count_all")]).to_pylist():
+        kinds = [name for name, is_so in (("leader_changes", row["led"]), ("leader_lost", row["lost"])) if is_so]
+        yield row["key"], kinds + [row["isr"]] * bool(row["isr"]), row["count_all"]
+
+
+def _isr_change(old: set[int], new: set[int]) -> str:
+    """The kind of change from one ISR to the next; empty where only the order differs."""
     if new < old:
-        kinds.append("isr_shrinks")
-    elif new > old:
-        kinds.append("isr_expands")
-    elif new != old:
-        kinds.append("isr_swaps")
-    return kinds
+        return "isr_shrinks"
+    if new > old:
+        return "isr_expands"
+    return "isr_swaps" if new != old else ""

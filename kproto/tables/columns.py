@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from kproto.api import ApiKey
 from kproto.columns import ColumnsBuilder
 from kproto.tables.batches import slices
-from kproto.tables.schemas import DECODED
+from kproto.tables.schemas import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ class BodyColumns:
 
     Attributes:
         size: Their bytes.
-        part: What their rows are in ``DECODED``: ``state`` for requests, ``error`` for responses.
+        part: Their kind of rows in ``PARTS``: ``state`` for requests, ``error`` for responses.
     """
 
     def __init__(self, api_key: int, direction: str) -> None:
@@ -74,8 +74,8 @@ class BodyColumns:
         """Say which set of live brokers the body appended last names."""
         self._heads[-1][1]["brokers_id"] = brokers_id
 
-    def take(self, limit: int) -> tuple[list[tuple[bytes, dict[str, Any]]], Iterator[tuple[pa.Array, pa.Array]]]:
-        """Bodies with their heads; and their rows as body ids and structs, in pieces of about ``limit`` bytes."""
+    def take(self, limit: int) -> tuple[list[tuple[bytes, dict[str, Any]]], Iterator[pa.RecordBatch]]:
+        """Bodies with their heads; and their rows as ``PARTS`` has them, in batches of about ``limit`` bytes."""
         heads, self._heads = self._heads, []
         self.size = 0
         rows = pa.record_batch(self._builder.finish())
@@ -88,20 +88,22 @@ class BodyColumns:
                 _add_common_replicas(heads, rows)
         ids = pa.array([body_id for body_id, _ in heads], pa.binary())
         pieces = slices(rows, _plain_size(rows), limit)
-        return heads, ((ids.take(piece.column("frame")), self._struct(piece)) for piece in pieces)
+        return heads, (self._batch(piece, ids) for piece in pieces)
 
-    def _struct(self, rows: pa.RecordBatch) -> pa.Array:
-        fields = list(DECODED.field(self.part).type)
+    def _batch(self, rows: pa.RecordBatch, ids: pa.Array) -> pa.RecordBatch:
+        schema = PARTS[self.part]
         arrays = []
-        for field in fields:
+        for field in schema:
             name = _NAMES.get(field.name, field.name)
-            if field.name == "api_key":
+            if field.name == "body_id":
+                arrays.append(ids.take(rows.column("frame")))
+            elif field.name == "api_key":
                 arrays.append(pa.repeat(pa.scalar(self._api_key, field.type), rows.num_rows))
             elif name in rows.schema.names:
                 arrays.append(_plain(rows.column(name), field.type))
             else:
                 arrays.append(pa.nulls(rows.num_rows, field.type))
-        return pa.StructArray.from_arrays(arrays, fields=fields)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:

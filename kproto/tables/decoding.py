@@ -5,19 +5,19 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from kproto.errors import DecodeError, UnsupportedVersion
 from kproto.tables.batches import BATCH_BYTES, RowBuffer, plain_text
 from kproto.tables.columns import BodyColumns
-from kproto.tables.schemas import DECODED
+from kproto.tables.schemas import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    import pyarrow as pa
+
     from kproto.tables.columns import Endpoint
 
-__all__ = ["decode", "part"]
+__all__ = ["decode"]
 
 _HEAD_BYTES: Final = 64
 
@@ -27,7 +27,7 @@ def decode(
     *,
     on_body: Callable[[int], object] | None = None,
     batch_bytes: int = BATCH_BYTES,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Decode bodies, each exactly once.
 
     A body that cannot be decoded has its ``head`` row too, with a ``decode_error``, and no other.
@@ -38,7 +38,7 @@ def decode(
         batch_bytes: About how large a batch becomes.
 
     Yields:
-        Batches of the schema ``DECODED``.
+        A kind of rows, one of ``PARTS``, and a batch of its schema. ``state`` makes the table ``partition_states``.
     """
     out = _Decoded(batch_bytes)
     for batch in batches:
@@ -52,27 +52,14 @@ def decode(
     yield from out.take()
 
 
-def part(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
-    """One kind of row out of ``decode``'s: ``head``, ``state``, ``error`` or ``broker``, as columns behind ``body_id``.
-
-    ``part(..., "state")`` is the table ``partition_states``.
-    """
-    for batch in batches:
-        rows = batch.filter(batch.column(name).is_valid())
-        if rows.num_rows:
-            struct = rows.column(name)
-            names = [field.name for field in struct.type]
-            yield pa.RecordBatch.from_arrays([rows.column("body_id"), *struct.flatten()], names=["body_id", *names])
-
-
 class _Decoded:
     """What was decoded since the last batch."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._columns: dict[tuple[int, str], BodyColumns] = {}
-        self._heads = RowBuffer(_rows_of("head"), limit)
-        self._brokers = RowBuffer(_rows_of("broker"), limit)
+        self._heads = RowBuffer(PARTS["head"], limit)
+        self._brokers = RowBuffer(PARTS["broker"], limit)
         self._known_brokers: set[bytes] = set()
 
     def add(self, body_id: bytes, api_key: int, version: int, direction: str, payload: Any) -> None:
@@ -82,45 +69,36 @@ class _Decoded:
         try:
             brokers = columns.append(body_id, version, payload)
         except (DecodeError, UnsupportedVersion) as e:
-            self._heads.add((body_id, {"decode_error": plain_text(str(e))}), _HEAD_BYTES)
+            self._add_head(body_id, {"decode_error": plain_text(str(e))})
             return
         if brokers:
-            columns.name_brokers(self._add_brokers(body_id, brokers))
+            columns.name_brokers(self._add_brokers(brokers))
 
-    def _add_brokers(self, body_id: bytes, brokers: list[Endpoint]) -> bytes:
+    def _add_brokers(self, brokers: list[Endpoint]) -> bytes:
         """A set of live brokers stands in a thousand bodies: it is given with the first, and named by the others."""
         brokers_id = blake2b(repr(brokers).encode("utf-8", "replace"), digest_size=16).digest()
         if brokers_id not in self._known_brokers:
             self._known_brokers.add(brokers_id)
             for broker_id, host, port in brokers:
-                where = {"host": plain_text(host), "port": port}
-                self._brokers.add((body_id, {"brokers_id": brokers_id, "broker_id": broker_id, **where}), _HEAD_BYTES)
+                self._brokers.add((brokers_id, broker_id, plain_text(host), port), _HEAD_BYTES)
         return brokers_id
+
+    def _add_head(self, body_id: bytes, head: dict[str, Any]) -> None:
+        self._heads.add((body_id, *(head.get(name) for name in PARTS["head"].names[1:])), _HEAD_BYTES)
 
     @property
     def full(self) -> bool:
         # Rows take about twice what their bodies do, more with long names; ``take`` cuts what has become too large.
         return self._heads.full or self._brokers.full or sum(c.size for c in self._columns.values()) >= self._limit // 2
 
-    def take(self) -> Iterator[pa.RecordBatch]:
+    def take(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         for columns in self._columns.values():
             heads, pieces = columns.take(self._limit)
             for body_id, head in heads:
-                self._heads.add((body_id, head), _HEAD_BYTES)
-            for body_ids, values in pieces:
-                yield _decoded(body_ids, columns.part, values)
+                self._add_head(body_id, head)
+            for piece in pieces:
+                if piece.num_rows:
+                    yield columns.part, piece
         for name, buffer in (("head", self._heads), ("broker", self._brokers)):
             for batch in buffer.take():
-                yield _decoded(batch.column(0), name, batch.column(1))
-
-
-def _rows_of(name: str) -> pa.Schema:
-    return pa.schema([DECODED.field("body_id"), DECODED.field(name)])
-
-
-def _decoded(body_ids: pa.Array, name: str, values: pa.Array) -> pa.RecordBatch:
-    arrays = [
-        body_ids if f.name == "body_id" else values if f.name == name else pa.nulls(len(body_ids), f.type)
-        for f in DECODED
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=DECODED)
+                yield name, batch

@@ -43,6 +43,17 @@ class Deletions:
         for body_id, topic, partition in zip(*columns, strict=True):
             self._deleted.setdefault(body_id, {}).setdefault(topic, set()).add(partition)
 
+    def merge(self, other: Deletions) -> None:
+        """Take all that another one has gathered."""
+        for body_id, sent in other._sent.items():
+            for broker, (first, last) in sent.items():
+                known = self._sent[body_id].get(broker, (first, last))
+                self._sent[body_id][broker] = (min(first, known[0]), max(last, known[1]))
+        for body_id, topics in other._deleted.items():
+            for topic, partitions in topics.items():
+                self._deleted.setdefault(body_id, {}).setdefault(topic, set()).update(partitions)
+        self._topics |= other._topics
+
     def rows(self, moment: Callable[[int], str]) -> list[dict[str, Any]]:
         """One row a topic: its deleted ``partitions``, the ``brokers`` told so, whether the whole topic went, and when.
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.error_codes import ErrorCode
 
-__all__ = ["ControllerEpoch", "Epochs", "broker_name"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["ControllerEpoch", "Epochs", "broker_name", "counts_as_seen", "refusal_reason"]
 
 _NO_EPOCH: Final = -1
 _REMEMBERED: Final = 64
@@ -64,7 +67,7 @@ class Epochs:
             broker_epoch: The one the request is meant for; -1 or None where the version has none.
             error_code: The response's error of the whole request; None: unanswered.
         """
-        if error_code in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR):
+        if not counts_as_seen(error_code):
             return
         if self._newest is None or controller_epoch > self._newest.epoch:
             self._newest = ControllerEpoch(controller_epoch, controller_id, time_ns)
@@ -81,26 +84,49 @@ class Epochs:
             broker: As of ``note``.
             controller_epoch, broker_epoch: The request's.
         """
-        if error_code == ErrorCode.STALE_CONTROLLER_EPOCH and controller_epoch is not None:
-            newer = self.superseded_by(controller_epoch)
-            if newer is None:
-                return (
-                    f"controller epoch {controller_epoch} is older than the broker's, which the capture does not show"
-                )
-            return (
-                f"controller epoch {controller_epoch} is older than {newer.epoch} of controller {newer.controller_id}: "
-                "a controller that was replaced (zombie)"
-            )
-        if error_code == ErrorCode.STALE_BROKER_EPOCH and broker_epoch is not None:
-            # A broker takes its own epoch and any above: the lowest above this one is the nearest to its own.
-            above = [epoch for epoch in self._broker_epochs.get(broker, ()) if epoch > broker_epoch]
-            name = broker_name(broker)
-            if not above:
-                return f"broker epoch {broker_epoch} is older than the broker's: {name} has started again"
-            return f"broker epoch {broker_epoch} is older than {min(above)}: sent to an earlier start of {name}"
-        if error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
-            return "the broker failed on it; its log says why"
-        return ""
+        newer = None if controller_epoch is None else self.superseded_by(controller_epoch)
+        known = self._broker_epochs.get(broker, ())
+        return refusal_reason(error_code, broker_name(broker), controller_epoch, broker_epoch, newer, known)
+
+
+def counts_as_seen(error_code: int | None) -> bool:
+    """Whether a broker that answered so had no objection to the request's controller epoch."""
+    return error_code not in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def refusal_reason(
+    error_code: int,
+    broker: str,
+    controller_epoch: int | None,
+    broker_epoch: int | None,
+    newer: ControllerEpoch | None,
+    known: Iterable[int],
+) -> str:
+    """Why a broker refused a whole request, in one clause; empty where the error's name says all there is.
+
+    Args:
+        error_code: The response's error.
+        broker: The broker's name.
+        controller_epoch, broker_epoch: The request's.
+        newer: The newer controller epoch that was seen before the request, if any.
+        known: The broker's own epochs that were seen before the request.
+    """
+    if error_code == ErrorCode.STALE_CONTROLLER_EPOCH and controller_epoch is not None:
+        if newer is None:
+            return f"controller epoch {controller_epoch} is older than the broker's, which the capture does not show"
+        return (
+            f"controller epoch {controller_epoch} is older than {newer.epoch} of controller {newer.controller_id}: "
+            "a controller that was replaced (zombie)"
+        )
+    if error_code == ErrorCode.STALE_BROKER_EPOCH and broker_epoch is not None:
+        # A broker takes its own epoch and any above: the lowest above this one is the nearest to its own.
+        above = [epoch for epoch in known if epoch > broker_epoch]
+        if not above:
+            return f"broker epoch {broker_epoch} is older than the broker's: {broker} has started again"
+        return f"broker epoch {broker_epoch} is older than {min(above)}: sent to an earlier start of {broker}"
+    if error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        return "the broker failed on it; its log says why"
+    return ""
 
 
 def broker_name(broker: object) -> str:

@@ -32,10 +32,24 @@ class Latencies:
                 self.max_us = latency
             self._counts[latency - latency % self._step_us] += 1
         if len(self._counts) > _MOST_VALUES and self._step_us == 1:
-            self._step_us = 1000
-            fine, self._counts = self._counts, Counter()
-            for latency, count in fine.items():
-                self._counts[latency - latency % 1000] += count
+            self._coarsen()
+
+    def merge(self, other: Latencies) -> None:
+        """Count all that another one has counted."""
+        if other._step_us > self._step_us:
+            self._coarsen()
+        for latency, count in other._counts.items():
+            self._counts[latency - latency % self._step_us] += count
+        self.count += other.count
+        self.max_us = max((us for us in (self.max_us, other.max_us) if us is not None), default=None)
+        if len(self._counts) > _MOST_VALUES and self._step_us == 1:
+            self._coarsen()
+
+    def _coarsen(self) -> None:
+        self._step_us = 1000
+        fine, self._counts = self._counts, Counter()
+        for latency, count in fine.items():
+            self._counts[latency - latency % 1000] += count
 
     def quantiles_us(self, *parts: float) -> list[int | None]:
         """The latency that a part of all do not exceed (nearest rank), for ascending parts such as 0.5 and 0.99."""

@@ -34,6 +34,12 @@ class _Phase:
         self.last = ts if self.last is None else max(self.last, ts)
         self.brokers.add(broker)
 
+    def merge(self, other: _Phase) -> None:
+        self.requests += other.requests
+        self.first = min((ts for ts in (self.first, other.first) if ts is not None), default=None)
+        self.last = max((ts for ts in (self.last, other.last) if ts is not None), default=None)
+        self.brokers |= other.brokers
+
 
 class Migration:
     """Sorts requests into the phases of a migration.
@@ -45,24 +51,48 @@ class Migration:
     def __init__(self) -> None:
         self._phases: dict[str, _Phase] = defaultdict(_Phase)
         self._controllers: dict[bool, set[tuple[int, int]]] = {False: set(), True: set()}
-        self._full_sent: set[object] = set()
 
     def add(
-        self, ts: int, api_key: int, controller_id: int, epoch: int, broker: object, *, is_kraft: bool, update_type: int
+        self,
+        ts: int,
+        api_key: int,
+        controller_id: int,
+        epoch: int,
+        broker: object,
+        *,
+        is_kraft: bool,
+        update_type: int,
+        had_full: bool,
     ) -> None:
-        """Take a request, in the order of time; ``ts`` in us since 1970, ``update_type`` its field ``type``."""
+        """Take a request.
+
+        Args:
+            ts: When it passed, us since 1970.
+            api_key: Its API.
+            controller_id, epoch: The sender.
+            broker: The receiver.
+            is_kraft: Whether the sender is a KRaft controller.
+            update_type: Its field ``type``.
+            had_full: Whether the broker had been sent all partitions by a KRaft controller before.
+        """
         self._controllers[is_kraft].add((epoch, controller_id))
         if not is_kraft:
             self._phases[_ZOOKEEPER].add(ts, broker)
             return
         if update_type == _FULL and api_key == ApiKey.UPDATE_METADATA:
-            self._full_sent.add(broker)
             phase = _TAKEOVER
-        elif update_type == _INCREMENTAL or broker in self._full_sent:
+        elif update_type == _INCREMENTAL or had_full:
             phase = _DUAL_WRITE
         else:
             phase = _TAKEOVER
         self._phases[phase].add(ts, broker)
+
+    def merge(self, other: Migration) -> None:
+        """Take all that another one has seen."""
+        for name, phase in other._phases.items():
+            self._phases[name].merge(phase)
+        for is_kraft, controllers in other._controllers.items():
+            self._controllers[is_kraft] |= controllers
 
     def row(self, moment: Callable[[int], str]) -> dict[str, Any] | None:
         """The migration with its ``phases`` in order; None where no KRaft controller sent a request.

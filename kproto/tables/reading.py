@@ -13,21 +13,23 @@ from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture import capture_points
 from kproto.errors import CaptureError
 from kproto.tables.brokers import BrokerDirectory
-from kproto.tables.decoding import decode, part
+from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
 from kproto.tables.relations import Decoded, Earlier, Relations, bad_inputs, captures, first_bodies, learn_brokers
 from kproto.tables.scanning import scan
-from kproto.tables.schemas import DECODED, SCAN, TABLES
+from kproto.tables.schemas import SCAN, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["chunks", "read", "why_nothing"]
+    from kproto.tables.brokers import BrokerFacts
+
+__all__ = ["CHUNK_BYTES", "TableReader", "chunks", "read", "stretches", "why_nothing"]
 
 _STANDARD_INPUT: Final = "-"
 
-_CHUNK_BYTES: Final = 64 << 20
-"""How much of the captures' bodies ``chunks`` holds at a time."""
+CHUNK_BYTES: Final = 64 << 20
+"""How much of the captures' bodies is held at a time."""
 
 
 def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict[str, pa.Table]:
@@ -68,7 +70,7 @@ def chunks(
     paths: Sequence[str],
     *,
     filters: Filters | None = None,
-    chunk_bytes: int | None = _CHUNK_BYTES,
+    chunk_bytes: int | None = CHUNK_BYTES,
 ) -> Iterator[dict[str, pa.Table]]:
     """The tables in pieces, each about a bounded stretch of the captures.
 
@@ -81,7 +83,7 @@ def chunks(
         chunk_bytes: About how much a piece may be made of; None makes one piece.
     """
     filters = filters or Filters()
-    reader = _Reader(filters, BrokerDirectory(filters.broker_ids))
+    reader = TableReader(filters, BrokerDirectory(filters.broker_ids))
     piped = [path for path in paths if path == _STANDARD_INPUT][:1]
     batches = scan(
         [*piped, *capture_points(str(Path(path).absolute()) for path in paths if path != _STANDARD_INPUT)],
@@ -91,39 +93,60 @@ def chunks(
         until_ns=filters.until_ns,
         always={ApiKey.UPDATE_METADATA},
     )
+    for stretch, last in stretches(batches, chunk_bytes):
+        yield reader.tables(stretch, last=last)
+
+
+def stretches(
+    batches: Iterable[pa.RecordBatch], chunk_bytes: int | None = CHUNK_BYTES
+) -> Iterator[tuple[list[pa.RecordBatch], bool]]:
+    """Gather batches until they take so many bytes; with each stretch comes whether it is the last, maybe empty one."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         held.append(batch)
         size += batch.nbytes
         if chunk_bytes is not None and size >= chunk_bytes:
-            yield reader.tables(held, last=False)
+            yield held, False
             held, size = [], 0
-    yield reader.tables(held, last=True)
+    yield held, True
 
 
-class _Reader:
-    """Turns stretches of a scan into tables; remembers requests without outcome and the heads of known bodies."""
+class TableReader:
+    """Turns stretches of a scan into tables; remembers requests without outcome and the heads of known bodies.
 
-    def __init__(self, filters: Filters, directory: BrokerDirectory) -> None:
+    Args:
+        filters: Which requests to keep.
+        directory: Learns the brokers' addresses and tells their ids.
+
+    Attributes:
+        given: The bodies of the last stretch, as ``first_bodies`` gives them, known before or not.
+    """
+
+    def __init__(self, filters: Filters, directory: BrokerDirectory | BrokerFacts) -> None:
         self._filters = filters
         self._directory = directory
         self._decoded = Decoded()
         self._known: set[bytes] = set()
         self._open: list[pa.RecordBatch] = []
         self._earlier = Earlier()
+        self.given = first_bodies(SCAN.empty_table())
 
     def tables(self, batches: list[pa.RecordBatch], *, last: bool) -> dict[str, pa.Table]:
+        """The tables of a stretch.
+
+        Args:
+            batches: Of the schema ``SCAN``.
+            last: Whether no more will come, so that requests which wait for their response have none.
+        """
         stretch = pa.Table.from_batches([*self._open, *batches], SCAN)
         self._open = []
-        new = first_bodies(stretch)
+        new = self.given = first_bodies(stretch)
         if self._known:
             new = new.filter(pc.invert(pc.is_in(new["body_id"], value_set=pa.array(self._known, pa.binary()))))
         self._known.update(new["body_id"].to_pylist())
-        for batch in decode(new.to_batches()):
-            for name in DECODED.names[1:]:
-                for rows in part([batch], name):
-                    self._decoded.add(name, rows)
+        for kind, rows in decode(new.to_batches()):
+            self._decoded.add(kind, rows)
         learn_brokers(self._directory, stretch, self._decoded)
         if not last:
             stretch = self._set_open_aside(stretch)

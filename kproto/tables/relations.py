@@ -17,42 +17,47 @@ from kproto.tables.schemas import (
     BODIES,
     BROKERS,
     CAPTURES,
-    DECODED,
     FRAMES,
     PARTITION_ERRORS,
     PARTITION_STATES,
+    PARTS,
     REQUESTS,
     RESPONSES,
 )
 
 if TYPE_CHECKING:
-    from kproto.tables.brokers import BrokerDirectory
+    from kproto.tables.brokers import BrokerDirectory, BrokerFacts
     from kproto.tables.filters import Filters
 
-__all__ = ["Decoded", "Earlier", "Relations", "bad_inputs", "captures", "first_bodies", "learn_brokers"]
+__all__ = [
+    "Decoded",
+    "Earlier",
+    "Relations",
+    "bad_inputs",
+    "captures",
+    "first_bodies",
+    "learn_brokers",
+    "wanted_partitions",
+]
 
 
 class Decoded:
     """What bodies say, as flat tables keyed by ``body_id``: the four kinds of rows that ``decode`` yields."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[pa.RecordBatch]] = {name: [] for name in DECODED.names if name != "body_id"}
+        self._parts: dict[str, list[pa.RecordBatch]] = {name: [] for name in PARTS}
 
     def add(self, name: str, batch: pa.RecordBatch) -> None:
-        """Take rows of one kind, as ``part`` gives them."""
+        """Take rows of one kind, as ``decode`` gives them."""
         self._parts[name].append(batch)
 
     def table(self, name: str) -> pa.Table:
         """All rows of one kind."""
-        return pa.Table.from_batches(self._parts[name], _part_schema(name))
+        return pa.Table.from_batches(self._parts[name], PARTS[name])
 
     def forget(self, name: str) -> None:
         """Drop the rows of one kind."""
         self._parts[name].clear()
-
-
-def _part_schema(name: str) -> pa.Schema:
-    return pa.schema([DECODED.field("body_id"), *DECODED.field(name).type])
 
 
 @dataclass(slots=True)
@@ -83,7 +88,7 @@ class Relations:
         self,
         scan: pa.Table,
         decoded: Decoded,
-        directory: BrokerDirectory,
+        directory: BrokerDirectory | BrokerFacts,
         filters: Filters,
         earlier: Earlier | None = None,
     ) -> None:
@@ -194,7 +199,7 @@ class Relations:
         columns = {name: found_errors[name] for name in PARTITION_ERRORS.names if name in found_errors.column_names}
         columns |= {"frame_id": named["frame_id"], "response_frame_id": named["response_frame_id"]}
         columns["topic"] = self._topic_names(found_errors, named["body_id"])
-        return self._wanted_partitions(_as_table(columns, PARTITION_ERRORS))
+        return wanted_partitions(_as_table(columns, PARTITION_ERRORS), self._filters)
 
     def _topic_names(self, errors: pa.Table, request_bodies: pa.ChunkedArray) -> pa.Array:
         states = self._decoded.table("state")
@@ -257,19 +262,19 @@ class Relations:
         )
 
     def _states(self) -> pa.Table:
-        return self._wanted_partitions(self._decoded.table("state"))
+        return wanted_partitions(self._decoded.table("state"), self._filters)
 
-    def _wanted_partitions(self, rows: pa.Table) -> pa.Table:
-        """Rows of wanted topics and partitions."""
-        filters = self._filters
-        if not filters.by_partition:
-            return rows
-        whole = [t for t in pc.unique(rows["topic"]).to_pylist() if t is not None and _whole(filters, t)]
-        keep = _is_in(rows["topic"], whole, pa.string())
-        for topic, partition in filters.partitions:
-            this = pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], partition))
-            keep = pc.or_(keep, pc.fill_null(this, False))
-        return rows.filter(keep)
+
+def wanted_partitions(rows: pa.Table, filters: Filters) -> pa.Table:
+    """Rows of wanted topics and partitions."""
+    if not filters.by_partition:
+        return rows
+    whole = [t for t in pc.unique(rows["topic"]).to_pylist() if t is not None and _whole(filters, t)]
+    keep = _is_in(rows["topic"], whole, pa.string())
+    for topic, partition in filters.partitions:
+        this = pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], partition))
+        keep = pc.or_(keep, pc.fill_null(this, False))
+    return rows.filter(keep)
 
 
 def _whole(filters: Filters, topic: str) -> bool:
@@ -277,7 +282,7 @@ def _whole(filters: Filters, topic: str) -> bool:
     return filters.wants_partition(topic, -1)
 
 
-def learn_brokers(directory: BrokerDirectory, scan: pa.Table, decoded: Decoded) -> None:
+def learn_brokers(directory: BrokerDirectory | BrokerFacts, scan: pa.Table, decoded: Decoded) -> None:
     """Teach the directory what the UpdateMetadata and LeaderAndIsr requests of a scan tell, in the order of time."""
     requests = scan.filter(pc.fill_null(pc.equal(scan["direction"], "req"), False))
     head = _joined(requests["body_id"], decoded.table("head"), "body_id")
@@ -298,12 +303,13 @@ def learn_brokers(directory: BrokerDirectory, scan: pa.Table, decoded: Decoded) 
 
 
 def first_bodies(scan: pa.Table) -> pa.Table:
-    """Each distinct body of a scan once, as first sent, of the schema ``BODIES``."""
-    given = scan.filter(pc.is_valid(scan["payload"]))
-    given = given.sort_by([("ts_ns", "ascending"), ("frame_id", "ascending")])
-    numbered = given.select(["body_id"]).append_column("row", pa.array(range(given.num_rows), pa.int64()))
-    first = numbered.group_by("body_id", use_threads=False).aggregate([("row", "min")])
-    return given.take(first["row_min"]).select(BODIES.names)
+    """Each distinct body of a scan once, as first sent: ``BODIES``, and the ``ts_ns`` and ``frame_id`` of its frame."""
+    given = pc.indices_nonzero(pc.is_valid(scan["payload"]))
+    keys = scan.select(["body_id", "ts_ns", "frame_id"]).take(given).append_column("row", given)
+    keys = keys.sort_by([("ts_ns", "ascending"), ("frame_id", "ascending")])
+    numbered = keys.select(["body_id"]).append_column("place", pa.array(range(keys.num_rows), pa.int64()))
+    first = numbered.group_by("body_id", use_threads=False).aggregate([("place", "min")])
+    return scan.select([*BODIES.names, "ts_ns", "frame_id"]).take(keys["row"].take(first["place_min"]))
 
 
 def captures(scan: pa.Table) -> pa.Table:

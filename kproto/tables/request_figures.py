@@ -11,12 +11,15 @@ import pyarrow as pa
 
 from kproto.api import api_name
 from kproto.error_codes import error_name
-from kproto.tables.epochs import Epochs
+from kproto.tables.epochs import broker_name, refusal_reason
 from kproto.tables.latencies import Latencies
 from kproto.tables.migration import Migration
+from kproto.tables.sightings import Sightings, sightings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kproto.tables.epochs import ControllerEpoch
 
 __all__ = ["REQUEST_COLUMNS", "Request", "RequestFigures", "moment", "plain_times"]
 
@@ -82,6 +85,12 @@ class _Span:
         self.last = max(self.last, ts)
         self.count += 1
 
+    def merge(self, other: _Span) -> None:
+        if other.count:
+            self.first = min(self.first, other.first) if self.count else other.first
+            self.last = max(self.last, other.last)
+            self.count += other.count
+
     def row(self, counted: str = "requests") -> dict[str, Any]:
         return {counted: self.count, "first": moment(self.first), "last": moment(self.last)}
 
@@ -94,24 +103,54 @@ class _Broker:
     requests: int = 0
     unanswered: Counter[str] = field(default_factory=Counter)
     broker_id: int | None = None
+    broker_since: int = 0
+
+    def merge(self, other: _Broker) -> None:
+        self.latencies.merge(other.latencies)
+        self.requests += other.requests
+        self.unanswered.update(other.unanswered)
+        if other.broker_id is not None and other.broker_since >= self.broker_since:
+            self.broker_id, self.broker_since = other.broker_id, other.broker_since
+
+
+@dataclass(slots=True)
+class _Zombie:
+    """The requests of a controller after a newer one was seen."""
+
+    newer: ControllerEpoch
+    span: _Span = field(default_factory=_Span)
+    refused: int = 0
+
+    def merge(self, other: _Zombie) -> None:
+        if other.span.count and (not self.span.count or other.span.first < self.span.first):
+            self.newer = other.newer
+        self.span.merge(other.span)
+        self.refused += other.refused
 
 
 class RequestFigures:
-    """The summary's figures of requests, from pieces of the ``requests`` table in the order of time."""
+    """The summary's figures of requests, from pieces of the ``requests`` table.
 
-    def __init__(self) -> None:
+    Args:
+        known: Epochs seen in all captures; None: the pieces come in the order of time, and each tells its own.
+    """
+
+    def __init__(self, known: Sightings | None = None) -> None:
         self._requests: dict[tuple[int, int, int | None], Counter[str]] = defaultdict(Counter)
         self._controllers: dict[tuple[int, int, bool], tuple[_Span, set[tuple[str, int]]]] = {}
         self._brokers: dict[tuple[str, int], _Broker] = defaultdict(_Broker)
         self._refusals: dict[tuple[Any, ...], _Span] = defaultdict(_Span)
-        self._zombies: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._zombies: dict[tuple[int, int, bool], _Zombie] = {}
         self._unreadable: Counter[tuple[int, int, str]] = Counter()
-        self._epochs = Epochs()
+        self._learns = known is None
+        self._seen = known or Sightings()
         self._migration = Migration()
 
     def add(self, table: pa.Table) -> Iterator[tuple[bytes, Request]]:
         """Take a piece of the table; yields its accepted requests whose body could be read, each with the body's id."""
         rows = plain_times(table.select(REQUEST_COLUMNS), "ts").sort_by("ts")
+        if self._learns:
+            self._seen.learn(sightings([rows]))
         for request in map(Request._make, zip(*(column.to_pylist() for column in rows.columns), strict=True)):
             self._add_request(request)
             if request.controller_id is not None and request.accepted and request.body_id is not None:
@@ -126,7 +165,7 @@ class RequestFigures:
         broker = self._brokers[request.address]
         broker.requests += 1
         if request.target_broker is not None:
-            broker.broker_id = request.target_broker
+            broker.broker_id, broker.broker_since = request.target_broker, request.ts
         if request.latency_us is not None:
             broker.latencies.add([request.latency_us])
         if request.response_frame_id is None:
@@ -145,28 +184,45 @@ class RequestFigures:
         addresses.add(request.address)
         target = request.target
         if request.error_code:
-            reason = self._epochs.reason(request.error_code, target, request.controller_epoch, request.broker_epoch)
+            reason = refusal_reason(
+                request.error_code,
+                broker_name(target),
+                request.controller_epoch,
+                request.broker_epoch,
+                self._seen.superseded_by(request.controller_epoch, request.ts),
+                self._seen.broker_epochs(request.address, request.ts),
+            )
             key = (request.api_key, request.error_code, *sender[:2], request.target_broker, *request.address,
                    request.broker_epoch, reason)  # fmt: skip
             self._refusals[key].add(request.ts)
-        self._epochs.note(
-            request.ts * 1000,
-            target,
-            request.controller_id,
-            request.controller_epoch,
-            request.broker_epoch,
-            request.error_code,
-        )
-        newer = self._epochs.superseded_by(request.controller_epoch)
+        newer = self._seen.superseded_by(request.controller_epoch, request.ts)
         if newer is not None:
-            zombie = self._zombies.setdefault(sender, {"span": _Span(), "refused": 0, "newer": newer})
-            zombie["span"].add(request.ts)
-            zombie["refused"] += bool(request.error_code)
+            zombie = self._zombies.setdefault(sender, _Zombie(newer))
+            zombie.span.add(request.ts)
+            zombie.refused += bool(request.error_code)
         if request.accepted:
             self._migration.add(
                 request.ts, request.api_key, request.controller_id, request.controller_epoch, target,
                 is_kraft=bool(request.is_kraft), update_type=request.type or 0,
+                had_full=self._seen.had_full_update(request.address, request.ts),
             )  # fmt: skip
+
+    def merge(self, other: RequestFigures) -> None:
+        """Take the figures of other requests."""
+        for key, counts in other._requests.items():
+            self._requests[key].update(counts)
+        for sender, (span, addresses) in other._controllers.items():
+            own_span, own_addresses = self._controllers.setdefault(sender, (_Span(), set()))
+            own_span.merge(span)
+            own_addresses |= addresses
+        for address, broker in other._brokers.items():
+            self._brokers[address].merge(broker)
+        for refusal, span in other._refusals.items():
+            self._refusals[refusal].merge(span)
+        for sender, zombie in other._zombies.items():
+            self._zombies.setdefault(sender, _Zombie(zombie.newer)).merge(zombie)
+        self._unreadable.update(other._unreadable)
+        self._migration.merge(other._migration)
 
     def rows(self) -> dict[str, Any]:
         """The figures as sections of the summary."""
@@ -204,11 +260,14 @@ class RequestFigures:
                 {
                     "controller_id": sender[0],
                     "controller_epoch": sender[1],
-                    "superseded_by": {"controller_id": z["newer"].controller_id, "controller_epoch": z["newer"].epoch},
-                    **z["span"].row(),
-                    "refused": z["refused"],
+                    "superseded_by": {
+                        "controller_id": zombie.newer.controller_id,
+                        "controller_epoch": zombie.newer.epoch,
+                    },
+                    **zombie.span.row(),
+                    "refused": zombie.refused,
                 }
-                for sender, z in sorted(self._zombies.items())
+                for sender, zombie in sorted(self._zombies.items())
             ],
             "slowest": slowest,
             "silent": [row for row in slowest if row["unanswered"]],

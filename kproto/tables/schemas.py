@@ -16,11 +16,11 @@ __all__ = [
     "BODIES",
     "BROKERS",
     "CAPTURES",
-    "DECODED",
     "FRAMES",
     "INTS",
     "PARTITION_ERRORS",
     "PARTITION_STATES",
+    "PARTS",
     "REQUESTS",
     "RESPONSES",
     "SCAN",
@@ -240,8 +240,9 @@ BROKERS: Final = described(
     column("first_ts", TIME, "When the capture first shows an UpdateMetadata that lists it (UTC, us)."),
 )
 
-_HEAD: Final = pa.struct(
+_HEAD: Final = pa.schema(
     [
+        ("body_id", _ID),
         ("controller_id", pa.int32()),
         ("controller_epoch", pa.int32()),
         ("is_kraft", pa.bool_()),
@@ -258,22 +259,14 @@ _HEAD: Final = pa.struct(
 """What is said once in a body. ``brokers_id`` names the set of live brokers in an UpdateMetadata; ``common_replicas``
 are the replicas that all partitions of a LeaderAndIsr share, null where it has no partitions."""
 
-_BROKER: Final = pa.struct(
-    [("brokers_id", _ID), ("broker_id", pa.int32()), ("host", pa.string()), ("port", pa.int32())]
-)
-
-DECODED: Final = pa.schema(
-    [
-        ("body_id", _ID),
-        ("head", _HEAD),
-        ("state", pa.struct(_STATE)),
-        ("error", pa.struct(_PARTITION_ERROR)),
-        ("broker", _BROKER),
-    ]
-)
-"""What ``decode`` yields: for each body one row with ``head`` and, as they occur in it, rows with a partition's
-``state``, a partition's ``error`` or a live ``broker``'s endpoint (each set of live brokers once). The other three are
-null in each row: one stream of flat rows, because a body is decoded once and Spark's ``mapInArrow`` has one output."""
+PARTS: Final = {
+    "head": _HEAD,
+    "state": PARTITION_STATES,
+    "error": pa.schema([("body_id", _ID), *_PARTITION_ERROR]),
+    "broker": pa.schema([("brokers_id", _ID), ("broker_id", pa.int32()), ("host", pa.string()), ("port", pa.int32())]),
+}
+"""The kinds of rows that ``decode`` yields: for each body one ``head`` and, as they occur in it, a row for each
+partition's ``state`` or ``error``, and for each live ``broker``'s endpoint (each set of live brokers once)."""
 
 TABLES: Final = {
     "requests": REQUESTS,

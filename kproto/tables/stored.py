@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["MANIFEST", "current_run", "stored_pieces"]
+__all__ = ["MANIFEST", "SUMMARY", "current_run", "stored_pieces"]
 
 MANIFEST: Final = "_kproto.json"
+
+SUMMARY: Final = "summary.json"
+"""The summary of a run, beside its tables."""
 
 _BATCH_ROWS: Final = 1 << 18
 

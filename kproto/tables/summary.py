@@ -10,14 +10,17 @@ import pyarrow.compute as pc
 
 from kproto.api import api_name
 from kproto.error_codes import error_name
-from kproto.tables.changes import PartitionHistory
+from kproto.tables.changes import PartitionHistory, merged
 from kproto.tables.deletions import Deletions
 from kproto.tables.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["SUMMARY_COLUMNS", "summarize"]
+    from kproto.tables.changes import Changes
+    from kproto.tables.sightings import Sightings
+
+__all__ = ["MOST_CHANGED", "SUMMARY_COLUMNS", "Figures", "summarize"]
 
 SUMMARY_COLUMNS: Final = {
     "requests": REQUEST_COLUMNS,
@@ -37,33 +40,42 @@ SUMMARY_COLUMNS: Final = {
 }  # fmt: skip
 """The columns that a summary reads, by table."""
 
-_MOST_CHANGED: Final = 10
+MOST_CHANGED: Final = 10
+"""How many partitions are listed in ``most_changed``."""
+
 _REFUSED_STATES: Final = 4_000_000
 """Rows of states kept though every request with their body was refused so far; the oldest go first."""
 
 
-class _Figures:
-    """The summary's figures, from pieces of tables."""
+class Figures:
+    """The summary's figures of some rows of the tables. Figures of different rows merge.
 
-    def __init__(self) -> None:
-        self._requests = RequestFigures()
+    Args:
+        known: Epochs seen in all captures; None: requests come in the order of time.
+    """
+
+    def __init__(self, known: Sightings | None = None) -> None:
+        self._requests = RequestFigures(known)
         self._listeners: set[tuple[int, str, int]] = set()
         self._partition_errors: Counter[tuple[int, int]] = Counter()
         self._captures: list[dict[str, Any]] = []
         self._bad_inputs: list[dict[str, Any]] = []
-        self._history = PartitionHistory()
         self._deletions = Deletions()
-        self._accepted: set[bytes] = set()
-        self._refused_states: dict[bytes, pa.Table] = {}
+        self._changes: list[Changes] = []
+        self.history = PartitionHistory()
 
-    def add(self, tables: Mapping[str, pa.Table]) -> None:
-        """Take a piece of the tables, of which any may be missing."""
+    def add(self, tables: Mapping[str, pa.Table]) -> Iterator[bytes]:
+        """Take a piece of the tables but for their states, of which any may be missing.
+
+        Yields:
+            Bodies that a broker accepted, each as often as it was.
+        """
         if "requests" in tables:
-            self._add_requests(tables["requests"])
+            for body_id, request in self._requests.add(tables["requests"]):
+                self._deletions.add_request(request.api_key, body_id, request.target, request.ts)
+                yield body_id
         if "partition_errors" in tables:
             self._add_partition_errors(tables["partition_errors"], tables["responses"])
-        if "partition_states" in tables:
-            self._add_states(tables["partition_states"])
         if "brokers" in tables:
             columns = (tables["brokers"][name].to_pylist() for name in SUMMARY_COLUMNS["brokers"])
             self._listeners.update(zip(*columns, strict=True))
@@ -73,40 +85,35 @@ class _Figures:
         if "bad_inputs" in tables:
             self._bad_inputs += tables["bad_inputs"].select(SUMMARY_COLUMNS["bad_inputs"]).to_pylist()
 
-    def _add_requests(self, table: pa.Table) -> None:
-        for body_id, request in self._requests.add(table):
-            self._deletions.add_request(request.api_key, body_id, request.target, request.ts)
-            if body_id not in self._accepted:
-                self._accepted.add(body_id)
-                if (states := self._refused_states.pop(body_id, None)) is not None:
-                    self._add_accepted_states(states)
-
     def _add_partition_errors(self, errors: pa.Table, responses: pa.Table) -> None:
         position = pc.index_in(errors["frame_id"], value_set=responses["frame_id"].combine_chunks())
         apis = responses["api_key"].take(position)
         self._partition_errors.update(zip(apis.to_pylist(), errors["error_code"].to_pylist(), strict=True))
 
-    def _add_states(self, table: pa.Table) -> None:
-        states = table.select(SUMMARY_COLUMNS["partition_states"])
-        if not states.num_rows:
-            return
-        accepted = pa.array(self._accepted, pa.binary())
-        is_accepted = pc.is_in(states["body_id"], value_set=accepted)
-        self._add_accepted_states(states.filter(is_accepted))
-        refused = states.filter(pc.invert(is_accepted))
-        for body_id in pc.unique(refused["body_id"]).to_pylist():
-            self._refused_states[body_id] = refused.filter(pc.equal(refused["body_id"], body_id))
-        rows = sum(held.num_rows for held in self._refused_states.values())
-        while rows > _REFUSED_STATES:
-            rows -= self._refused_states.pop(next(iter(self._refused_states))).num_rows
-
-    def _add_accepted_states(self, states: pa.Table) -> None:
-        self._history.add(states)
+    def add_states(self, states: pa.Table) -> None:
+        """Take rows of ``partition_states`` whose bodies a broker accepted."""
+        states = states.select(SUMMARY_COLUMNS["partition_states"])
+        self.history.add(states)
         self._deletions.add_states(states)
+
+    def add_changes(self, changes: Changes) -> None:
+        """Take the changes of partitions that are in no other history."""
+        self._changes.append(changes)
+
+    def merge(self, other: Figures) -> None:
+        """Take the figures of other rows."""
+        self._requests.merge(other._requests)
+        self._listeners |= other._listeners
+        self._partition_errors.update(other._partition_errors)
+        self._captures += other._captures
+        self._bad_inputs += other._bad_inputs
+        self._deletions.merge(other._deletions)
+        self._changes += other._changes
+        self.history.merge(other.history)
 
     def rows(self) -> dict[str, Any]:
         """The summary as plain values, ready for JSON."""
-        totals, most_changed = self._history.changes(_MOST_CHANGED)
+        totals, most_changed = merged([*self._changes, self.history.changes(MOST_CHANGED)], MOST_CHANGED)
         captures = sorted(self._captures, key=lambda row: (row["first_ts"] or 0, row["capture"]))
         sections = self._requests.rows() | {
             "captures": [_capture_row(row) for row in captures],
@@ -153,10 +160,38 @@ def summarize(pieces: Iterable[Mapping[str, pa.Table]]) -> dict[str, Any]:
         ``zombies``; the ``slowest`` addresses first, the ``silent`` of them, ``unanswered`` requests by reason;
         ``unreadable`` requests, ``gaps`` and ``bad_inputs``. Times are ISO 8601 in UTC, latencies in ms.
     """
-    figures = _Figures()
+    figures = Figures()
+    accepted: set[bytes] = set()
+    refused = _RefusedStates()
     for piece in pieces:
-        figures.add(piece)
+        for body_id in figures.add(piece):
+            if body_id not in accepted:
+                accepted.add(body_id)
+                if (states := refused.pop(body_id)) is not None:
+                    figures.add_states(states)
+        if "partition_states" in piece and piece["partition_states"].num_rows:
+            states = piece["partition_states"].select(SUMMARY_COLUMNS["partition_states"])
+            is_accepted = pc.is_in(states["body_id"], value_set=pa.array(accepted, pa.binary()))
+            figures.add_states(states.filter(is_accepted))
+            refused.add(states.filter(pc.invert(is_accepted)))
     return figures.rows()
+
+
+class _RefusedStates:
+    """States of bodies that no broker has accepted so far; the oldest are dropped when they become too many."""
+
+    def __init__(self) -> None:
+        self._states: dict[bytes, pa.Table] = {}
+
+    def add(self, states: pa.Table) -> None:
+        for body_id in pc.unique(states["body_id"]).to_pylist():
+            self._states[body_id] = states.filter(pc.equal(states["body_id"], body_id))
+        rows = sum(held.num_rows for held in self._states.values())
+        while rows > _REFUSED_STATES:
+            rows -= self._states.pop(next(iter(self._states))).num_rows
+
+    def pop(self, body_id: bytes) -> pa.Table | None:
+        return self._states.pop(body_id, None)
 
 
 def _capture_row(row: dict[str, Any]) -> dict[str, Any]:

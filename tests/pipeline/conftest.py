@@ -8,8 +8,6 @@ import pytest
 from table_truth import CAPTURES, Analyzed
 
 from kproto.pipeline import OutputDirectory, analyze, spark_session
-from kproto.tables import summarize
-from kproto.tables.stored import stored_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,4 +26,4 @@ def analyzed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> A
     """Every sample capture, as ``kproto analyze`` does it."""
     out = OutputDirectory(tmp_path_factory.mktemp("analyzed") / "tables")
     run = analyze(spark, [str(path) for path in CAPTURES], out)
-    return Analyzed(out.path, run, summarize(stored_pieces(out.path)))
+    return Analyzed(out.path, run, run.summary)

@@ -12,7 +12,7 @@ from conftest import DATA
 from table_truth import CAPTURES, expected_states, name_of
 
 from kproto import capture
-from kproto.tables import BODIES, SCAN, decode, part, scan
+from kproto.tables import BODIES, SCAN, decode, scan
 from kproto.tables.ids import body_id
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def test_each_distinct_body_is_given_once_and_decoding_it_once_says_all(name: st
 
 def _states(bodies: list[Row]) -> dict[bytes, list[Row]]:
     found: dict[bytes, list[Row]] = {}
-    for batch in part(decode([pa.RecordBatch.from_pylist(bodies, schema=BODIES)]), "state"):
-        for row in batch.to_pylist():
+    for kind, batch in decode([pa.RecordBatch.from_pylist(bodies, schema=BODIES)]):
+        for row in batch.to_pylist() if kind == "state" else ():
             found.setdefault(row.pop("body_id"), []).append(row)
     return found
 

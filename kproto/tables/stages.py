@@ -1,0 +1,329 @@
+"""Captures -> table files in three stages, each of which many tasks may do at once, in any process.
+
+    gather   a scan -> a piece: its tables without brokers' ids, and its distinct bodies, staged on disk
+    relate   a piece, and what all pieces tell of brokers and epochs -> files of requests, responses, errors, frames
+    settle   bodies that no other piece settles -> files of bodies and partition states
+
+Between them the caller has few rows to move: ``learn`` joins what pieces tell, and of each distinct body one copy is
+chosen from the claims that ``relate`` makes. Each task writes into a directory of its own and says which files it
+made: those of a task that failed are in nobody's way.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.tables.batches import BATCH_BYTES, slices
+from kproto.tables.brokers import BrokerDirectory, BrokerFacts
+from kproto.tables.decoding import decode
+from kproto.tables.reading import CHUNK_BYTES, TableReader, stretches
+from kproto.tables.relations import wanted_partitions
+from kproto.tables.schemas import BODIES, REQUESTS, TABLES
+from kproto.tables.sightings import Sightings, sightings
+from kproto.tables.staging import StagedTables, read_batch, read_staged
+from kproto.tables.summary import Figures
+from kproto.tables.writing import TableFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kproto.tables.filters import Filters
+
+__all__ = ["CLAIMS", "Knowledge", "Made", "Piece", "chosen_of", "gather", "learn", "relate", "settle"]
+
+_RELATED: Final = ("requests", "responses", "partition_errors", "frames")
+SMALL_TABLES: Final = ("brokers", "captures", "bad_inputs")
+"""Tables with few rows for each capture: whoever has all pieces reads them from there."""
+
+CLAIMS: Final = pa.schema(
+    [
+        ("body_id", pa.binary()),
+        ("kept", pa.bool_()),
+        ("accepted", pa.bool_()),
+        ("ts_ns", pa.int64()),
+        ("frame_id", pa.binary()),
+        ("piece", pa.string()),
+        ("batch", pa.int32()),
+    ]
+)
+"""The bodies of a piece: whether a wanted frame has it, whether a broker accepted it, when and in which frame it was
+first sent, and the batch of the piece that holds it."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """What ``gather`` staged.
+
+    Attributes:
+        path: Its directory.
+        rows: Staged rows by table.
+        facts: What it tells of brokers' addresses.
+        seen: The epochs in its requests, see ``sightings``.
+    """
+
+    path: str
+    rows: Counter[str]
+    facts: BrokerFacts
+    seen: pa.Table
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """What all pieces together tell of brokers' addresses and of epochs."""
+
+    directory: BrokerDirectory
+    seen: Sightings
+
+
+@dataclass(slots=True)
+class Made:
+    """What a task made.
+
+    Attributes:
+        path: Its directory.
+        files: Rows by file, below ``path``.
+        figures: The summary's figures of its rows.
+        claims: Claims of the pieces that it related; None where it wrote them to ``claims.arrow``.
+    """
+
+    path: str
+    figures: Figures
+    files: dict[str, int] = field(default_factory=dict)
+    bodies: int = 0
+
+
+def gather(batches: Iterable[pa.RecordBatch], directory: Path, filters: Filters) -> Piece:
+    """Stage a scan.
+
+    Args:
+        batches: Of the schema ``SCAN``. A body's first frame here has its payload, and a response's request comes
+            before the response.
+        directory: Where pieces go; the piece makes a directory of its own in it.
+        filters: Which requests to keep. Brokers are filtered later, when their ids are known.
+    """
+    path = directory / f"piece-{uuid.uuid4().hex}"
+    staged = StagedTables(path)
+    facts = BrokerFacts()
+    reader = TableReader(replace(filters, brokers=frozenset()), facts)
+    bodies = _StagedBodies(staged)
+    rows: Counter[str] = Counter()
+    seen: list[pa.Table] = []
+    for stretch, last in stretches(batches, CHUNK_BYTES):
+        tables = reader.tables(stretch, last=last)
+        bodies.add(reader.given)
+        for name in (*_RELATED, *SMALL_TABLES):
+            rows[name] += tables[name].num_rows
+            staged.write(name, _one_batch(tables[name]))
+        seen.append(tables["requests"])
+        seen = [sightings(seen)]
+    bodies.close(str(path))
+    staged.close()
+    return Piece(str(path), rows, facts, seen[0])
+
+
+class _StagedBodies:
+    """The distinct bodies of a piece on their way to disk; remembers where each was first sent."""
+
+    def __init__(self, staged: StagedTables) -> None:
+        self._staged = staged
+        self._first: dict[bytes, tuple[int, bytes, int]] = {}
+        self._batches = 0
+
+    def add(self, given: pa.Table) -> None:
+        """Take bodies as ``first_bodies`` gives them."""
+        keys = zip(*(given[name].to_pylist() for name in ("body_id", "ts_ns", "frame_id")), strict=True)
+        fresh: list[int] = []
+        of_fresh: list[tuple[bytes, int, bytes]] = []
+        for row, (body_id, ts_ns, frame_id) in enumerate(keys):
+            known = self._first.get(body_id)
+            if known is None or (ts_ns, frame_id) < known[:2]:
+                fresh.append(row)
+                of_fresh.append((body_id, ts_ns, frame_id))
+        if not fresh:
+            return
+        batch = _one_batch(given.select(BODIES.names).take(pa.array(fresh, pa.int64())))
+        done = 0
+        for part in slices(batch, batch.nbytes, BATCH_BYTES):
+            self._staged.write("bodies", part)
+            for body_id, ts_ns, frame_id in of_fresh[done : done + part.num_rows]:
+                self._first[body_id] = (ts_ns, frame_id, self._batches)
+            done += part.num_rows
+            self._batches += 1
+
+    def close(self, piece: str) -> None:
+        """Stage the claims, of which no body is known to be kept or accepted yet."""
+        first = self._first.values()
+        unknown = pa.repeat(pa.scalar(False), len(first))
+        columns = [
+            pa.array(self._first, pa.binary()),
+            unknown,
+            unknown,
+            pa.array([ts_ns for ts_ns, _frame, _batch in first], pa.int64()),
+            pa.array([frame_id for _ts, frame_id, _batch in first], pa.binary()),
+            pa.repeat(pa.scalar(piece), len(first)),
+            pa.array([batch for _ts, _frame, batch in first], pa.int32()),
+        ]
+        self._staged.write("claims", pa.RecordBatch.from_arrays(columns, schema=CLAIMS))
+
+
+def learn(pieces: Iterable[Piece], filters: Filters) -> Knowledge:
+    """Join what pieces tell.
+
+    Raises:
+        ConfigurationError: The ids that the user gave contradict the traffic.
+    """
+    pieces = list(pieces)
+    directory = BrokerDirectory(filters.broker_ids)
+    BrokerFacts.teach(directory, (piece.facts for piece in pieces))
+    seen = Sightings()
+    for piece in pieces:
+        found = piece.seen
+        if filters.brokers:
+            found = found.filter(pc.is_in(_target_ids(directory, found), value_set=_ids(filters.brokers)))
+        seen.learn(found)
+    return Knowledge(directory, seen)
+
+
+def relate(piece: str, directory: Path, knowledge: Knowledge, filters: Filters) -> tuple[Made, pa.Table]:
+    """Write a piece's requests, responses, partition errors and frames.
+
+    Args:
+        piece: A piece's directory.
+        directory: Where tasks put their files; the task makes a directory of its own in it.
+        knowledge: Of all pieces.
+        filters: Which requests to keep.
+
+    Returns:
+        What was made; and the piece's ``CLAIMS``.
+    """
+    path = directory / f"task-{uuid.uuid4().hex}"
+    files = TableFiles(path)
+    figures = Figures(knowledge.seen)
+    accepted: set[bytes] = set()
+    kept: set[bytes] = set()
+    for batches in zip(*(read_staged(Path(piece), name) for name in _RELATED), strict=True):
+        tables = {name: pa.Table.from_batches([b]) for name, b in zip(_RELATED, batches, strict=True)}
+        tables = _with_brokers(tables, knowledge.directory, filters)
+        for name, table in tables.items():
+            files.write(name, table)
+        accepted.update(figures.add(tables))
+        kept.update(pc.unique(tables["frames"]["body_id"]).drop_null().to_pylist())
+    claims = pa.Table.from_batches(read_staged(Path(piece), "claims"), CLAIMS)
+    for name, bodies in (("kept", kept), ("accepted", accepted)):
+        is_so = pc.is_in(claims["body_id"], value_set=pa.array(bodies, pa.binary()))
+        claims = claims.set_column(CLAIMS.get_field_index(name), name, is_so)
+    return Made(str(path), figures, files.close()), claims
+
+
+def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:
+    """The same with the ids of the brokers that requests were sent to, and of the wanted brokers alone."""
+    requests = tables["requests"]
+    place = REQUESTS.get_field_index("target_broker")
+    requests = requests.set_column(place, REQUESTS.field(place), _target_ids(directory, requests))
+    if not filters.brokers:
+        return tables | {"requests": requests}
+    requests = requests.filter(pc.is_in(requests["target_broker"], value_set=_ids(filters.brokers)))
+    asked = requests["frame_id"].combine_chunks()
+    frames = pa.concat_arrays([asked, requests["response_frame_id"].combine_chunks().drop_null()])
+    wanted = {"responses": asked, "partition_errors": asked, "frames": frames}
+    found = {
+        name: tables[name].filter(pc.is_in(tables[name]["frame_id"], value_set=ids)) for name, ids in wanted.items()
+    }
+    return {"requests": requests, **found}
+
+
+def _target_ids(directory: BrokerDirectory, requests: pa.Table) -> pa.Array:
+    """The ids of the brokers at the addresses that requests, or sightings, were sent to."""
+    names = ("capture", "server_ip", "server_port")
+    keys = list(zip(*(requests[name].to_pylist() for name in names), strict=True))
+    settled: dict[tuple[Any, ...], int | None] = {}
+    changing = set()
+    for key in dict.fromkeys(keys):
+        history = directory.history_of(key[1:], key[0])
+        if len(history) > 1:
+            changing.add(key)
+        settled[key] = history[0][1] if history else None
+    if not changing:
+        return pa.array([settled[key] for key in keys], pa.int32())
+    times = requests["ts"].cast(pa.int64()).to_pylist()
+    ids = [
+        directory.id_of(key[1:], us * 1000 + 999, key[0]) if key in changing else settled[key]
+        for key, us in zip(keys, times, strict=True)
+    ]
+    return pa.array(ids, pa.int32())
+
+
+def _ids(brokers: Iterable[int]) -> pa.Array:
+    return pa.array(sorted(brokers), pa.int32())
+
+
+def chosen_of(claims: pa.Table) -> list[dict[str, Any]]:
+    """Of the claims of one piece the rows that ``settle`` takes."""
+    return claims.filter(claims["kept"]).select(["body_id", "accepted", "piece", "batch"]).to_pylist()  # type: ignore[no-any-return]
+
+
+def settle(chosen: Iterable[Mapping[str, Any]], directory: Path, filters: Filters) -> Made:
+    """Write bodies and the partition states in them.
+
+    Args:
+        chosen: Rows with ``body_id``, ``accepted``, ``piece`` and ``batch``; each body once among all tasks.
+        directory: Where tasks put their files; the task makes a directory of its own in it.
+        filters: Which partitions to keep.
+    """
+    path = directory / f"task-{uuid.uuid4().hex}"
+    files = TableFiles(path)
+    made = Made(str(path), Figures())
+    places: dict[tuple[str, int], list[bytes]] = {}
+    accepted: set[bytes] = set()
+    for row in chosen:
+        places.setdefault((row["piece"], row["batch"]), []).append(bytes(row["body_id"]))
+        if row["accepted"]:
+            accepted.add(bytes(row["body_id"]))
+    for (piece, number), body_ids in sorted(places.items()):
+        batch = read_batch(Path(piece), "bodies", number)
+        bodies = pa.Table.from_batches([batch])
+        if len(body_ids) < bodies.num_rows:
+            bodies = bodies.filter(pc.is_in(bodies["body_id"], value_set=pa.array(body_ids, pa.binary())))
+        files.write("bodies", bodies)
+        made.bodies += bodies.num_rows
+        requests = bodies.filter(pc.equal(bodies["direction"], "req"))
+        for kind, rows in decode(requests.to_batches()):
+            if kind == "state":
+                states = wanted_partitions(pa.Table.from_batches([rows]), filters)
+                files.write("partition_states", states)
+                _count(made.figures, states, accepted)
+    made.files = files.close()
+    return made
+
+
+def _count(figures: Figures, states: pa.Table, accepted: set[bytes]) -> None:
+    """Count the states whose bodies a broker accepted."""
+    bodies = pc.unique(states["body_id"]).to_pylist()
+    wanted = [body_id for body_id in bodies if body_id in accepted]
+    if len(wanted) < len(bodies):
+        states = states.filter(pc.is_in(states["body_id"], value_set=pa.array(wanted, pa.binary())))
+    figures.add_states(states)
+
+
+def small_table(pieces: Iterable[str], name: str) -> pa.Table:
+    """One of ``SMALL_TABLES``, of all pieces."""
+    schema = TABLES[name]
+    table = pa.Table.from_batches([batch for piece in pieces for batch in read_staged(Path(piece), name)], schema)
+    if name == "brokers":
+        keys = [column for column in schema.names if column != "first_ts"]
+        first = table.group_by(keys, use_threads=False).aggregate([("first_ts", "min")])
+        table = first.rename_columns([*keys, "first_ts"]).select(schema.names).cast(schema)
+    return table
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch, also where it is empty."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -1,0 +1,100 @@
+"""Tables as Parquet files, written by the task that has the rows: they never leave Python."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kproto.tables.schemas import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["DATED", "TableFiles", "file_schema", "write_table"]
+
+DATED: Final = [name for name, schema in TABLES.items() if "ts" in schema.names]
+"""Tables partitioned by the day of ``ts``."""
+
+_MOST_OPEN: Final = 64
+"""Files open at a time: a capture of many days has a file for each of them."""
+
+_UNIQUE: Final = ("frame_id", "response_frame_id", "payload")
+"""Columns in which no value occurs often enough for a dictionary."""
+
+
+def file_schema(name: str) -> pa.Schema:
+    """A table's columns as they stand in its files: the name of the directory tells the date."""
+    schema = TABLES[name]
+    return schema.remove(schema.get_field_index("date")) if name in DATED and "date" in schema.names else schema
+
+
+def write_table(path: Path, name: str, table: pa.Table) -> None:
+    """Write rows of a table into one file."""
+    with _writer(path, name) as writer:
+        writer.write_table(table.select(writer.schema.names).cast(writer.schema))
+
+
+def _writer(path: Path, name: str) -> pq.ParquetWriter:
+    schema = file_schema(name)
+    texts = [field.name for field in schema if _is_text(field.type) and field.name not in _UNIQUE]
+    flow = ["flow.src_ip", "flow.dst_ip"] if "flow" in schema.names else []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=[*texts, *flow])
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+class TableFiles:
+    """Writes one task's rows of the tables, into one file for each table and day.
+
+    Args:
+        directory: Where the files go; of this task alone.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._open: dict[tuple[str, str], tuple[str, pq.ParquetWriter]] = {}
+        self._rows: dict[str, int] = {}
+
+    def write(self, name: str, table: pa.Table) -> None:
+        """Take some rows of a table."""
+        if not table.num_rows:
+            return
+        for day, rows in _days(table) if name in DATED else [("", table)]:
+            path, writer = self._file(name, day)
+            writer.write_table(rows.select(writer.schema.names))
+            self._rows[path] += rows.num_rows
+
+    def close(self) -> dict[str, int]:
+        """End the files; gives the number of rows of each by its path below the directory."""
+        while self._open:
+            self._open.popitem()[1][1].close()
+        return self._rows
+
+    def _file(self, name: str, day: str) -> tuple[str, pq.ParquetWriter]:
+        key = name, day
+        found = self._open.pop(key, None)
+        if found is None:
+            if len(self._open) >= _MOST_OPEN:
+                oldest = next(iter(self._open))
+                self._open.pop(oldest)[1].close()
+            path = "/".join((name, *([f"date={day}"] if day else []), f"part-{uuid.uuid4().hex}.zstd.parquet"))
+            self._rows[path] = 0
+            found = path, _writer(self._directory / path, name)
+        self._open[key] = found
+        return found
+
+
+def _days(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each day of ``ts``, and the day as text."""
+    days = table["ts"].cast(pa.date32())
+    different = pc.unique(days)
+    for day, text in zip(different, different.cast(pa.string()).to_pylist(), strict=True):
+        yield text, table if len(different) == 1 else table.filter(pc.equal(days, day))
