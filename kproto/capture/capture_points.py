@@ -15,17 +15,20 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kproto.errors import CaptureError
 
 from .pcap import PcapReader
 from .pcapng import PcapngReader
 from .source import HEAD, Source, check_begun, check_capture, detect_format
+from .splits import Split, is_splittable, read_split
 from .summary import CaptureSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+Opener: TypeAlias = "Callable[[str], IO[bytes]]"
 
 __all__ = ["CapturePoint", "capture_points", "in_order"]
 
@@ -37,6 +40,9 @@ _NUMBERED: Final = [
     re.compile(r"(.*?)[-_.]?\d+(\.\w+)?"),
 ]
 _LOG_TIME: Final = re.compile(rb"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)", re.M)
+
+_END: Final = 1 << 20
+"""So many bytes before a file's end tell when it was last written to."""
 
 _OVERLAP_NS: Final = 1_000_000_000
 _OVERLAP: Final = 100
@@ -72,11 +78,12 @@ class _Chain:
     last_ns: int = field(default=0)
 
 
-def capture_points(paths: Iterable[str | os.PathLike[str]]) -> list[CapturePoint]:
+def capture_points(paths: Iterable[str | os.PathLike[str]], *, opener: Opener | None = None) -> list[CapturePoint]:
     """Group files by where they were recorded, each capture point's ordered by time.
 
     Args:
         paths: Files, and directories, of which the captures and request logs are taken. A file named twice counts once.
+        opener: Opens a file by its name, for seeking; None: the file system does.
 
     Raises:
         CaptureError: A directory holds no capture.
@@ -95,7 +102,7 @@ def capture_points(paths: Iterable[str | os.PathLike[str]]) -> list[CapturePoint
                 by_number[key] = []
                 groups.append(by_number[key])
             by_number[key] += files
-    chains = [chain for files in groups for chain in (in_order(files) if len(files) > 1 else [files])]
+    chains = [chain for files in groups for chain in (in_order(files, opener=opener) if len(files) > 1 else [files])]
     names = [Path(chain[0]).name for chain in chains]
     return [
         CapturePoint(name if names.count(name) == 1 else str(Path(chain[0]).absolute()), tuple(chain))
@@ -143,18 +150,19 @@ def _without_number(stem: str) -> str:
     return stem
 
 
-def in_order(files: Iterable[str], *, one: bool = False) -> list[list[str]]:
+def in_order(files: Iterable[str], *, one: bool = False, opener: Opener | None = None) -> list[list[str]]:
     """Order files by the time of their first packet, and part those that cannot be of one capture point.
 
     Args:
         files: The files.
         one: They are known to be of one capture point, and are only ordered.
+        opener: As of ``capture_points``.
     """
     facts: list[tuple[_Facts, str]] = []
     apart: list[list[str]] = []
     for file in files:
         try:
-            facts.append((_facts(file), file))
+            facts.append((_facts(file, opener), file))
         except CaptureError:
             if one:
                 raise
@@ -172,7 +180,7 @@ def in_order(files: Iterable[str], *, one: bool = False) -> list[list[str]]:
         else:
             chain = _Chain([file], first_ns)
             same.append(chain)
-        chain.last_ns = max(first_ns, _last_ns(file))
+        chain.last_ns = max(first_ns, _last_ns(file, opener))
     return [chain.files for same in chains.values() for chain in same] + apart
 
 
@@ -180,13 +188,13 @@ def _follows(chain: _Chain, first_ns: int) -> bool:
     return first_ns >= chain.last_ns - min(_OVERLAP_NS, (chain.last_ns - chain.first_ns) // _OVERLAP)
 
 
-def _facts(file: str) -> _Facts:
+def _facts(file: str, opener: Opener | None) -> _Facts:
     """What the beginning of a file says; the time of an empty one is that of the end of all times.
 
     Raises:
         CaptureError: The file cannot be read, or is no capture.
     """
-    with Source(file) as source:
+    with Source(file, opener=opener) as source:
         head = source.peek(HEAD)
         check_begun(source, begun=bool(head))
         kind = detect_format(source.name, head, whole=True)
@@ -201,11 +209,16 @@ def _facts(file: str) -> _Facts:
         return _Facts(reader.properties, 1 << 63)
 
 
-def _last_ns(file: str) -> int:
+def _last_ns(file: str, opener: Opener | None) -> int:
     """The time of the last packet of a capture, or of the last line of a log."""
     last_ns = 0
-    with Source(file) as source:
-        kind = detect_format(source.name, source.peek(HEAD), whole=True)
+    with Source(file, opener=opener) as source:
+        head = source.peek(HEAD)
+        kind = detect_format(source.name, head, whole=True)
+        if kind != "request log" and is_splittable(source.packed_head):
+            last_ns = _newest_at_end(file, opener or _open)
+        if last_ns:
+            return last_ns
         if kind == "request log":
             while data := source.read():
                 for found in deque(_LOG_TIME.finditer(data), maxlen=1):
@@ -216,6 +229,22 @@ def _last_ns(file: str) -> int:
             for packet in reader.feed(data):
                 last_ns = max(last_ns, packet[0])
     return last_ns
+
+
+def _newest_at_end(file: str, opener: Opener) -> int:
+    """The newest time near the end of a capture that is not packed; 0 if no packet is found there."""
+    with opener(file) as opened:
+        size = opened.seek(0, os.SEEK_END)
+    if size < 2 * _END:
+        return 0
+    last_ns = 0
+    for packets in read_split(Split(file, size - _END, size, size), opener, CaptureSummary(file=file)):
+        last_ns = max(last_ns, *(packet[0] for packet in packets), 0)
+    return last_ns
+
+
+def _open(file: str) -> IO[bytes]:
+    return Path(file).open("rb", buffering=0)
 
 
 def _packet_reader(is_pcap: bool, name: str) -> PcapReader | PcapngReader:

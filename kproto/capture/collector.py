@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .conversation import Conversation
 from .fragments import Fragments
@@ -14,18 +14,37 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from .conversation import Event, Side
-    from .model import Endpoint
+    from .link import Segment
+    from .model import Connection, Endpoint
     from .pcap import Packet
     from .summary import CaptureSummary
     from .tcp import StreamEvent, TcpConnection
 
-__all__ = ["MOST_HELD", "Collector"]
+__all__ = ["MOST_HELD", "Collector", "Rest"]
 
 MOST_HELD: Final = 256 << 20
 """Bytes that may wait in all conversations together; past this those that began to wait first are given up."""
 
 _MOST_LISTENERS: Final = 65_536
 """So many servers are known by their address; connections to others are told from their bytes."""
+
+
+class Rest(NamedTuple):
+    """A moment at which a connection is between two exchanges, without a byte or request that waits for another.
+
+    Attributes:
+        flow: Addresses and ports, the client's first.
+        requests: Sequence number of the client's next byte.
+        requests_at: Its stream offset.
+        responses: Sequence number of the server's next byte.
+        responses_at: Its stream offset.
+    """
+
+    flow: bytes
+    requests: int
+    requests_at: int
+    responses: int
+    responses_at: int
 
 
 class Collector:
@@ -35,7 +54,7 @@ class Collector:
         summary: Counts go there.
         capture: Name of the capture point, part of the connections' ids.
         ports: The listeners' ports; None to find them.
-        apis: API keys whose frames are wanted; None for all.
+        apis: API keys whose frames are wanted; None for all. Or the ``WantedApis`` themselves.
         limit: The largest frame in bytes.
         most_held: Bytes that may wait in all conversations together.
 
@@ -50,7 +69,7 @@ class Collector:
         *,
         capture: str,
         ports: Collection[int] | None,
-        apis: Collection[int] | None,
+        apis: Collection[int] | WantedApis | None,
         limit: int,
         most_held: int = MOST_HELD,
     ) -> None:
@@ -59,7 +78,7 @@ class Collector:
         self._summary = summary
         self._capture = capture
         self._ports = None if ports is None else frozenset(ports)
-        self._wanted = WantedApis(apis)
+        self._wanted = apis if isinstance(apis, WantedApis) else WantedApis(apis)
         self._limit = limit
         self._most_held = most_held
         self._fragments = Fragments(summary)
@@ -87,6 +106,62 @@ class Collector:
                     self._stream_events(known, events)
         self.time_ns = summary.last_ns = time_ns
         return events
+
+    def segment(self, time_ns: int, found: Segment) -> list[Event]:
+        """Take the next TCP segment, from a packet that was counted elsewhere."""
+        events: list[Event] = []
+        self.time_ns = time_ns
+        self._stream_events(self._reassembler.segment(time_ns, found), events)
+        return events
+
+    def tick(self, time_ns: int) -> list[Event]:
+        """Note that packets of other connections have passed up to this time."""
+        events: list[Event] = []
+        self._stream_events(self._reassembler.tick(time_ns), events)
+        return events
+
+    def rest(self, flow: bytes) -> Rest | None:
+        """Where the connection of a flow rests, None if it does not."""
+        stream = self._reassembler.stream(flow)
+        conversation = self._conversations.get(stream.connection) if stream is not None else None
+        boundaries = conversation.boundaries if conversation is not None else None
+        if stream is None or conversation is None or conversation.client is None or boundaries is None:
+            return None
+        client = stream.connection.streams[conversation.client]
+        server = client.peer
+        if not (client.is_even and server.is_even) or boundaries != (client.offset, server.offset):
+            return None
+        assert client.next is not None
+        assert server.next is not None
+        return Rest(stream.connection.flow_of(client), client.next, client.offset, server.next, server.offset)
+
+    def go_to(self, begin: Rest, end: Rest, *, has_wanted: bool) -> None:
+        """Let a resting connection rest at a later place: the exchanges between the two are read elsewhere.
+
+        Args:
+            begin: Where it rests.
+            end: Where it shall rest; its stream offsets count from those of ``begin``.
+            has_wanted: Whether there is a wanted request among those exchanges.
+        """
+        stream = self._reassembler.stream(begin.flow)
+        assert stream is not None
+        conversation = self._conversations[stream.connection]
+        requests_at = begin.requests_at + end.requests_at
+        responses_at = begin.responses_at + end.responses_at
+        stream.go_to(end.requests, requests_at)
+        stream.peer.go_to(end.responses, responses_at)
+        conversation.go_to(requests_at, responses_at, has_wanted=has_wanted)
+
+    def connection(self, flow: bytes) -> Connection | None:
+        """Client and server of a flow's connection, None while they are not known."""
+        stream = self._reassembler.stream(flow)
+        conversation = self._conversations.get(stream.connection) if stream is not None else None
+        return conversation.connection if conversation is not None else None
+
+    def is_ignored(self, flow: bytes) -> bool:
+        """Whether nothing more is read of a flow's connection."""
+        stream = self._reassembler.stream(flow)
+        return stream is not None and stream.ignored and stream.peer.ignored
 
     def end(self) -> list[Event]:
         """Say that the capture has ended: gives what is left."""

@@ -173,6 +173,28 @@ class Conversation:
         self._count_held()
         return events
 
+    @property
+    def boundaries(self) -> tuple[int, int] | None:
+        """Stream offsets of both sides' next frames, the client's first, while no request or byte waits for another."""
+        if self.held or self.protocol != "kafka" or self.client is None:
+            return None
+        requests = self._cutters[self.client].boundary
+        responses = self._cutters[1 - self.client].boundary
+        return None if requests is None or responses is None else (requests, responses)
+
+    def go_to(self, requests: int, responses: int, *, has_wanted: bool) -> None:
+        """Go on at later boundaries of both sides: the exchanges before them are read elsewhere.
+
+        Args:
+            requests: Stream offset of the client's next frame.
+            responses: Stream offset of the server's.
+            has_wanted: Whether there is a wanted request among those exchanges.
+        """
+        assert self.client is not None
+        self._cutters[self.client].go_to(requests)
+        self._cutters[1 - self.client].go_to(responses)
+        self._has_wanted |= has_wanted
+
     def give_up_held(self) -> list[Event]:
         """Let go of all that waits: frames are given with a gap, requests and responses without the other."""
         events: list[Event] = []

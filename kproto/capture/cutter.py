@@ -169,6 +169,15 @@ class FrameCutter(ABC):
             self.skip_to = at + len(data)
 
     @property
+    def boundary(self) -> int | None:
+        """Stream offset of the next frame; None while it is a guess, or a part of that frame has been read."""
+        return None if self.searching or self._unconfirmed or self.held_bytes or self._need != self._least else self._at
+
+    def go_to(self, boundary: int) -> None:
+        """Go on at a later boundary: the frames before it are read elsewhere."""
+        self._at = self.skip_to = boundary
+
+    @property
     def searched_bytes(self) -> int:
         """Bytes that are held because a frame may begin in them."""
         return self._search.held_bytes

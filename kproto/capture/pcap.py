@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .summary import CaptureSummary
 
-__all__ = ["MAX_PACKET", "Packet", "PcapReader"]
+__all__ = ["MAX_PACKET", "Packet", "PcapReader", "RecordSearch"]
 
 Packet: TypeAlias = tuple[int, int, bytes, int, int, int]
 """Time in ns, link type, a buffer, where in it the packet begins and ends, and its length on the wire."""
@@ -54,9 +54,18 @@ class PcapReader:
         self._scale = 1000
         self._largest = MAX_PACKET
         self._seconds = 0
-        self._damage: _RecordSearch | None = None
+        self._damage: RecordSearch | None = None
         self.properties: tuple[object, ...] = ()
         """What the file header says of the capture: files of one capture point have the same."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether a record, or damage, goes on in bytes that were not fed yet."""
+        return bool(self._size) or self._damage is not None
+
+    def go_to(self, offset: int) -> None:
+        """Say that the next bytes stand at that offset of the file; a record begins there."""
+        self._offset = offset
 
     def feed(self, data: bytes) -> list[Packet]:
         """Take the next bytes of the file."""
@@ -126,7 +135,7 @@ class PcapReader:
         while at + _RECORD_HEADER <= size:
             second, fraction, length, on_wire = unpack(buffer, at)
             if length > largest:
-                self._damage = _RecordSearch(self._record, seconds, 1_000_000_000 // scale, largest)
+                self._damage = RecordSearch(self._record, seconds, 1_000_000_000 // scale, largest)
                 break
             end = at + _RECORD_HEADER + length
             if end > size:
@@ -157,7 +166,7 @@ class PcapReader:
         return rest
 
 
-class _RecordSearch:
+class RecordSearch:
     """Looks for the first record of a chain that is valid, in the bytes from a damaged record on.
 
     A record is valid if its time is near that of the last good one and its length is possible. Each place is looked at
@@ -168,13 +177,15 @@ class _RecordSearch:
         seconds: Time of the last good record.
         unit: Fractions in a second.
         largest: The longest record in bytes.
+        until: Time of the latest record to expect; None: within hours of ``seconds``.
 
     Attributes:
         size: Bytes since the damaged record.
     """
 
-    def __init__(self, record: struct.Struct, seconds: int, unit: int, largest: int) -> None:
-        self._highs = {high for high in (seconds >> 16, (seconds >> 16) + 1) if high <= 0xFFFF}
+    def __init__(self, record: struct.Struct, seconds: int, unit: int, largest: int, until: int | None = None) -> None:
+        last = seconds + 0x10000 if until is None else until
+        self._highs = set(range(seconds >> 16, min(last >> 16, 0xFFFF) + 1))
         self._pattern = _record_pattern(record.format[0], self._highs, unit)
         self._unpack = record.unpack_from
         self._unit = unit

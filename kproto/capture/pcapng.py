@@ -35,6 +35,8 @@ _PACKETS: Final = {_OLD_PACKET: 28, _SIMPLE_PACKET: 12, _ENHANCED_PACKET: 28}
 
 _NEEDED: Final = {_SECTION, _INTERFACE, *_PACKETS}
 
+_CONTEXT: Final = {_SECTION, _INTERFACE, _SIMPLE_PACKET}
+
 _OPTION_NAME: Final = 2
 _OPTION_TIME_RESOLUTION: Final = 9
 _OPTION_TIME_OFFSET: Final = 14
@@ -84,11 +86,22 @@ class PcapngReader:
         self._last_ns = 0
         self._described: list[tuple[object, ...]] = []
         self._section_options = b""
+        self.context = 0
+        """Blocks so far that later ones depend on: section headers, interfaces, packets without a time."""
 
     @property
     def properties(self) -> tuple[object, ...]:
         """What the file says of its host and interfaces: files of one capture point have the same."""
         return ("pcapng", self._section_options, *self._described)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a block, or damage, goes on in bytes that were not fed yet."""
+        return bool(self._size) or self._skip > 0 or self._damaged_at is not None
+
+    def go_to(self, offset: int) -> None:
+        """Say that the next bytes stand at that offset of the file; a block begins there."""
+        self._offset = offset
 
     def feed(self, data: bytes) -> list[Packet]:
         """Take the next bytes of the file."""
@@ -178,6 +191,7 @@ class PcapngReader:
 
     def _block(self, kind: int, buffer: bytes, at: int, end: int, packets: list[Packet]) -> None:
         """Take a whole block that is a section header, an interface description or a packet."""
+        self.context += kind in _CONTEXT
         if kind == _SECTION:
             self._interfaces = []
             if not self._described:

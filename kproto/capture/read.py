@@ -6,7 +6,7 @@ import heapq
 import os
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kproto.api import CONTROL_APIS
 from kproto.framing import DEFAULT_LIMIT
@@ -41,6 +41,7 @@ def frames(
     limit: int = DEFAULT_LIMIT,
     progress: Callable[[int, int | None], object] | None = None,
     summary: CaptureSummary | None = None,
+    opener: Callable[[str], IO[bytes]] | None = None,
 ) -> Iterator[Frame]:
     """The Kafka frames of a capture, undecoded, each as soon as it is whole.
 
@@ -56,6 +57,7 @@ def frames(
         limit: The largest frame in bytes; a larger one is passed over.
         progress: Called with (bytes read, size of the files or None) after each piece.
         summary: A fresh summary to be filled.
+        opener: Opens a path; None: the file system does.
 
     Raises:
         CaptureError: A file cannot be read, or is no capture. Damage within it only goes to the summary.
@@ -63,7 +65,10 @@ def frames(
     summary = CaptureSummary() if summary is None else summary
     for point in _points(captures, capture):
         for events, _, _ in _read(
-            point, CaptureReader(ports=ports, apis=apis, capture=point.name, limit=limit, summary=summary), progress
+            point,
+            CaptureReader(ports=ports, apis=apis, capture=point.name, limit=limit, summary=summary),
+            progress,
+            opener,
         ):
             for event in events:
                 if isinstance(event, Frame):
@@ -144,7 +149,10 @@ def _points(captures: Any, capture: str | None) -> list[_Point]:
 
 
 def _read(
-    point: _Point, reader: CaptureReader, progress: Callable[[int, int | None], object] | None
+    point: _Point,
+    reader: CaptureReader,
+    progress: Callable[[int, int | None], object] | None,
+    opener: Callable[[str], IO[bytes]] | None = None,
 ) -> Iterator[_Read]:
     """Read a capture point to its end."""
     summary = reader.summary
@@ -159,7 +167,7 @@ def _read(
 
     for file in point.files:
         read = 0
-        with Source(file, advanced if progress is not None else None) as source:
+        with Source(file, advanced if progress is not None else None, opener=opener) as source:
             reader.begin_file(source.name)
             begun = False
             while data := source.read():

@@ -111,6 +111,18 @@ class Reassembler:
         self._streams.clear()
         return events
 
+    def tick(self, time_ns: int) -> Sequence[StreamEvent]:
+        """Note the time without a segment: gives up the holes that are due."""
+        if not self._schedule or self._schedule[0][0] > time_ns:
+            return _NOTHING
+        events: list[StreamEvent] = []
+        self._give_up_due(events, time_ns)
+        return events
+
+    def stream(self, flow: bytes) -> Stream | None:
+        """The stream of a flow, None where no connection is followed."""
+        return self._streams.get(flow)
+
     def ignore(self, connection: TcpConnection) -> None:
         """Give and hold nothing more of a connection."""
         for stream in connection.streams:

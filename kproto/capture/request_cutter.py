@@ -59,6 +59,11 @@ class RequestCutter(FrameCutter):
         self._tokens = False  # whether authentication tokens without a header may come
         self._tls_like = 0
 
+    @property
+    def boundary(self) -> int | None:
+        """As of ``FrameCutter``; none while authentication tokens may come."""
+        return None if self._fresh or self._tokens else super().boundary
+
     def _take(self, data: bytes, at: int, end: int, found: list[Cut]) -> int:
         size: int
         size, api_key, version, correlation_id = _START(data, at)

@@ -100,17 +100,25 @@ class Source:
     Args:
         file: A path, the bytes of a file, or an open binary file.
         progress: Called with (bytes read, size or None) after each piece.
+        opener: Opens a path; None: the file system does.
 
     Attributes:
         name: The file's name, see ``file_name``.
         follows: Whether it may still grow while it is read (a pipe).
         damage: Why reading stopped early, None if it did not.
+        packed_head: The first bytes as they stand in the file, packed or not.
 
     Raises:
         CaptureError: No such file, or it cannot be read.
     """
 
-    def __init__(self, file: File, progress: Callable[[int, int | None], object] | None = None) -> None:
+    def __init__(
+        self,
+        file: File,
+        progress: Callable[[int, int | None], object] | None = None,
+        *,
+        opener: Callable[[str], IO[bytes]] | None = None,
+    ) -> None:
         self.name = file_name(file)
         self.damage: str | None = None
         self._head = b""
@@ -122,7 +130,7 @@ class Source:
             raw = file
         else:
             try:
-                raw = Path(file).open("rb", buffering=0)  # noqa: SIM115  ``close`` closes it
+                raw = opener(str(file)) if opener else Path(file).open("rb", buffering=0)  # noqa: SIM115  ``close`` closes it
             except OSError as e:
                 raise CaptureError(f"{file}: {_why(e)}") from None
             self._close = raw.close
@@ -130,6 +138,7 @@ class Source:
             size = _regular_size(raw)
             self.follows = size is None
             counted = _Counted(raw, progress, size)
+            self.packed_head = counted.peek(4)
             self._take = self._unpacked(counted)
         except OSError as e:
             self.close()

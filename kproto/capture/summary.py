@@ -122,6 +122,34 @@ class CaptureSummary:
     bad_inputs: list[BadInput] = field(default_factory=list)
     bad_input_count: int = 0
 
+    def add(self, other: CaptureSummary) -> None:
+        """Add what was met in a later part of the same capture."""
+        if other.packets:
+            self.first_ns = self.first_ns if self.packets else other.first_ns
+            self.last_ns = other.last_ns
+        self.format = self.format or other.format
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in _COUNTERS:
+            getattr(self, name).update(getattr(other, name))
+        self.bad_inputs += other.bad_inputs[: _KEPT_BAD_INPUTS - len(self.bad_inputs)]
+
+    def stream_counts(self) -> tuple[dict[tuple[int, int], int], list[BadInput], tuple[int, ...]]:
+        """What was counted of streams so far, for ``counts_between``."""
+        return dict(self.requests), self.bad_inputs[:], tuple(getattr(self, name) for name in _STREAM_NUMBERS)
+
+    @staticmethod
+    def counts_between(
+        earlier: tuple[dict[tuple[int, int], int], list[BadInput], tuple[int, ...]],
+        later: tuple[dict[tuple[int, int], int], list[BadInput], tuple[int, ...]],
+    ) -> CaptureSummary:
+        """What was counted of streams between two calls of ``stream_counts``."""
+        found = CaptureSummary(requests=Counter(later[0]), bad_inputs=later[1][len(earlier[1]) :])
+        found.requests.subtract(earlier[0])
+        for name, before, after in zip(_STREAM_NUMBERS, earlier[2], later[2], strict=True):
+            setattr(found, name, after - before)
+        return found
+
     def bad(self, reason: str, offset: int, bytes_skipped: int = 0) -> None:
         """Note a piece of input that could not be used."""
         self.bad_input_count += 1
@@ -218,3 +246,27 @@ class CaptureSummary:
             f"{name}: Kafka traffic on {self.kafka_connections} connections, but no control request; "
             "capture on a broker's inter-broker or control-plane port, while a leader or a topic changes"
         )
+
+
+_STREAM_NUMBERS: Final = (
+    "resent",
+    "gaps",
+    "gap_bytes",
+    "responses",
+    "unmatched_requests",
+    "unmatched_responses",
+    "bad_input_count",
+)
+_NUMBERS: Final = (
+    *_STREAM_NUMBERS,
+    "packets",
+    "not_tcp",
+    "ip_fragments",
+    "cut_packets",
+    "bad_checksums",
+    "connections",
+    "kafka_connections",
+    "tls_connections",
+    "http_connections",
+)
+_COUNTERS: Final = ("unknown_links", "kafka_listeners", "tls_listeners", "requests", "given_up")

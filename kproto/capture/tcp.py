@@ -112,6 +112,16 @@ class Stream:
         """Whether bytes are missing at the moment."""
         return not self.closed and (self.held_bytes > 0 or self.acknowledged > self.offset)
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all bytes sent so far were given out, and more may come."""
+        return not (self.has_hole or self.closed) and self.finish < 0 and self.far is None and self.next is not None
+
+    def go_to(self, sequence: int, offset: int) -> None:
+        """Go on at a later place of the stream: the bytes before it are read elsewhere."""
+        self.next = sequence
+        self.offset = self.acknowledged = offset
+
     def begin(self, initial: int) -> None:
         """Take the initial sequence number from the handshake."""
         self.start = initial

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from kproto import capture
 from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary
+from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
 from kproto.prefix import prefix_of
 from kproto.tables import ids
 from kproto.tables.batches import BATCH_BYTES, RowBuffer, plain_text
+from kproto.tables.files import open_file
 from kproto.tables.schemas import SCAN
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from kproto.capture import Frame
 
-__all__ = ["scan"]
+__all__ = ["ScanRows", "Selection", "scan"]
 
 _STANDARD_INPUT: Final = "-"
 
@@ -38,6 +40,49 @@ _WAITING_BYTES: Final = 64 << 20
 _NS_A_DAY: Final = 86_400 * 1_000_000_000
 
 
+class Selection:
+    """Which frames a scan gives.
+
+    Args:
+        ports: The brokers' listeners; None finds them from the traffic.
+        apis: Which requests to give.
+        since_ns: Only requests whose first byte passed at or after this moment, ns since 1970 UTC.
+        until_ns: Only requests before this one.
+        always: APIs whose requests are given whatever the other arguments say, e.g. UpdateMetadata, which names the
+            brokers.
+
+    Attributes:
+        ports: As given.
+        scanned: The APIs whose frames must be read.
+    """
+
+    def __init__(
+        self,
+        *,
+        ports: Collection[int] | None = None,
+        apis: Collection[int] = CONTROL_APIS,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+        always: Collection[int] = (),
+    ) -> None:
+        self.ports = ports
+        self.scanned = WantedApis({*apis, *always})
+        self._apis = frozenset(apis)
+        self._always = frozenset(always)
+        self._since_ns = since_ns
+        self._until_ns = until_ns
+
+    def takes(self, request: Frame) -> bool:
+        """Whether a request, and its response with it, is given."""
+        if request.api_key in self._always:
+            return True
+        return (
+            request.api_key in self._apis
+            and (self._since_ns is None or request.time_ns >= self._since_ns)
+            and (self._until_ns is None or request.time_ns < self._until_ns)
+        )
+
+
 def scan(
     captures: Iterable[str | CapturePoint],
     *,
@@ -47,6 +92,7 @@ def scan(
     until_ns: int | None = None,
     always: Collection[int] = (),
     on_capture: Callable[[int], object] | None = None,
+    opener: Callable[[str], IO[bytes]] = open_file,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Read captures once and give every control frame in them.
@@ -60,18 +106,17 @@ def scan(
     Args:
         captures: Capture points (``kproto.capture.capture_points`` groups files), or files, each of which is a capture
             point of its own, named as the file is.
-        ports: The brokers' listeners; None finds them from the traffic.
-        apis: Which requests to give.
-        since_ns: Only requests whose first byte passed at or after this moment, ns since 1970 UTC.
-        until_ns: Only requests before this one.
-        always: APIs whose requests are given whatever the filters say, e.g. UpdateMetadata, which names the brokers.
+        ports, apis, since_ns, until_ns, always: As of ``Selection``.
         on_capture: Told the number of captures read (1) before each; counts work done, for instance in an accumulator.
+        opener: Opens a file by its path or URI.
         batch_bytes: About how large a batch becomes.
 
     Yields:
         Batches of the schema ``SCAN``.
     """
-    rows = _ScanRows(batch_bytes)
+    selection = Selection(ports=ports, apis=apis, since_ns=since_ns, until_ns=until_ns, always=always)
+    rows = ScanRows(batch_bytes)
+    waiting = _Waiting(rows)
     for each in captures:
         summary = CaptureSummary()
         point = CapturePoint(Path(each).name, (each,)) if isinstance(each, str) else each
@@ -81,44 +126,47 @@ def scan(
         try:
             source = sys.stdin.buffer if each == _STANDARD_INPUT else point
             for frame in capture.frames(
-                source, ports=ports, apis={*apis, *always}, capture=point.name, summary=summary
+                source, ports=ports, apis={*apis, *always}, capture=point.name, summary=summary, opener=opener
             ):
                 request = frame.request or frame
-                if request.direction != "req":
-                    continue
-                in_time = (since_ns is None or request.time_ns >= since_ns) and (
-                    until_ns is None or request.time_ns < until_ns
-                )
-                if (request.api_key in apis and in_time) or request.api_key in always:
+                if request.direction == "req" and selection.takes(request):
                     rows.add_frame(frame)
+                    waiting.add(frame)
                     if rows.full:
                         yield from rows.take()
         except CaptureError as e:
             rows.add_bad_input(summary.reading or point.name, _with_path(str(e), point))
         else:
             rows.add_summary(summary, point)
-        rows.give_up_waiting()
+        waiting.give_up()
     yield from rows.take()
 
 
-class _ScanRows(RowBuffer):
-    """Frames on their way into batches, and the requests among them that wait for an answer."""
+class ScanRows(RowBuffer):
+    """Frames, and notes of what is wrong, on their way into batches.
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(SCAN, limit)
-        self._given: set[bytes] = set()
-        self._waiting: dict[bytes, Frame] = {}
-        self._waiting_bytes = 0
+    Args:
+        limit: About how many bytes a batch shall have.
+        schema: Of the batches.
+    """
+
+    def __init__(self, limit: int = BATCH_BYTES, schema: pa.Schema = SCAN) -> None:
+        super().__init__(schema, limit)
+        self._given: dict[bytes, int] = {}  # bodies, and when they were sent
+
+    def frame_id(self, frame: Frame) -> bytes:
+        """The id of a frame."""
+        return ids.frame_id(frame.connection.capture, frame.connection.conn_id, frame.direction, frame.offset)
 
     def begin_capture(self) -> None:
         """Give bodies again: which occurrence is the first must not depend on what else this process reads."""
         self._given.clear()
 
     def add_frame(self, frame: Frame) -> None:
+        """Add a request, or a response to one."""
         assert frame.api_key is not None
         assert frame.api_version is not None
         connection = frame.connection
-        frame_id = _frame_id(frame)
         source, target = connection.client, connection.server
         if frame.direction == "resp":
             source, target = target, source
@@ -128,17 +176,14 @@ class _ScanRows(RowBuffer):
         else:
             body = frame.body
             body_id = ids.body_id(frame.api_key, frame.api_version, frame.direction, body)
-            if body_id not in self._given:
-                self._remember(body_id)
+            if self.is_earliest(body_id, frame.time_ns):
                 payload = bytes(body)
         if frame.direction == "req":
             broker_epoch = _broker_epoch(frame)
-            self._wait(frame_id, frame)
         elif frame.request is not None:
-            request_frame_id = _frame_id(frame.request)
-            self._answered(request_frame_id)
+            request_frame_id = self.frame_id(frame.request)
         row = (
-            frame_id,
+            self.frame_id(frame),
             plain_text(connection.capture),
             plain_text(frame.file),
             connection.conn_id,
@@ -165,7 +210,13 @@ class _ScanRows(RowBuffer):
         )
         self.add(row, _ROW_BYTES + (len(payload) if payload else 0))
 
+    def add_unanswered(self, request: Frame) -> None:
+        """Note why a request has no response."""
+        reason = request.unmatched_reason or "no response in the capture"
+        self._add_note(request_frame_id=self.frame_id(request), unmatched_reason=reason)
+
     def add_summary(self, summary: CaptureSummary, point: CapturePoint) -> None:
+        """Add what was counted in a capture, and what is wrong with it."""
         self._add_note(capture=plain_text(point.name), file=plain_text(summary.file), facts=_facts(summary))
         problem = summary.problem()
         if problem is not None:
@@ -174,38 +225,52 @@ class _ScanRows(RowBuffer):
             self.add_bad_input(bad.file, bad.reason, bad.offset, bad.bytes_skipped)
 
     def add_bad_input(self, file: str, reason: str, offset: int | None = None, skipped: int | None = None) -> None:
+        """Note a piece of a file that could not be used, or, without an offset, a file that gave nothing."""
         note = {"reason": plain_text(reason), "offset": offset, "bytes_skipped": skipped}
         self._add_note(file=plain_text(file), bad_input=note)
-
-    def give_up_waiting(self) -> None:
-        """The capture is over: what still waits was not answered in it."""
-        while self._waiting:
-            self._give_up(next(iter(self._waiting)))
-
-    def _wait(self, frame_id: bytes, frame: Frame) -> None:
-        self._waiting[frame_id] = frame
-        self._waiting_bytes += len(frame.payload)
-        while self._waiting_bytes > _WAITING_BYTES:
-            self._give_up(next(iter(self._waiting)))
-
-    def _answered(self, frame_id: bytes) -> Frame | None:
-        frame = self._waiting.pop(frame_id, None)
-        if frame is not None:
-            self._waiting_bytes -= len(frame.payload)
-        return frame
-
-    def _give_up(self, frame_id: bytes) -> None:
-        frame = self._answered(frame_id)
-        reason = frame.unmatched_reason if frame else None
-        self._add_note(request_frame_id=frame_id, unmatched_reason=reason or "no response in the capture")
 
     def _add_note(self, **values: Any) -> None:
         self.add(tuple(values.get(name) for name in SCAN.names), _ROW_BYTES)
 
-    def _remember(self, body_id: bytes) -> None:
+    def is_earliest(self, body_id: bytes, time_ns: int) -> bool:
+        """Whether no frame with this body was given that was sent before this moment."""
+        given_ns = self._given.get(body_id)
+        if given_ns is not None and given_ns <= time_ns:
+            return False
         if len(self._given) >= _REMEMBERED:
             self._given.clear()
-        self._given.add(body_id)
+        self._given[body_id] = time_ns
+        return True
+
+
+class _Waiting:
+    """Requests that wait for their responses."""
+
+    def __init__(self, rows: ScanRows) -> None:
+        self._rows = rows
+        self._requests: dict[Frame, None] = {}
+        self._bytes = 0
+
+    def add(self, frame: Frame) -> None:
+        """Take a request, or the response to one."""
+        if frame.direction == "req":
+            self._requests[frame] = None
+            self._bytes += len(frame.payload)
+            while self._bytes > _WAITING_BYTES:
+                self._give_up(next(iter(self._requests)))
+        elif frame.request in self._requests:
+            self._bytes -= len(frame.request.payload)
+            del self._requests[frame.request]
+
+    def give_up(self) -> None:
+        """The capture is over: what still waits was not answered in it."""
+        while self._requests:
+            self._give_up(next(iter(self._requests)))
+
+    def _give_up(self, request: Frame) -> None:
+        self._bytes -= len(request.payload)
+        del self._requests[request]
+        self._rows.add_unanswered(request)
 
 
 def _with_path(reason: str, point: CapturePoint) -> str:
@@ -239,10 +304,6 @@ def _facts(summary: CaptureSummary) -> dict[str, Any]:
             for (api, version), count in sorted(summary.requests.items())
         ],
     }
-
-
-def _frame_id(frame: Frame) -> bytes:
-    return ids.frame_id(frame.connection.capture, frame.connection.conn_id, frame.direction, frame.offset)
 
 
 def _broker_epoch(frame: Frame) -> int | None:

@@ -1,0 +1,84 @@
+"""Captures -> tasks: capture points that are read whole, and parts of large ones."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Final
+
+from kproto.capture.source import HEAD
+from kproto.capture.splits import Split, is_splittable
+from kproto.errors import CaptureError
+from kproto.tables.files import file_size, open_file
+from kproto.tables.splitting import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kproto.capture import CapturePoint
+
+__all__ = ["SPLIT_BYTES", "plan"]
+
+SPLIT_BYTES: Final = 128 << 20
+"""A part of a file. A capture point of less than twice as much is read by one task."""
+
+_PACKED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+
+
+def plan(
+    points: Iterable[CapturePoint],
+    split_bytes: int = SPLIT_BYTES,
+    *,
+    opener: Callable[[str], IO[bytes]] = open_file,
+) -> tuple[list[CapturePoint], list[Part]]:
+    """Decide which captures are read in parts.
+
+    The files of a large capture point are parts, and those that are not packed and larger than ``split_bytes`` are cut.
+
+    Args:
+        points: The capture points.
+        split_bytes: About how large a part shall be; 0 reads every capture point by one task.
+        opener: Opens a file.
+
+    Returns:
+        The capture points that are read whole, and the parts of the others.
+    """
+    whole: list[CapturePoint] = []
+    parts: list[Part] = []
+    for point in points:
+        sizes = [_size(file) for file in point.files]
+        splits: list[Split] = []
+        if split_bytes and sum(sizes) >= 2 * split_bytes:
+            heads = [_head(file, opener) for file in point.files]
+            if all(is_splittable(head) or _is_packed(head) for head in heads):
+                for file, size, head in zip(point.files, sizes, heads, strict=True):
+                    splits += _splits(file, size, split_bytes) if is_splittable(head) else [Split(file)]
+        if len(splits) < 2:
+            whole.append(point)
+        else:
+            last = len(splits) - 1
+            parts += [Part(point.name, n, split, n == last) for n, split in enumerate(splits)]
+    return whole, parts
+
+
+def _splits(file: str, size: int, split_bytes: int) -> Iterator[Split]:
+    count = max(1, round(size / split_bytes))
+    for n in range(count):
+        yield Split(file, size * n // count, size * (n + 1) // count, size)
+
+
+def _size(file: str) -> int:
+    try:
+        return file_size(file)
+    except CaptureError:
+        return 0  # reading it will say why
+
+
+def _head(file: str, opener: Callable[[str], IO[bytes]]) -> bytes:
+    try:
+        with opener(file) as opened:
+            return opened.read(HEAD)
+    except OSError:
+        return b""
+
+
+def _is_packed(head: bytes) -> bool:
+    return head.startswith(_PACKED)

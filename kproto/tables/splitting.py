@@ -1,0 +1,385 @@
+"""Parts of large captures -> rows that ``stitch`` joins to the frames of the whole capture.
+
+A part begins and ends in the middle of connections. Between two moments at which a connection rests (no byte and no
+request waits for another) its exchanges depend on nothing outside: they are given as frames. The packets before the
+first and after the last such moment are given as TCP segments.
+"""
+
+from __future__ import annotations
+
+import pickle
+from struct import Struct
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+
+from kproto.capture.collector import Collector
+from kproto.capture.fragments import Fragments
+from kproto.capture.link import FIN, RST, SYN, endpoints, reverse, segment
+from kproto.capture.model import Connection, Frame
+from kproto.capture.source import file_name
+from kproto.capture.splits import SplitError, read_split
+from kproto.capture.summary import CaptureSummary
+from kproto.errors import CaptureError
+from kproto.framing import DEFAULT_LIMIT
+from kproto.tables.batches import BATCH_BYTES
+from kproto.tables.files import open_file
+from kproto.tables.scanning import ScanRows
+from kproto.tables.schemas import SCAN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kproto.capture.collector import Rest
+    from kproto.capture.conversation import Event
+    from kproto.capture.link import Segment
+    from kproto.capture.splits import Split
+    from kproto.tables.scanning import Selection
+
+__all__ = [
+    "FRAME",
+    "LEFT_OUT",
+    "PLACE",
+    "REST_BEGINS",
+    "REST_ENDS",
+    "SEGMENT",
+    "SEGMENT_ROW",
+    "SPLIT",
+    "SUMMARY",
+    "Part",
+    "add_event",
+    "is_selected",
+    "scan_parts",
+]
+
+SPLIT: Final = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("key", pa.binary()),
+        ("part", pa.int32()),
+        ("item", pa.int64()),
+        ("kind", pa.int8()),
+        ("edge", pa.binary()),
+        *SCAN,
+    ]
+)
+"""What ``scan_parts`` yields. Rows of one ``bucket`` go to one ``stitch``, ordered by ``key``, which names the capture
+point and the connection's addresses, ``part`` and ``item``. ``kind`` says what ``edge`` holds. A body is given once in
+each part and bucket."""
+
+SUMMARY, SEGMENT, REST_BEGINS, FRAME, REST_ENDS, LEFT_OUT = range(6)
+"""Kinds of rows: the counts of a part; a TCP segment; where a connection rests; a row of ``SCAN`` that has ``PLACE``
+instead of ids; where the connection rests after these rows, with their counts; from here on the connection, which
+speaks something else, is left out but for its openings and ends."""
+
+SEGMENT_ROW: Final = Struct(">qqIIBI?")
+"""Time of the newest packet before (ns), time (ns), sequence number, acknowledged number, flags, length on the wire,
+whether the addresses are the other way around than in ``key``. The payload follows."""
+
+TIME_ROW: Final = Struct(">q")
+"""A segment's row of this length alone tells the time of the newest packet of the part."""
+
+PLACE: Final = Struct(">?q")
+"""A frame of a part: whether it is a response, and how many bytes its stream had then since ``REST_BEGINS``."""
+
+_FOREIGN_BYTES: Final = 32 << 20
+"""A connection that shows no Kafka request in so many bytes of a part is left out of it."""
+
+_TAIL_BYTES: Final = 1 << 20
+_TAIL_SEGMENTS: Final = 4096
+"""So much is held of a connection that does not come to rest."""
+
+_SEGMENT_BYTES: Final = 120
+
+
+class Part(NamedTuple):
+    """A split of a capture point.
+
+    Attributes:
+        capture: Name of the capture point.
+        number: Its place among the parts of the capture point, from 0.
+        split: The file, and which bytes of it.
+        is_last: Whether no part follows.
+    """
+
+    capture: str
+    number: int
+    split: Split
+    is_last: bool
+
+
+def scan_parts(
+    parts: Iterable[Part],
+    selection: Selection,
+    *,
+    buckets: int = 1,
+    opener: Callable[[str], IO[bytes]] = open_file,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """Read parts of captures.
+
+    Args:
+        parts: The parts, of any captures, in any order.
+        selection: The frames to give.
+        buckets: Among so many the connections are dealt.
+        opener: Opens a file for seeking.
+        batch_bytes: About how large a batch becomes.
+
+    Yields:
+        Batches of the schema ``SPLIT``.
+
+    Raises:
+        SplitError: A file cannot be read in parts; says so.
+    """
+    for part in parts:
+        yield from _PartReader(part, selection, buckets, batch_bytes).read(opener)
+
+
+def is_selected(event: Event, selection: Selection) -> bool:
+    """Whether an event makes a row."""
+    request = event if isinstance(event, Frame) else event.request
+    return request is not None and selection.takes(request)
+
+
+def add_event(rows: ScanRows, event: Event) -> None:
+    """Add the row of a request, of the response to one, or of the reason why there is none."""
+    if isinstance(event, Frame):
+        rows.add_frame(event)
+    elif event.response is not None:
+        rows.add_frame(event.response)
+    elif event.request is not None:
+        rows.add_unanswered(event.request)
+
+
+class _PartRows(ScanRows):
+    """Rows of a part on their way into batches."""
+
+    def __init__(self, part: Part, buckets: int, limit: int) -> None:
+        super().__init__(limit, SPLIT)
+        self._part = part.number
+        self._buckets = buckets
+        self._item = 0
+        self._capture_and_file = {"capture": part.capture, "file": file_name(part.split.file)}
+        self._edge_columns = tuple(self._capture_and_file.get(name) for name in SCAN.names)
+        self.key = b""
+        self.begin: Rest | None = None
+
+    def add(self, row: tuple[Any, ...], size: int) -> None:
+        self._item += 1
+        super().add((self._bucket(self.key), self.key, self._part, self._item, FRAME, None, *row), size)
+
+    def add_edge(self, key: bytes, kind: int, edge: bytes) -> None:
+        self._item += 1
+        row = self._bucket(key), key, self._part, self._item, kind, edge, *self._edge_columns
+        super().add(row, _SEGMENT_BYTES + len(edge))
+
+    def is_earliest(self, body_id: bytes, time_ns: int) -> bool:
+        return super().is_earliest(self._bucket(self.key).to_bytes(4) + body_id, time_ns)
+
+    def _bucket(self, key: bytes) -> int:
+        return crc32(key) % self._buckets
+
+    def frame_id(self, frame: Frame) -> bytes:
+        assert self.begin is not None
+        is_response = frame.direction == "resp"
+        return PLACE.pack(
+            is_response, frame.offset - (self.begin.responses_at if is_response else self.begin.requests_at)
+        )
+
+
+class _Flow:
+    """One connection in a part, or several after each other between the same addresses."""
+
+    __slots__ = (
+        "begin",
+        "collector",
+        "connection",
+        "counts",
+        "end",
+        "end_counts",
+        "flow",
+        "found",
+        "has_wanted",
+        "is_left_out",
+        "key",
+        "raw_bytes",
+        "summary",
+        "tail",
+        "tail_bytes",
+    )
+
+    def __init__(self, flow: bytes, key: bytes, summary: CaptureSummary, collector: Collector) -> None:
+        self.flow = flow
+        self.key = key
+        self.summary = summary
+        self.collector = collector
+        self.tail: list[tuple[int, int, Segment]] = []  # since it last rested
+        self.tail_bytes = 0
+        self.begin: Rest | None = None
+        self.end: Rest | None = None
+        self.counts = self.end_counts = summary.stream_counts()
+        self.found: list[Event] = []  # since it last rested
+        self.has_wanted = False
+        self.connection: Connection | None = None
+        self.raw_bytes = 0
+        self.is_left_out = False
+
+
+class _PartReader:
+    def __init__(self, part: Part, selection: Selection, buckets: int, batch_bytes: int) -> None:
+        self._part = part
+        self._selection = selection
+        self._rows = _PartRows(part, buckets, batch_bytes)
+        self._summary = CaptureSummary(file=part.capture, reading=file_name(part.split.file))
+        self._fragments = Fragments(self._summary)
+        self._flows: dict[bytes, _Flow | None] = {}
+        self._newest_ns = 0
+        self._touched: dict[_Flow, None] = {}
+
+    def read(self, opener: Callable[[str], IO[bytes]]) -> Iterator[pa.RecordBatch]:
+        rows, summary = self._rows, self._summary
+        try:
+            for packets in read_split(self._part.split, opener, summary):
+                self._packets(packets)
+                self._hold_no_buffers()
+                if rows.full:
+                    yield from rows.take()
+        except SplitError:
+            raise
+        except (CaptureError, OSError) as e:
+            rows.key = self._part.capture.encode("utf-8", "surrogateescape")
+            rows.add_bad_input(summary.reading, str(e) if isinstance(e, CaptureError) else f"{summary.reading}: {e}")
+        if not self._part.is_last and self._fragments.waits(self._newest_ns):
+            raise SplitError(
+                f"{self._part.split.file}: an IP packet whose fragments stand on both sides of a border between two "
+                "parts; read this capture as a whole: --split-size 0"
+            )
+        self._fragments.end()
+        for flow in {flow: None for flow in self._flows.values() if flow is not None}:
+            self._end_run(flow)
+            self._give_tail(flow)
+            if not flow.is_left_out and self._newest_ns:
+                rows.add_edge(flow.key, SEGMENT, TIME_ROW.pack(self._newest_ns))
+            if rows.full:
+                yield from rows.take()
+        key = self._part.capture.encode("utf-8", "surrogateescape")
+        rows.add_edge(key, SUMMARY, pickle.dumps((self._part.number, summary)))
+        yield from rows.take()
+
+    def _packets(self, packets: list[Any]) -> None:
+        summary, fragments, flows = self._summary, self._fragments, self._flows
+        newest_ns = self._newest_ns
+        for time_ns, link, buffer, start, stop, on_wire in packets:
+            if not summary.packets:
+                summary.first_ns = time_ns
+            summary.packets += 1
+            summary.last_ns = time_ns
+            found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
+            if found is not None:
+                try:
+                    flow = flows[found[0]]
+                except KeyError:
+                    flow = self._new_flow(found[0])
+                if flow is not None:
+                    self._segment(flow, newest_ns, time_ns, found)
+                newest_ns = max(newest_ns, time_ns)
+        self._newest_ns = newest_ns
+
+    def _new_flow(self, flow: bytes) -> _Flow | None:
+        backwards = reverse(flow)
+        made = None
+        selection = self._selection
+        if selection.ports is None or any(end.port in selection.ports for end in endpoints(flow)):
+            capture = self._part.capture
+            first = min(flow, backwards)
+            summary = CaptureSummary(reading=self._summary.reading)
+            collector = Collector(
+                summary, capture=capture, ports=selection.ports, apis=selection.scanned, limit=DEFAULT_LIMIT
+            )
+            collector.file = self._summary.reading
+            made = _Flow(first, capture.encode("utf-8", "surrogateescape") + b"\0" + first, summary, collector)
+        self._flows[flow] = self._flows[backwards] = made
+        return made
+
+    def _segment(self, flow: _Flow, before_ns: int, time_ns: int, found: Segment) -> None:
+        if flow.is_left_out:
+            flags = found[3]
+            if not flags & (SYN | FIN | RST):
+                return
+            flow.is_left_out = not flags & SYN
+        events = flow.collector.segment(time_ns, found)
+        if events and flow.begin is not None:
+            flow.found += events
+        flow.tail.append((before_ns, time_ns, found))
+        flow.tail_bytes += found[6] - found[5]
+        rest = flow.collector.rest(found[0])
+        if rest is not None:
+            connection = flow.collector.connection(found[0])
+            if connection is not flow.connection:
+                self._end_run(flow)
+                flow.connection = connection
+            if flow.begin is None:
+                self._give_tail(flow)
+                flow.begin = rest
+                flow.counts = flow.summary.stream_counts()
+                self._rows.add_edge(flow.key, REST_BEGINS, pickle.dumps(tuple(rest)))
+            elif flow.found:
+                flow.has_wanted = True
+                self._rows.key, self._rows.begin = flow.key, flow.begin
+                for event in flow.found:
+                    if is_selected(event, self._selection):
+                        add_event(self._rows, event)
+                flow.found.clear()
+            flow.end = rest
+            flow.end_counts = flow.summary.stream_counts()
+            flow.tail.clear()
+            flow.tail_bytes = 0
+            self._touched.pop(flow, None)
+            return
+        self._touched[flow] = None
+        if flow.tail_bytes > _TAIL_BYTES or len(flow.tail) > _TAIL_SEGMENTS:
+            self._end_run(flow)
+            self._give_tail(flow)
+            ignored = flow.collector.is_ignored(flow.flow)
+            if ignored or (flow.raw_bytes > _FOREIGN_BYTES and flow.collector.connection(flow.flow) is None):
+                flow.is_left_out = True
+                self._rows.add_edge(flow.key, LEFT_OUT, b"")
+
+    def _end_run(self, flow: _Flow) -> None:
+        """Say where the connection rested last. The packets since then are given as segments."""
+        if flow.begin is None or flow.end is None:
+            return
+        begin, end = flow.begin, flow.end
+        passed = end._replace(
+            requests_at=end.requests_at - begin.requests_at, responses_at=end.responses_at - begin.responses_at
+        )
+        counts = CaptureSummary.counts_between(flow.counts, flow.end_counts)
+        self._rows.add_edge(flow.key, REST_ENDS, pickle.dumps((tuple(passed), counts, flow.has_wanted)))
+        flow.begin = flow.end = None
+        flow.found.clear()
+        flow.has_wanted = False
+
+    def _give_tail(self, flow: _Flow) -> None:
+        for before_ns, time_ns, found in flow.tail:
+            addresses, sequence, acknowledged, flags, buffer, begin, end, on_wire = found
+            flow.raw_bytes += end - begin
+            row = SEGMENT_ROW.pack(
+                before_ns, time_ns, sequence, acknowledged, flags & 0xFF, on_wire, addresses != flow.flow
+            )
+            self._rows.add_edge(flow.key, SEGMENT, row + buffer[begin:end])
+        flow.tail.clear()
+        flow.tail_bytes = 0
+
+    def _hold_no_buffers(self) -> None:
+        """Copy the segments that are held, so that they do not keep the pieces of the file that they stand in."""
+        for flow in self._touched:
+            for i in range(len(flow.tail) - 1, -1, -1):
+                before_ns, time_ns, (addresses, sequence, acknowledged, flags, buffer, begin, end, on_wire) = flow.tail[
+                    i
+                ]
+                if not begin and end == len(buffer):
+                    break
+                copied = (addresses, sequence, acknowledged, flags, buffer[begin:end], 0, end - begin, on_wire)
+                flow.tail[i] = before_ns, time_ns, copied
+        self._touched.clear()

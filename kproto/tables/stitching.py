@@ -1,0 +1,311 @@
+"""Rows of a capture's parts -> the frames, and the counts, of the whole capture.
+
+For each connection the TCP segments that the parts gave are read as if they came from one capture; where a part gave
+frames instead, reading goes on behind them, after a check that it has come to the very byte at which they begin. If it
+has not, the connection is read again from the files themselves. So the tables do not depend on where the parts begin.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from kproto.capture.collector import Collector, Rest
+from kproto.capture.fragments import Fragments
+from kproto.capture.link import reverse, segment
+from kproto.capture.source import file_name
+from kproto.capture.splits import Split, read_split
+from kproto.capture.summary import CaptureSummary
+from kproto.framing import DEFAULT_LIMIT
+from kproto.tables import ids
+from kproto.tables.batches import BATCH_BYTES
+from kproto.tables.files import open_file
+from kproto.tables.scanning import ScanRows
+from kproto.tables.schemas import SCAN
+from kproto.tables.splitting import (
+    FRAME,
+    LEFT_OUT,
+    PLACE,
+    REST_BEGINS,
+    REST_ENDS,
+    SEGMENT,
+    SEGMENT_ROW,
+    SUMMARY,
+    TIME_ROW,
+    add_event,
+    is_selected,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from kproto.capture.capture_points import CapturePoint
+    from kproto.capture.conversation import Event
+    from kproto.tables.scanning import Selection
+
+__all__ = ["Counts", "stitch"]
+
+_IDS: Final = [name for name in SCAN.names if name.endswith("frame_id")]
+
+
+def stitch(
+    batches: Iterable[pa.RecordBatch],
+    points: Mapping[str, CapturePoint],
+    selection: Selection,
+    counts: Counts,
+    *,
+    opener: Callable[[str], IO[bytes]] = open_file,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """Join the rows of parts.
+
+    Args:
+        batches: Of the schema ``SPLIT``, ordered by ``key``, ``part``, ``item``; all rows of a bucket.
+        points: The capture points by name.
+        selection: The frames to give, as of ``scan_parts``.
+        counts: What the parts and the connections counted is added there.
+        opener: Opens a file for seeking.
+        batch_bytes: About how large a batch becomes.
+
+    Yields:
+        Batches of the schema ``SCAN``.
+    """
+    out = _Output(batch_bytes, counts)
+    flow: _FlowReader | None = None
+    for batch in batches:
+        keys, kinds, edges = (batch.column(name).to_pylist() for name in ("key", "kind", "edge"))
+        files, captures = batch.column("file").to_pylist(), batch.column("capture").to_pylist()
+        scanned = batch.select(SCAN.names)
+        at = 0
+        while at < len(keys):
+            key, kind = keys[at], kinds[at]
+            if flow is None or flow.key != key:
+                if flow is not None:
+                    flow.finish()
+                flow = _FlowReader(key, points, selection, opener, out)
+            stop = at + 1
+            if kind == FRAME:
+                while stop < len(keys) and kinds[stop] == FRAME and keys[stop] == key:
+                    stop += 1
+                flow.frames(scanned.slice(at, stop - at))
+            elif kind == SUMMARY:
+                counts.add(captures[at], *pickle.loads(edges[at]))  # noqa: S301  # written by scan_parts
+            else:
+                flow.edge(kind, edges[at], captures[at], files[at])
+            at = stop
+            if out.full:
+                yield from out.take()
+    if flow is not None:
+        flow.finish()
+    yield from out.take()
+
+
+class Counts:
+    """What the parts and the connections of captures counted; can be pickled, and added up."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, dict[int, CaptureSummary]] = {}
+
+    def add(self, capture: str, part: int, summary: CaptureSummary) -> None:
+        """Add the counts of a part, or, with a negative number, of connections."""
+        parts = self._parts.setdefault(capture, {})
+        known = parts.setdefault(part, summary)
+        if known is not summary:
+            known.add(summary)
+
+    def merge(self, other: Counts) -> None:
+        """Add other counts."""
+        for capture, parts in other._parts.items():
+            for part, summary in parts.items():
+                self.add(capture, part, summary)
+
+    def rows(self, points: Mapping[str, CapturePoint]) -> Iterator[pa.RecordBatch]:
+        """The rows of ``SCAN`` that tell each capture's facts, and what is wrong with it.
+
+        Args:
+            points: The capture points by name.
+        """
+        rows = ScanRows()
+        for capture, parts in sorted(self._parts.items()):
+            total = CaptureSummary(file=capture, reading=capture)
+            for _, summary in sorted(parts.items()):
+                total.add(summary)
+            rows.add_summary(total, points[capture])
+        yield from rows.take()
+
+
+class _Output:
+    """Rows on their way into batches: those of frames read here, and those that only lacked their ids."""
+
+    def __init__(self, limit: int, counts: Counts) -> None:
+        self.rows = ScanRows(limit)
+        self.counts = counts
+        self._limit = limit
+        self._slices: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return self.rows.full or self._bytes >= self._limit
+
+    def add_slice(self, rows: pa.RecordBatch) -> None:
+        self._slices.append(rows)
+        self._bytes += rows.nbytes
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        slices, self._slices, self._bytes = self._slices, [], 0
+        if slices:
+            yield from pa.Table.from_batches(slices, SCAN).combine_chunks().to_batches()
+        yield from self.rows.take()
+
+
+class _FlowReader:
+    """Reads the connections between two addresses, one after the other, from the rows of all parts."""
+
+    def __init__(
+        self,
+        key: bytes,
+        points: Mapping[str, CapturePoint],
+        selection: Selection,
+        opener: Callable[[str], IO[bytes]],
+        out: _Output,
+    ) -> None:
+        self.key = key
+        self._points = points
+        self._selection = selection
+        self._opener = opener
+        self._out = out
+        self._capture = ""
+        self._flow = b""
+        self._summary = CaptureSummary()
+        self._collector: Collector | None = None
+        self._given = 0  # rows so far
+        self._repeated = 0  # rows that were given before the connection was read again
+        self._begin: Rest | None = None
+        self._is_exact = True
+
+    def edge(self, kind: int, edge: bytes, capture: str, file: str) -> None:
+        """Take a row that is no frame."""
+        collector = self._collector
+        if collector is None:
+            self._capture = capture
+            self._flow = self.key[len(capture.encode("utf-8", "surrogateescape")) + 1 :]
+            self._summary = CaptureSummary(file=capture, reading=file)
+            collector = self._collector = self._new_collector(self._summary)
+        if not self._is_exact:
+            return
+        self._summary.reading = collector.file = file
+        if kind == SEGMENT:
+            self._segment(collector, edge)
+        elif kind == REST_BEGINS:
+            begin = Rest(*pickle.loads(edge))  # noqa: S301  # written by scan_parts
+            here = collector.rest(begin.flow)
+            self._is_exact = here is not None and (here.flow, here.requests, here.responses) == (
+                begin.flow,
+                begin.requests,
+                begin.responses,
+            )
+            self._begin = here
+        elif kind == REST_ENDS:
+            end, counts, has_wanted = pickle.loads(edge)  # noqa: S301  # written by scan_parts
+            assert self._begin is not None
+            collector.go_to(self._begin, Rest(*end), has_wanted=has_wanted)
+            self._summary.add(counts)
+        elif kind == LEFT_OUT:
+            self._is_exact = collector.is_ignored(self._flow)
+
+    def frames(self, rows: pa.RecordBatch) -> None:
+        """Take rows of frames, and notes, that lack their ids."""
+        begin, collector = self._begin, self._collector
+        if collector is None:
+            self._out.add_slice(rows)  # notes about a file
+            return
+        self._given += rows.num_rows if self._is_exact else 0
+        if not self._is_exact:
+            return
+        assert begin is not None
+        connection = collector.connection(begin.flow)
+        assert connection is not None
+        conn_id = connection.conn_id
+        values: dict[str, Any] = {"conn_id": [conn_id if v is not None else None for v in rows["conn_id"].to_pylist()]}
+        for name in _IDS:
+            values[name] = [
+                None if place is None else self._frame_id(conn_id, place, begin) for place in rows[name].to_pylist()
+            ]
+        self._out.add_slice(_with(rows, values))
+
+    def finish(self) -> None:
+        """No row follows."""
+        if self._collector is None:
+            return
+        if self._is_exact:
+            self._add(self._collector.end())
+        else:
+            self._read_again()
+        self._out.counts.add(self._capture, -1, self._summary)
+
+    def _new_collector(self, summary: CaptureSummary) -> Collector:
+        return Collector(
+            summary,
+            capture=self._capture,
+            ports=self._selection.ports,
+            apis=self._selection.scanned,
+            limit=DEFAULT_LIMIT,
+        )
+
+    def _segment(self, collector: Collector, edge: bytes) -> None:
+        if len(edge) == TIME_ROW.size:
+            self._add(collector.tick(*TIME_ROW.unpack(edge)))
+            return
+        before_ns, time_ns, sequence, acknowledged, flags, on_wire, backwards = SEGMENT_ROW.unpack_from(edge)
+        self._add(collector.tick(before_ns))
+        flow = reverse(self._flow) if backwards else self._flow
+        found = flow, sequence, acknowledged, flags, edge, SEGMENT_ROW.size, len(edge), on_wire
+        self._add(collector.segment(time_ns, found))
+
+    def _add(self, events: list[Event]) -> None:
+        for event in events:
+            if is_selected(event, self._selection):
+                self._given += 1
+                if self._given > self._repeated:
+                    add_event(self._out.rows, event)
+
+    def _read_again(self) -> None:
+        """Read the connection from the files, past what was given of it before."""
+        self._repeated, self._given = self._given, 0
+        self._out.rows.begin_capture()  # frames that were not taken had bodies of which other frames are
+        self._summary = CaptureSummary(file=self._capture)
+        collector = self._new_collector(self._summary)
+        counts = CaptureSummary()
+        fragments = Fragments(counts)
+        both = {self._flow, reverse(self._flow)}
+        newest_ns = 0
+        for file in self._points[self._capture].files:
+            self._summary.reading = collector.file = file_name(file)
+            for packets in read_split(Split(file), self._opener, counts):
+                for time_ns, link, buffer, start, stop, on_wire in packets:
+                    found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, counts)
+                    if found is not None and found[0] in both:
+                        self._add(collector.tick(newest_ns))
+                        self._add(collector.segment(time_ns, found))
+                    if found is not None:
+                        newest_ns = max(newest_ns, time_ns)
+        self._add(collector.tick(newest_ns))
+        self._add(collector.end())
+
+    def _frame_id(self, conn_id: bytes, place: bytes, begin: Rest) -> bytes:
+        is_response, offset = PLACE.unpack(place)
+        if is_response:
+            return ids.frame_id(self._capture, conn_id, "resp", begin.responses_at + offset)
+        return ids.frame_id(self._capture, conn_id, "req", begin.requests_at + offset)
+
+
+def _with(rows: pa.RecordBatch, values: Mapping[str, list[Any]]) -> pa.RecordBatch:
+    """Rows with other values in some columns."""
+    arrays = [
+        pa.array(values[field.name], field.type) if field.name in values else column
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
