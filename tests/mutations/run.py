@@ -79,13 +79,13 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would hand on a deaf ear
     everything = all_mutants()
     drawn = draw([m for m in everything if m.path.startswith(tuple(args.only))], args.count, args.seed)
-    last = Kills(KEPT / "kills.json", ROOT)
+    last, committed = Kills(KEPT / "kills.json", ROOT), Kills(COMMITTED, ROOT)
     outcomes: dict[Mutant, Outcome] = {}
     try:
         reasons, breakages = equivalents(everything), [] if args.no_known else known_breakages()
         if args.known is not None:
             drawn, breakages = [], [b for b in breakages if args.known in b.name or args.known in b.rows]
-        killers = replayed(drawn, args.replay, Kills(COMMITTED, ROOT)) if args.replay else {}
+        killers = replayed(drawn, args.replay, committed) if args.replay else {}
     except LookupError as error:
         print(error, file=sys.stderr)
         return 1
@@ -109,6 +109,8 @@ def main() -> int:
                     outcomes[mutant] = Outcome("killed", test)
                 else:
                     runs = covering.stages(mutant, BUDGET)
+                    if (killer := committed.of(mutant)) in covering.seconds:
+                        runs.insert(0, [killer])  # most often the same test goes red again
                     times = {test: covering.seconds[test] for tests in runs for test in tests}
                     trials.append(Trial(mutant, runs, times))
         of_change = {b.change: b for b in breakages}
