@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "summary": "Sum up captures in a second: controllers, changes, errors, delays, losses.",
     "analyze": "Turn captures into tables with PySpark, and sum them up.",
     "query": "Ask the tables: who led, who is behind, what flapped, who was stale.",
+    "report": "Write a report as one HTML page: timeline, delays, zombies, errors.",
     "tables": "Describe the tables: columns, types, units, what joins what.",
     "generate": "Make captures of a synthetic fleet, of any size, with the tables that must come out.",
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kproto.cli.options import answer_filters
+from kproto.cli.table_source import tables_of
 from kproto.cli.times import moment_ns
 from kproto.errors import ConfigurationError
 
@@ -77,7 +78,7 @@ def command(
 
     if sql is not None and (question is not None or at is not None or limit is not None or filters != AllFilters()):
         raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
-    with open_tables(_tables_of(source)) as tables:
+    with open_tables(tables_of(source)) as tables:
         if sql is not None:
             answer = ask_sql(tables, sql)
         elif question is not None:
@@ -97,13 +98,6 @@ def command(
             writer.writerows([_text(value) for value in row] for row in answer.rows)
         case _:
             _print_text(title, answer)
-
-
-def _tables_of(source: Path) -> Path | dict[str, Any]:
-    """The directory of tables, or a capture's tables in memory."""
-    from kproto.tables import read
-
-    return read(str(source)) if source.is_file() else source
 
 
 def _print_text(title: str, answer: Answer) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import TYPE_CHECKING, Any
 
 from kproto.api import api_name
 from kproto.error_codes import error_name
+from kproto.json_form import uuid_to_json
+from kproto.tables.json_choice import wanted_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["exchange_record", "loss_records"]
 
-_STATE_LISTS = ("ungroupedPartitionStates", "ungroupedPartitions", "partitionErrors")
-_TOPIC_LISTS = ("topicStates", "topics")
-
 
 def exchange_record(entry: Entry, filters: Filters) -> str:
     """A request and its response, in Kafka's JSON form, and beside them ids and names that are easy to select by."""
@@ -28,10 +26,10 @@ def exchange_record(entry: Entry, filters: Filters) -> str:
     form: dict[str, Any] = {"record": "exchange", **exchange.to_json()}
     form.pop("unmatched_reason", None)
     if filters.by_partition and entry.body is not None:
-        ids = {_uuid(uuid): name for name, uuid in getattr(entry.body.message, "topic_ids", {}).items()}
+        ids = {uuid_to_json(uuid): name for name, uuid in getattr(entry.body.message, "topic_ids", {}).items()}
         for direction in ("request", "response"):
             if form[direction] is not None:
-                form[direction] = _chosen(form[direction], filters, ids)
+                form[direction] = wanted_partitions(form[direction], filters, ids)
     form |= {
         "api": None if exchange.api_key is None else api_name(exchange.api_key),
         "broker_id": entry.broker_id,
@@ -49,37 +47,6 @@ def exchange_record(entry: Entry, filters: Filters) -> str:
         "changes": entry.is_change if entry.body is not None else None,
     }
     return json.dumps(form, separators=(",", ":"))
-
-
-def _chosen(form: Any, filters: Filters, ids: dict[str, str]) -> Any:
-    """A message's JSON form with the wanted partitions alone."""
-    form = dict(form)
-    for name in _STATE_LISTS:
-        if isinstance(form.get(name), list):
-            form[name] = [s for s in form[name] if filters.wants_partition(s["topicName"], s["partitionIndex"])]
-    for name in _TOPIC_LISTS:
-        if isinstance(form.get(name), list):
-            topics = (_chosen_topic(topic, filters, ids) for topic in form[name])
-            form[name] = [topic for topic in topics if topic is not None]
-    return form
-
-
-def _chosen_topic(topic: dict[str, Any], filters: Filters, ids: dict[str, str]) -> dict[str, Any] | None:
-    name = topic.get("topicName", topic.get("name"))
-    if name is None:
-        name = ids.get(topic.get("topicId", ""), "")
-    for key in ("partitionStates", "partitionErrors"):
-        if key in topic:
-            kept = [s for s in topic[key] if filters.wants_partition(name, s["partitionIndex"])]
-            return {**topic, key: kept} if kept else None
-    if "partitionIndexes" in topic:
-        indexes = [index for index in topic["partitionIndexes"] if filters.wants_partition(name, index)]
-        return {**topic, "partitionIndexes": indexes} if indexes else None
-    return topic
-
-
-def _uuid(uuid: bytes) -> str:
-    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
 def loss_records(path: str, summary: CaptureSummary) -> Iterator[str]:

@@ -1,0 +1,76 @@
+"""``kproto report``: one HTML page about a cluster's control traffic, for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kproto.cli.table_source import tables_of
+from kproto.cli.text import counted, printable
+from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["command", "report_lines"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kproto report control.pcap                            of one capture, in seconds, without Spark
+  kproto analyze captures/*.pcap.gz --out tables
+  kproto report tables --out incident-42.html           of tables that kproto analyze wrote
+  kproto report tables --partitions 200000              all partitions of a large cluster
+
+\b
+The page is one file and asks no network: mail it, attach it, open it from disk. """
+)
+@click.argument("source", metavar="DIR|CAPTURE", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    metavar="FILE",
+    help="Where the page goes; a former one is replaced.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=50_000,
+    show_default=True,
+    metavar="N",
+    help="At most so many partitions in the timeline, those that changed most.",
+)
+def command(source: Path, *, out: Path, partitions: int) -> None:
+    """Write a report on the tables in DIR, which kproto analyze wrote, or on a capture, as one HTML page.
+
+    It shows what stands out; requests over time; controllers, their epochs and fenced zombies; leaders and in-sync
+    replicas of every partition over time, to zoom and search; how late metadata updates reach each broker; slow and
+    silent brokers; errors; and what the captures lack. A click on any mark shows its request as JSON, and the command
+    that finds it in the capture.
+
+    A capture is read into memory; for large ones keep tables: kproto analyze.
+    """
+    from kproto.report import Limits, write_report
+
+    if not out.absolute().parent.is_dir():
+        raise ConfigurationError(f"there is no directory {out.parent} for {out.name}; make it, or choose another --out")
+    facts = write_report(tables_of(source), out, limits=Limits(partitions=partitions, states=10 * partitions))
+    for line in report_lines(facts, out):
+        print(line)
+
+
+def report_lines(facts: dict[str, Any], out: Path) -> list[str]:
+    """What to say of a report that was written: what stands out, what was cut, and where it is."""
+    found = [f"  {printable(row['text'])}" for row in facts["findings"]]
+    size = out.stat().st_size / 1024
+    shown = counted(len(facts["timeline"]["partitions"]["topic"]), "partition")
+    return [
+        *(["What stands out", *found] if found else ["Nothing stands out."]),
+        *(f"note: {text}" for text in facts["cut"]),
+        f"{out}: {shown}, {size:,.0f} KiB; open it in a browser",
+    ]

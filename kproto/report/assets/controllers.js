@@ -1,0 +1,74 @@
+// Controllers as rows, one for each epoch: from the first to the last of their requests, stale ones marked.
+
+const STALE_CONTROLLER_EPOCH = 11;
+
+class Controllers {
+  constructor(facts) {
+    this.facts = facts;
+    this.rowHeight = 28;
+    this.rows = [];
+  }
+
+  get count() { return this.rows.length; }
+
+  choose(capture) {
+    const mine = (row) => capture < 0 || row.capture === capture;
+    this.rows = this.facts.controllers.filter(mine).map((sender) => ({
+      ...sender,
+      stale: this.facts.stale.filter((row) => row.capture === sender.capture && row.controller_id === sender.controller_id
+        && row.controller_epoch === sender.controller_epoch),
+    }));
+  }
+
+  label(place) {
+    const row = this.rows[place];
+    return { text: `${row.is_kraft ? "KRaft " : ""}controller ${row.controller_id}`, suffix: `  epoch ${row.controller_epoch}` };
+  }
+
+  draw(pen, place, top, x, width) {
+    const row = this.rows[place];
+    const middle = top + this.rowHeight / 2;
+    const from = Math.max(x(row.first), -10);
+    const wide = Math.max(Math.min(x(row.last), width + 10) - from, 3);
+    const onlyStale = row.zombies >= row.requests;
+    pen.fillStyle = onlyStale ? theme.line : nodes.band(row.controller_id);
+    pen.fillRect(from, middle - 6, wide, 12);
+    const text = `${plural(row.requests, "request")} to ${plural(row.brokers, "broker")}`;
+    pen.font = `600 11px ${theme.font}`;
+    pen.textBaseline = "middle";
+    const size = pen.measureText(text).width;
+    if (size < wide - 10) {
+      pen.fillStyle = onlyStale ? theme.ink : ON_PALETTE;
+      pen.fillText(text, Math.max(from, x(range.from)) + 5, middle + 0.5);
+    } else {
+      pen.fillStyle = theme.dim;
+      pen.fillText(text, from + wide + size + 16 < width ? from + wide + 10 : from - size - 10, middle + 0.5);
+    }
+    let drawn = -Infinity;
+    for (const stale of row.stale) {
+      const at = x(stale.ts);
+      if (at - drawn < 1.5 || at < -10 || at > width + 10) continue;
+      drawn = at;
+      if (stale.zombie) cross(pen, at, middle, theme.bad, 6);
+      else diamond(pen, at, middle, theme.warning);
+    }
+  }
+
+  marks(place) {
+    const row = this.rows[place];
+    const whole = {
+      from: row.first, to: row.last,
+      text: `${plural(row.requests, "request")} to ${plural(row.brokers, "broker")}, ${counted(row.refused)} refused\n${day(row.first)} ${clock(row.first)} to ${clock(row.last)}`,
+      open: () => range.set(row.first - (row.last - row.first) * 0.05, row.last + (row.last - row.first) * 0.05),
+    };
+    return [whole, ...row.stale.map((stale) => ({
+      from: stale.ts, to: stale.ts, text: `${clock(stale.ts, 6)}  ${staleWords(stale)}`, open: () => openRequest(this.facts, stale.request, {}),
+    }))];
+  }
+}
+
+function staleWords(row) {
+  const newer = row.max_epoch_before === null ? "" : `; the newest before was ${row.max_epoch_before}`;
+  if (row.zombie) return `zombie: controller epoch ${row.seen_epoch} is out of date${newer}`;
+  return `meant for an earlier start of the broker: broker epoch ${row.seen_epoch}${newer}`;
+}

@@ -1,0 +1,105 @@
+"""The facts that a report's page shows, as one object that is ready for JSON.
+
+The page draws and words them; each mark in it names a request by its place in ``requests``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import kproto
+from kproto.api import CONTROL_APIS, api_name
+from kproto.error_codes import error_name
+from kproto.query import open_tables
+from kproto.report.figures import (
+    captures,
+    controllers,
+    counts_in_all,
+    errors,
+    flaps,
+    keep_stale,
+    lag,
+    losses,
+    rates,
+    responders,
+    stale,
+)
+from kproto.report.findings import findings
+from kproto.report.requests import RequestIndex
+from kproto.report.timeline import keep_changes, timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+__all__ = ["Limits", "report_facts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a page's size. The page says what they cut.
+
+    Attributes:
+        partitions: Partitions in the timeline; those that changed most are kept.
+        states: Their states in all.
+        rows: Rows of each table, the first of its order.
+        body_bytes: JSON of request and response bodies.
+    """
+
+    partitions: int = 50_000
+    states: int = 500_000
+    rows: int = 1_000
+    body_bytes: int = 8 << 20
+
+
+def report_facts(tables: Path | Mapping[str, pa.Table], limits: Limits | None = None) -> dict[str, Any]:
+    """Read what the page shows from tables.
+
+    Args:
+        tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.
+        limits: Bounds of the page's size.
+
+    Returns:
+        Lists of columns and rows. Times are us since 1970, latencies us; a request is its place in ``requests``,
+        -1 for none; a capture is its place in ``captures``.
+
+    Raises:
+        ConfigurationError: There are no tables in that directory.
+    """
+    limits = limits or Limits()
+    cut: list[str] = []
+    with open_tables(tables) as sql:
+        keep_changes(sql)
+        keep_stale(sql)
+        requests = RequestIndex(sql)
+        found = captures(sql)
+        places = {row["name"]: place for place, row in enumerate(found)}
+        senders = controllers(sql, places)
+        # In the order in which bodies are kept, should there be more than fit.
+        facts: dict[str, Any] = {
+            "captures": found,
+            "controllers": senders,
+            "stale": stale(sql, places, senders, requests, limits.rows, cut),
+            "errors": errors(sql, places, requests, limits.rows, cut),
+            "brokers": responders(sql, places, requests),
+            "lag": lag(sql, places, requests),
+            "flaps": flaps(sql, places, limits.rows, cut),
+            "rates": rates(sql, places),
+            "losses": losses(sql, places, limits.rows, cut),
+            "timeline": timeline(sql, places, requests, limits.partitions, limits.states, cut),
+        }
+        facts["all_flaps"], facts["all_bad_inputs"] = counts_in_all(sql)
+        facts["requests"] = requests.rows(places, limits.body_bytes, cut)
+    codes = {row["error_code"] for row in (*facts["errors"], *facts["stale"])}
+    return {
+        "kproto": kproto.__version__,
+        "apis": {key: api_name(key) for key in CONTROL_APIS},
+        "error_names": {code: error_name(code) for code in sorted(codes | set(facts["requests"]["error_code"]), key=str)
+                        if code is not None},
+        "findings": findings(facts),
+        "cut": cut,
+        **facts,
+    }  # fmt: skip

@@ -1,0 +1,317 @@
+"""A report's figures beside the timeline: controllers, answers, delays, errors, rates and losses, by capture point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto.error_codes import ErrorCode
+from kproto.query import ask_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import duckdb
+
+    from kproto.report.requests import RequestIndex
+
+__all__ = [
+    "captures",
+    "controllers",
+    "counts_in_all",
+    "errors",
+    "flaps",
+    "keep_stale",
+    "lag",
+    "losses",
+    "rates",
+    "responders",
+    "stale",
+]
+
+Row = dict[str, Any]
+
+PERCENTILES: Final = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9, 100)
+"""The percentiles of a broker's lag."""
+
+_BINS: Final = 240
+"""Into so many equal stretches a capture's time is parted, to count requests."""
+
+
+def keep_stale(sql: duckdb.DuckDBPyConnection) -> None:
+    """Compute the view ``stale_requests`` once, and tell controllers that were replaced from restarted brokers."""
+    sql.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE kept_stale AS
+        SELECT *, reason = 'controller_epoch_regressed'
+                  OR (reason = 'refused_as_stale' AND error_code = {ErrorCode.STALE_CONTROLLER_EPOCH}) AS zombie
+        FROM stale_requests
+        """  # noqa: S608  # our own number
+    )
+
+
+def captures(sql: duckdb.DuckDBPyConnection) -> list[Row]:
+    """The capture points by name, with their files and the times of the first and the last control request."""
+    found = ask_sql(
+        sql,
+        """
+        WITH spans AS (
+            SELECT capture, count(*) AS requests, epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last
+            FROM requests GROUP BY capture
+        )
+        SELECT c.capture AS name, list(DISTINCT c.file ORDER BY c.file) AS files,
+               string_agg(DISTINCT c.format, ', ') AS format, sum(c.packets)::bigint AS packets,
+               sum(c.kafka_connections)::bigint AS connections, coalesce(s.requests, 0) AS requests, s.first, s.last
+        FROM captures c LEFT JOIN spans s ON s.capture = c.capture
+        GROUP BY c.capture, s.requests, s.first, s.last ORDER BY c.capture
+        """,
+    )
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+
+def controllers(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int]) -> list[Row]:
+    """Each controller with each of its epochs, by their first requests."""
+    return _rows(
+        sql,
+        places,
+        """
+        SELECT capture, controller_id, controller_epoch, is_kraft, count(*) AS requests,
+               count(DISTINCT coalesce(target_broker::varchar, server_ip || ' ' || server_port)) AS brokers,
+               count_if(error_code <> 0) AS refused, epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last
+        FROM requests WHERE controller_id IS NOT NULL
+        GROUP BY ALL ORDER BY controller_epoch, first, controller_id, capture
+        """,
+    )
+
+
+def stale(
+    sql: duckdb.DuckDBPyConnection,
+    places: Mapping[str, int],
+    senders: list[Row],
+    requests: RequestIndex,
+    most: int,
+    cut: list[str],
+) -> list[Row]:
+    """Requests of controllers that were replaced, and requests meant for an earlier start of their broker.
+
+    Args:
+        sql: The tables.
+        places: Places of captures by their names.
+        senders: The rows of ``controllers``; each takes how many of its requests were ``zombies``, how many of these
+            were ``fenced``, and the ``newer`` controller epoch that they came after.
+        requests: Takes the requests.
+        most: How many rows to give at most.
+        cut: Takes a sentence about what was left out.
+    """
+    rows = _rows(
+        sql,
+        places,
+        """
+        SELECT s.capture, epoch_us(s.ts) AS ts, s.target_broker, s.controller_id, q.controller_epoch, q.api_key,
+               s.zombie, s.seen_epoch, s.max_epoch_before, s.error_code, s.frame_id
+        FROM kept_stale s JOIN requests q ON q.frame_id = s.frame_id
+        ORDER BY s.ts, s.frame_id, s.reason
+        """,
+    )
+    found = {(row["capture"], row["controller_id"], row["controller_epoch"]): row for row in senders}
+    for sender in senders:
+        sender |= {"zombies": 0, "fenced": 0, "newer": None}
+    for row in rows:
+        of = found.get((row["capture"], row["controller_id"], row["controller_epoch"]))
+        if of is not None and row["zombie"]:
+            of["zombies"] += 1
+            of["fenced"] += row["error_code"] == ErrorCode.STALE_CONTROLLER_EPOCH
+            epochs = (of["newer"], row["max_epoch_before"])
+            of["newer"] = max((epoch for epoch in epochs if epoch is not None), default=None)
+    return _linked(_first(rows, most, "stale requests", "stale", cut), requests)
+
+
+def errors(
+    sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: RequestIndex, most: int, cut: list[str]
+) -> list[Row]:
+    """Errors of requests and of partitions, bodies that cannot be read and requests without response, counted."""
+    rows = _rows(
+        sql,
+        places,
+        """
+        WITH found AS (
+            SELECT capture, api_key, api_version, 'request' AS scope, error_code, NULL AS reason, target_broker,
+                   ts, frame_id, NULL AS topic, NULL AS partition
+            FROM requests WHERE error_code <> 0
+            UNION ALL
+            SELECT q.capture, q.api_key, q.api_version, 'partition', e.error_code, NULL, q.target_broker, q.ts,
+                   q.frame_id, e.topic, e.partition
+            FROM partition_errors e JOIN requests q ON q.frame_id = e.frame_id
+            UNION ALL
+            SELECT capture, api_key, api_version, 'unreadable', NULL, decode_error, target_broker, ts, frame_id,
+                   NULL, NULL
+            FROM requests WHERE decode_error IS NOT NULL
+            UNION ALL
+            SELECT capture, api_key, api_version, 'unanswered', NULL, unmatched_reason, target_broker, ts, frame_id,
+                   NULL, NULL
+            FROM requests WHERE response_frame_id IS NULL
+        )
+        SELECT capture, api_key, api_version, scope, error_code, reason, count(*) AS n,
+               epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last,
+               list_slice(list(DISTINCT target_broker ORDER BY target_broker), 1, 20) AS brokers,
+               min_by(frame_id, (ts, frame_id)) AS frame_id, min_by(topic, (ts, frame_id)) AS topic,
+               min_by(partition, (ts, frame_id)) AS partition
+        FROM found GROUP BY ALL ORDER BY n DESC, first, capture, api_key, api_version, scope, error_code, reason
+        """,
+    )
+    return _linked(_first(rows, most, "kinds of errors", "errors", cut), requests)
+
+
+def responders(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: RequestIndex) -> list[Row]:
+    """How each broker answers, the slowest first; ``silent`` tells since when it has answered nothing."""
+    rows = _rows(
+        sql,
+        places,
+        """
+        WITH sent AS (
+            SELECT *, max(CASE WHEN response_frame_id IS NOT NULL THEN ts END) OVER broker AS answered_ts,
+                   frame_id IN (SELECT frame_id FROM kept_stale WHERE NOT zombie) AS early
+            FROM requests WINDOW broker AS (PARTITION BY capture, target_broker, server_ip, server_port)
+        )
+        SELECT capture, target_broker,
+               CASE WHEN contains(server_ip, ':') THEN '[' || server_ip || ']' ELSE server_ip END
+                   || ':' || server_port AS address,
+               count(*) AS requests, count(latency_us) AS answered, count_if(response_frame_id IS NULL) AS unanswered,
+               count_if(error_code <> 0) AS refused, count_if(early) AS earlier_starts,
+               CAST(quantile_disc(latency_us, 0.5) AS bigint) AS p50_us,
+               CAST(quantile_disc(latency_us, 0.99) AS bigint) AS p99_us, max(latency_us) AS max_us,
+               epoch_us(max(ts)) AS last, epoch_us(any_value(answered_ts)) AS answered_last,
+               epoch_us(min(CASE WHEN ts > answered_ts OR answered_ts IS NULL THEN ts END)) AS silent,
+               max_by(frame_id, (latency_us, frame_id)) FILTER (latency_us IS NOT NULL) AS frame_id,
+               min_by(frame_id, (ts, frame_id)) FILTER (response_frame_id IS NULL) AS unanswered_frame_id
+        FROM sent GROUP BY capture, target_broker, server_ip, server_port
+        ORDER BY silent IS NULL, p99_us DESC NULLS LAST, target_broker, address, capture
+        """,
+    )
+    for row in rows:
+        row["unanswered_request"] = requests.place(row.pop("unanswered_frame_id"))
+    return _linked(rows, requests)
+
+
+def lag(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: RequestIndex) -> Row:
+    """How much later than the first broker each broker was sent each metadata update.
+
+    Returns:
+        ``percentiles``, and ``brokers`` with the lag at each of them, the slowest first.
+    """
+    parts = [percentile / 100 for percentile in PERCENTILES]
+    rows = _rows(
+        sql,
+        places,
+        f"""
+        WITH figures AS (
+            SELECT capture, target_broker, count(delivered_ts) AS updates, count_if(missing) AS missing,
+                   quantile_disc(lag_us, {parts}) AS lag_us,
+                   max_by({{'id': change_id, 'ts': delivered_ts}}, (lag_us, first_ts)) FILTER (lag_us IS NOT NULL)
+                       AS slowest
+            FROM propagation GROUP BY capture, target_broker
+        ), frames AS (
+            SELECT f.capture, f.target_broker, min(q.frame_id) AS frame_id
+            FROM figures f JOIN requests q ON q.capture = f.capture AND q.target_broker = f.target_broker
+                                          AND q.body_id = f.slowest.id AND q.ts = f.slowest.ts
+            GROUP BY f.capture, f.target_broker
+        )
+        SELECT f.capture, f.target_broker, f.updates, f.missing, f.lag_us, r.frame_id
+        FROM figures f LEFT JOIN frames r ON r.capture = f.capture AND r.target_broker = f.target_broker
+        ORDER BY f.lag_us[-3] DESC NULLS LAST, f.missing DESC, f.target_broker, f.capture
+        """,  # noqa: S608  # our own numbers
+    )
+    return {"percentiles": PERCENTILES, "brokers": _linked(rows, requests)}
+
+
+def flaps(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int, cut: list[str]) -> list[Row]:
+    """Partitions whose leader changed again and again, the busiest first."""
+    rows = _rows(
+        sql,
+        places,
+        """
+        SELECT capture, topic, partition, epoch_us(window_start) AS first, epoch_us(window_end) AS last, changes,
+               leaders
+        FROM leader_flaps ORDER BY changes DESC, capture, topic, partition, window_start
+        """,
+    )
+    return _first(rows, most, "flapping partitions", "flaps", cut)
+
+
+def rates(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int]) -> Row:
+    """How many requests passed in each stretch of a capture's time.
+
+    Returns:
+        ``bins`` in a capture, from its first to its last request; ``counts`` of those that are not empty.
+    """
+    rows = _rows(
+        sql,
+        places,
+        f"""
+        WITH spans AS (
+            SELECT capture, epoch_us(min(ts)) AS first, epoch_us(max(ts)) - epoch_us(min(ts)) + 1 AS us
+            FROM requests GROUP BY capture
+        )
+        SELECT q.capture, CAST(floor((epoch_us(q.ts) - s.first)::double * {_BINS} / s.us) AS int) AS bin, q.api_key,
+               count(*) AS requests, count_if(q.error_code <> 0) AS refused
+        FROM requests q JOIN spans s ON s.capture = q.capture GROUP BY ALL ORDER BY ALL
+        """,  # noqa: S608  # our own numbers
+    )
+    return {"bins": _BINS, "counts": rows}
+
+
+def losses(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int, cut: list[str]) -> Row:
+    """What the captures lack.
+
+    Returns:
+        ``counts`` by capture, of captures that lack something, and ``bad_inputs``.
+    """
+    counts = _rows(
+        sql,
+        places,
+        """
+        SELECT capture, file, gaps, gap_bytes, cut_packets, ip_fragments, bad_checksums, unmatched_responses,
+               tls_connections
+        FROM captures
+        WHERE gaps + cut_packets + ip_fragments + bad_checksums + unmatched_responses + tls_connections > 0
+        ORDER BY capture, file
+        """,
+    )
+    found = ask_sql(
+        sql, 'SELECT file, reason, "offset", bytes_skipped FROM bad_inputs ORDER BY file, "offset" NULLS FIRST, reason'
+    )
+    bad = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    return {"counts": counts, "bad_inputs": _first(bad, most, "pieces that could not be used", "", cut)}
+
+
+def counts_in_all(sql: duckdb.DuckDBPyConnection) -> tuple[int, int]:
+    """How many partitions flap, and how many pieces of captures could not be used."""
+    (row,) = ask_sql(
+        sql,
+        "SELECT (SELECT count(DISTINCT row(capture, topic, topic_id, partition)) FROM leader_flaps), "
+        "(SELECT coalesce(sum(bad_inputs), 0)::bigint FROM captures)",
+    ).rows
+    return row[0], row[1]
+
+
+def _rows(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], query: str) -> list[Row]:
+    """The rows of a query, with the place of each one's capture for its name."""
+    found = ask_sql(sql, query)
+    return [
+        {name: places[value] if name == "capture" else value for name, value in zip(found.columns, row, strict=True)}
+        for row in found.rows
+    ]
+
+
+def _linked(rows: list[Row], requests: RequestIndex) -> list[Row]:
+    """The rows with the place of their request for its frame."""
+    for row in rows:
+        topic, partition = row.get("topic"), row.get("partition")
+        row["request"] = requests.place(row.pop("frame_id"), topic, 0 if partition is None else partition)
+    return rows
+
+
+def _first(rows: list[Row], most: int, noun: str, question: str, cut: list[str]) -> list[Row]:
+    if len(rows) > most:
+        more = f"; kproto query DIR {question} shows all" if question else ""
+        cut.append(f"The page has the first {most:,} of {len(rows):,} {noun}{more}.")
+    return rows[:most]

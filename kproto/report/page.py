@@ -1,0 +1,88 @@
+"""The page: template, styles, scripts and facts put together into one HTML file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import os
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto.report.facts import report_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from kproto.report.facts import Limits
+
+__all__ = ["page", "write_report"]
+
+_SCRIPTS: Final = ("common", "lanes", "timeline", "controllers", "request", "tables", "charts", "main")
+"""The script's parts in the order of their use."""
+
+
+def write_report(tables: Path | Mapping[str, pa.Table], out: Path, *, limits: Limits | None = None) -> dict[str, Any]:
+    """Write a report as one HTML file, which replaces a former one when it is complete.
+
+    Args:
+        tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.
+        out: The file.
+        limits: Bounds of the page's size.
+
+    Returns:
+        The facts that the page shows, as of ``report_facts``.
+
+    Raises:
+        ConfigurationError: There are no tables in that directory.
+        OSError: The file cannot be written.
+    """
+    facts = report_facts(tables, limits)
+    text = page(facts)
+    part = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+    return facts
+
+
+def page(facts: Mapping[str, Any]) -> str:
+    """The HTML of a page that shows some facts.
+
+    The facts are packed: no text in them can end the element that holds them. The page's policy names its own scripts
+    and styles by their hashes and forbids all others, and every access to the network.
+    """
+    packed = gzip.compress(json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8"), 6, mtime=0)
+    script = "".join(_asset(f"{name}.js") for name in _SCRIPTS)
+    parts = {
+        "chart_style": _asset("uplot/uPlot.min.css"),
+        "style": _asset("page.css"),
+        "chart_script": _asset("uplot/uPlot.iife.min.js"),
+        "script": f'"use strict";\n(() => {{\n{script}}})();\n',
+    }
+    scripts, styles = (
+        " ".join(f"'sha256-{_hash(parts[name])}'" for name in names)
+        for names in (("chart_script", "script"), ("chart_style", "style"))
+    )
+    parts |= {
+        "policy": f"default-src 'none'; script-src {scripts}; style-src {styles}",
+        "version": html.escape(str(facts["kproto"])),
+        "facts": base64.b64encode(packed).decode("ascii"),
+    }
+    return re.sub(r"\{([a-z_]+)\}", lambda match: parts[match[1]], _asset("page.html"))
+
+
+def _asset(name: str) -> str:
+    return (files("kproto.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

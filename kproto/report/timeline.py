@@ -1,0 +1,154 @@
+"""Leaders and in-sync replicas of each partition over time, by column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto.json_form import uuid_to_json
+from kproto.query import ask_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    import duckdb
+
+    from kproto.report.requests import RequestIndex
+
+__all__ = ["keep_changes", "timeline"]
+
+_STATES: Final = (
+    "row", "ts", "leader", "leader_epoch", "controller_epoch", "partition_epoch", "controller", "isr", "replicas",
+    "request",
+)  # fmt: skip
+
+
+def keep_changes(sql: duckdb.DuckDBPyConnection) -> None:
+    """Compute the view ``changes`` once: the views above it and several figures look at it."""
+    sql.execute("CREATE TEMP TABLE kept_changes AS SELECT * FROM changes")
+    sql.execute("CREATE OR REPLACE TEMP VIEW changes AS SELECT * FROM kept_changes")
+
+
+def timeline(
+    sql: duckdb.DuckDBPyConnection,
+    captures: Mapping[str, int],
+    requests: RequestIndex,
+    most_partitions: int,
+    most_states: int,
+    cut: list[str],
+) -> dict[str, Any]:
+    """The states of the partitions that changed most.
+
+    Args:
+        sql: The tables, with the view ``changes``.
+        captures: Places of captures by their names.
+        requests: Numbers the requests that first told the states.
+        most_partitions, most_states: How many to give at most.
+        cut: Takes a sentence about what was left out.
+
+    Returns:
+        ``topics``, ``topic_ids`` and ``brokers`` (lists of brokers), which the others name by place; ``partitions``,
+        with the time at which they were ``deleted`` or null; ``states`` sorted by partition and epochs, where ``row``
+        is the place of the partition. Of all partitions, shown or not: how many there are, and which are without
+        leader or lack in-sync replicas at the end.
+    """
+    sql.execute(_ENDS)
+    sql.execute(_KEPT, [most_partitions, most_states])
+    topics, topic_ids, brokers = _Places(), _Places(), _Places()
+    partitions: dict[str, list[Any]] = {name: [] for name in ("capture", "topic", "topic_id", "partition", "deleted")}
+    for capture, topic, topic_id, partition, deleted in ask_sql(sql, _PARTITIONS).rows:
+        values = (captures[capture], topics.of(topic), topic_ids.of(topic_id), partition, deleted)
+        for name, value in zip(partitions, values, strict=True):
+            partitions[name].append(value)
+    states: dict[str, list[Any]] = {name: [] for name in _STATES}
+    for row, *numbers, isr, replicas, frame_id in ask_sql(sql, _KEPT_STATES).rows:
+        request = requests.place(frame_id, topics.values[partitions["topic"][row]], partitions["partition"][row])
+        lists = (brokers.of(tuple(isr or ())), brokers.of(tuple(replicas or ())))
+        for name, value in zip(_STATES, (row, *numbers, *lists, request), strict=True):
+            states[name].append(value)
+    ((in_all, topics_in_all, leaderless, short, names),) = ask_sql(sql, _IN_ALL).rows
+    if len(partitions["topic"]) < in_all:
+        cut.append(
+            f"The timeline shows {len(partitions['topic']):,} of {in_all:,} partitions: those in trouble at the end, "
+            "and those that changed most. kproto query DIR leader tells of the others; kproto report --partitions N "
+            "shows more."
+        )
+    return {
+        "topics": topics.values,
+        "topic_ids": [None if uuid is None else uuid_to_json(uuid) for uuid in topic_ids.values],
+        "brokers": brokers.values,
+        "partitions": partitions,
+        "states": states,
+        "all_partitions": in_all,
+        "all_topics": topics_in_all,
+        "leaderless": leaderless,
+        "leaderless_names": names or [],
+        "under_replicated": short,
+    }
+
+
+_ENDS: Final = """
+    CREATE OR REPLACE TEMP TABLE ends AS
+    WITH last_leaders AS (
+        SELECT capture, topic, topic_id, partition,
+               max_by({'at': valid_to}, (controller_epoch, leader_epoch, valid_from)).at AS deleted_ts
+        FROM leadership GROUP BY ALL
+    ), last_states AS (
+        SELECT capture, topic, topic_id, partition, count(*) AS states, min(ts) AS first_ts,
+               max_by({'leader': leader, 'missing': len(replicas) - len(isr)},
+                      (controller_epoch, leader_epoch, partition_epoch, ts)) AS state
+        FROM changes GROUP BY ALL
+    )
+    SELECT s.capture, s.topic, s.topic_id, s.partition, s.states, s.first_ts, l.deleted_ts,
+           l.deleted_ts IS NULL AND s.state.leader = -1 AS leaderless,
+           l.deleted_ts IS NULL AND s.state.leader <> -1 AND s.state.missing > 0 AS short
+    FROM last_states s
+    JOIN last_leaders l ON l.capture = s.capture AND l.topic = s.topic AND l.partition = s.partition
+                       AND l.topic_id IS NOT DISTINCT FROM s.topic_id
+"""
+"""How each partition ends. Its last leader has an end only where the partition was deleted."""
+
+_KEPT: Final = """
+    CREATE OR REPLACE TEMP TABLE kept_partitions AS
+    WITH ranked AS (
+        SELECT *, row_number() OVER worst AS rank, sum(states) OVER worst AS total
+        FROM ends
+        WINDOW worst AS (
+            ORDER BY leaderless DESC, short DESC, states DESC, capture, topic, partition, first_ts, topic_id
+        )
+    )
+    SELECT row_number() OVER (ORDER BY capture, topic, partition, first_ts, topic_id) - 1 AS row, *
+    FROM ranked WHERE rank <= ? AND total <= ?
+"""
+
+_PARTITIONS: Final = """
+    SELECT capture, topic, topic_id, partition, epoch_us(deleted_ts) FROM kept_partitions ORDER BY row
+"""
+
+_KEPT_STATES: Final = """
+    SELECT p.row, epoch_us(c.ts), c.leader, c.leader_epoch, c.controller_epoch, c.partition_epoch, c.controller_id,
+           c.isr, c.replicas, c.frame_id
+    FROM changes c
+    JOIN kept_partitions p ON p.capture = c.capture AND p.topic = c.topic AND p.partition = c.partition
+                          AND p.topic_id IS NOT DISTINCT FROM c.topic_id
+    ORDER BY p.row, c.controller_epoch, c.leader_epoch, c.partition_epoch, c.ts, c.frame_id
+"""
+
+_IN_ALL: Final = """
+    SELECT count(*), count(DISTINCT row(capture, topic)), count_if(leaderless), count_if(short),
+           list(topic || '-' || partition ORDER BY topic, partition) FILTER (leaderless)[:3]
+    FROM ends
+"""
+
+
+class _Places:
+    """Distinct values, each at its place."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._known: dict[Hashable, int] = {}
+
+    def of(self, value: Hashable) -> int:
+        place = self._known.setdefault(value, len(self.values))
+        if place == len(self.values):
+            self.values.append(value)
+        return place

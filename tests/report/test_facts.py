@@ -1,0 +1,129 @@
+"""What a report says of tables: sentences, figures, cuts, and the request behind each mark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from report_tables import BEGIN, Cluster, fleet, state
+
+from kproto.error_codes import ErrorCode
+from kproto.report import Limits, report_facts
+from kproto.tables import read
+
+if TYPE_CHECKING:
+    from typing import Any
+
+CAPTURES = Path(__file__).parent.parent / "data" / "captures"
+
+
+def at(seconds: float) -> int:
+    return round(BEGIN.timestamp() * 1e6 + seconds * 1e6)
+
+
+def test_what_stands_out_is_said_in_sentences_the_worst_first(incident: Cluster) -> None:
+    found = report_facts(incident.tables())["findings"]
+    assert [(row["severity"], row["section"], row["text"]) for row in found] == [
+        (
+            "bad",
+            "controllers",
+            "Controller 99 with epoch 1 sent 1 request after epoch 2 had begun; the broker refused it.",
+        ),
+        ("bad", "timeline", "1 partition has no leader at the end: payments-0."),
+        ("warning", "timeline", "1 partition lacks in-sync replicas at the end."),
+        ("warning", "brokers", "Broker 2 left its last requests unanswered, 1 in all."),
+        ("warning", "lag", "Broker 2 missed 1 metadata update that most others got."),
+    ]
+
+
+def test_of_a_healthy_cluster_nothing_stands_out() -> None:
+    cluster = Cluster()
+    for broker in (0, 1, 2):
+        cluster.send(broker, broker, [state("orders", 0)])
+    assert report_facts(cluster.tables())["findings"] == []
+
+
+def test_states_follow_each_other_with_the_request_that_told_them(incident: Cluster) -> None:
+    facts = report_facts(incident.tables())
+    timeline, requests = facts["timeline"], facts["requests"]
+    names = [
+        f"{timeline['topics'][topic]}-{partition}"
+        for topic, partition in zip(timeline["partitions"]["topic"], timeline["partitions"]["partition"], strict=True)
+    ]
+    assert names == ["orders-0", "orders-1", "payments-0"]
+    rows = [
+        dict(zip(timeline["states"], values, strict=True)) for values in zip(*timeline["states"].values(), strict=True)
+    ]
+    told = [
+        (names[row["row"]], row["ts"], row["leader"], timeline["brokers"][row["isr"]], requests["ts"][row["request"]])
+        for row in rows
+    ]
+    assert told == [
+        ("orders-0", at(0), 1, (0, 1, 2), at(0)),
+        ("orders-0", at(10), 2, (0, 2), at(10)),
+        ("orders-1", at(0), 2, (0, 1, 2), at(0)),
+        ("payments-0", at(0), 1, (0, 1, 2), at(0)),
+        ("payments-0", at(10), -1, (1,), at(10)),
+    ]
+
+
+def test_a_request_has_its_body_in_kafkas_json_form(incident: Cluster) -> None:
+    facts = report_facts(incident.tables())
+    (stale,) = facts["stale"]
+    requests = facts["requests"]
+    body = requests["bodies"][requests["request"][stale["request"]]]
+    assert (body["controllerId"], body["controllerEpoch"]) == (99, 1)
+    assert [topic["topicName"] for topic in body["topicStates"]] == ["orders"]
+    assert requests["error_code"][stale["request"]] == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_a_large_body_is_cut_to_the_partitions_that_marks_name() -> None:
+    facts = report_facts(fleet(300).tables())
+    for body in facts["requests"]["bodies"]:
+        assert body["(kproto)"] == "100 of 300 partitions; the command shows all"
+        assert sum(len(topic["partitionStates"]) for topic in body["topicStates"]) == 100
+
+
+def test_limits_cut_the_least_interesting_and_say_so() -> None:
+    cluster = fleet(100)
+    cluster.send(300, 0, [state("topic-00001", 7, -1, 9, ())])
+    facts = report_facts(cluster.tables(), Limits(partitions=5, states=50, rows=1, body_bytes=300))
+    shown = facts["timeline"]["partitions"]
+    assert len(shown["topic"]) == 5
+    assert "topic-00001-7" in [
+        f"{facts['timeline']['topics'][topic]}-{partition}"
+        for topic, partition in zip(shown["topic"], shown["partition"], strict=True)
+    ]
+    assert facts["timeline"]["all_partitions"] == 100
+    assert any("5 of 100 partitions" in text for text in facts["cut"])
+    assert any(text.startswith("Bodies of ") for text in facts["cut"])
+    assert sum(len(json.dumps(body)) for body in facts["requests"]["bodies"]) <= 300
+
+
+def test_a_bound_on_states_cuts_partitions_too() -> None:
+    facts = report_facts(fleet(100).tables(), Limits(states=30))
+    assert len(facts["timeline"]["partitions"]["topic"]) == 10
+    assert len(facts["timeline"]["states"]["row"]) == 30
+
+
+@pytest.mark.parametrize(
+    "name", ["ibp-0.8.2-a", "ibp-3.9-a", "ibp-3.9-a-cut", "ibp-3.9-migration-a", "external-controller-a"]
+)
+def test_real_captures_make_facts_whose_requests_are_all_there(name: str) -> None:
+    tables = read(str(CAPTURES / f"{name}.pcap.gz"))
+    facts = report_facts(tables)
+    json.dumps(facts)
+    requests = facts["requests"]
+    for mark in _marks(facts):
+        assert -1 <= mark < len(requests["ts"])
+    assert facts["timeline"]["all_partitions"] > 0
+    assert sum(row["requests"] for row in facts["brokers"]) == tables["requests"].num_rows
+    for place, body in zip(requests["request"], requests["decode_error"], strict=True):
+        assert place >= 0 or (place == -1 and body is not None)
+
+
+def _marks(facts: dict[str, Any]) -> list[int]:
+    rows = [*facts["stale"], *facts["errors"], *facts["brokers"], *facts["lag"]["brokers"]]
+    return [row["request"] for row in rows] + facts["timeline"]["states"]["request"]
