@@ -83,24 +83,28 @@ def command(
 
     In a job of spark-submit, whose program is "from kproto.__main__ import main; main()", its master and settings stay.
 
-    DIR is made if need be. Tables that kproto wrote there before are replaced, when all new ones are complete.
+    DIR is made if need be. Tables that kproto wrote there before are replaced, when all new ones are complete. Captures
+    that it has read already, with the same filters, are not read again: new ones are added to their tables, and where
+    nothing is new, nothing is done. When one of them has changed, all are read.
     """
     paths = _readable(captures)
     check_apis(filters)
-    from kproto.pipeline import OutputDirectory, analyze, spark_session
+    from kproto.pipeline import OutputDirectory, analyze, spark_session, unchanged
 
     settings = _settings(conf)
     directory = OutputDirectory(out, overwrite=overwrite)
     directory.check()
-    small = sum(Path(path).stat().st_size for path in paths) < _SMALL
-    with (
-        _explained(),
-        _Steps() as steps,
-        spark_session(master, small=small, log=log, settings=settings) as spark,
-        _interruptible(),
-        steps.watching(spark),
-    ):
-        run = analyze(spark, paths, directory, filters=filters, on_step=steps.show)
+    run = unchanged(paths, directory, filters)
+    if run is None:
+        small = sum(Path(path).stat().st_size for path in paths) < _SMALL
+        with (
+            _explained(),
+            _Steps() as steps,
+            spark_session(master, small=small, log=log, settings=settings) as spark,
+            _interruptible(),
+            steps.watching(spark),
+        ):
+            run = analyze(spark, paths, directory, filters=filters, on_step=steps.show)
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary, ensure_ascii=False))
     else:

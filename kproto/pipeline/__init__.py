@@ -9,7 +9,7 @@ Needs the extra ``pipeline`` (pyspark, pyarrow) and Java 17 or newer.
 from __future__ import annotations
 
 from kproto.pipeline.derived import derived_table
-from kproto.pipeline.job import BadInput, Run, analyze
+from kproto.pipeline.job import BadInput, Run, analyze, unchanged
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.session import check_java, spark_session
 from kproto.pipeline.stored import read_table
@@ -23,4 +23,5 @@ __all__ = [
     "derived_table",
     "read_table",
     "spark_session",
+    "unchanged",
 ]

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import kproto
@@ -19,25 +20,26 @@ from kproto import tables
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture import capture_points
 from kproto.errors import CaptureError
+from kproto.pipeline.former import Former, fingerprint, store_facts
 from kproto.pipeline.tasks import count_changes, gather_pieces, make_tables
 from kproto.tables.filters import Filters
 from kproto.tables.reading import why_nothing
 from kproto.tables.stages import SMALL_TABLES, learn, small_table
-from kproto.tables.stored import SUMMARY
-from kproto.tables.summary import Figures
+from kproto.tables.stored import SUMMARY, stored_pieces
+from kproto.tables.summary import Figures, summarize
 from kproto.tables.writing import write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from kproto.capture import CapturePoint
     from kproto.pipeline.output import OutputDirectory
-    from kproto.tables.stages import Made, Piece
+    from kproto.tables.brokers import BrokerFacts
+    from kproto.tables.stages import Knowledge, Made, Piece
 
-__all__ = ["BadInput", "Run", "analyze"]
+__all__ = ["BadInput", "Run", "analyze", "unchanged"]
 
 _TASK_BYTES: Final = 64 << 20
 """Small captures share a task until they reach this."""
@@ -66,7 +68,7 @@ class Run:
     Attributes:
         inputs: The captures.
         rows: Table -> rows written.
-        captures_read: How many captures were read.
+        captures_read: How many capture points were read.
         bodies_decoded: Distinct bodies, whose states were each written once.
         bad_inputs: Pieces of captures that could not be used; without an offset: captures that gave nothing.
         summary: As ``kproto.tables.summarize`` gives it.
@@ -105,26 +107,143 @@ def analyze(
     """
     started = time.monotonic()
     filters = filters or Filters()
-    run = Run(list(captures))
     points = capture_points(str(Path(path).absolute()) for path in captures)
     with out.writing():
-        work = out.run / "tasks"
-        on_step("reading captures")
-        shares = _shares(points, spark.sparkContext.defaultParallelism)
-        pieces = gather_pieces(spark, [partial(_scan, share, filters) for share in shares], work, filters)
-        run.captures_read = len(points)
-        _check(pieces, run)
-        on_step("writing tables")
-        made = make_tables(spark, [piece.path for piece in pieces], work, learn(pieces, filters), filters)
-        _take_over(made, out.run, run)
-        _write_small(pieces, out.run, run)
-        on_step("summing up")
-        run.summary = _summary(spark, made, out.run)
-        shutil.rmtree(work)
-        run.seconds = time.monotonic() - started
-        (out.run / SUMMARY).write_text(json.dumps(run.summary, ensure_ascii=False) + "\n", encoding="utf-8")
-        out.publish(_manifest(run))
-    return run
+        if (same := unchanged(captures, out, filters)) is not None:
+            return same
+        inputs = fingerprint(points, filters)
+        former = Former.of(out.path)
+        added = former.added(points, inputs, kproto.__version__) if former else None
+        job = _Job(spark, out.run, filters, on_step, Run(list(captures)))
+        if not (former and added and job.add_to(former, added)):
+            job.make(points)
+        job.run.seconds = time.monotonic() - started
+        out.publish(_manifest(job.run) | inputs)
+    return job.run
+
+
+def unchanged(captures: Sequence[str], out: OutputDirectory, filters: Filters | None = None) -> Run | None:
+    """The run whose tables ``out`` holds, if the same captures as they are today were read with the same filters."""
+    filters = filters or Filters()
+    former = Former.of(out.path)
+    points = capture_points(str(Path(path).absolute()) for path in captures)
+    wanted = fingerprint(points, filters)
+    if former is None or former.added(points, wanted, kproto.__version__) != []:
+        return None
+    if len(former.manifest["points"]) != len(points):
+        return None
+    try:
+        summary = former.summary()
+    except (OSError, ValueError):
+        return None
+    said = former.manifest
+    return Run(
+        list(captures),
+        said["tables"],
+        bodies_decoded=said["bodies_decoded"],
+        bad_inputs=[BadInput(**bad) for bad in said["bad_inputs"]],
+        summary=summary,
+        seconds=said["seconds"],
+    )
+
+
+class _Job:
+    """One run: reads capture points and makes the tables in a directory."""
+
+    def __init__(
+        self, spark: SparkSession, directory: Path, filters: Filters, on_step: Callable[[str], object], run: Run
+    ) -> None:
+        self.run = run
+        self._spark = spark
+        self._directory = directory
+        self._work = directory / "tasks"
+        self._filters = filters
+        self._on_step = on_step
+
+    def make(self, points: Sequence[CapturePoint]) -> None:
+        """Make all tables."""
+        pieces = self._gather(points)
+        self._check(pieces)
+        made = self._tables(pieces, learn(pieces, self._filters))
+        self._write_small(pieces)
+        self._on_step("summing up")
+        self._finish(_summary(self._spark, made, self._directory), [piece.facts for piece in pieces], made)
+
+    def add_to(self, former: Former, points: Sequence[CapturePoint]) -> bool:
+        """Make the tables of some more captures beside the former ones'; False if those must be read again.
+
+        They must if the new captures tell more of the brokers' ids. The summary is that of the stored tables.
+        """
+        pieces = self._gather(points)
+        facts = [piece.facts for piece in pieces]
+        if not former.holds_beside(facts, self._filters):
+            shutil.rmtree(self._work)
+            return False
+        former.link_into(self._directory)
+        knowledge = learn(pieces, self._filters, [former.facts])
+        made = self._tables(pieces, knowledge, former)
+        self._write_small(pieces, former)
+        self._on_step("summing up")
+        summary = summarize(stored_pieces(self._directory))
+        self._finish(summary, [former.facts, *facts], made, former.addresses)
+        return True
+
+    def _gather(self, points: Sequence[CapturePoint]) -> list[Piece]:
+        self._on_step("reading captures")
+        shares = _shares(points, self._spark.sparkContext.defaultParallelism)
+        self.run.captures_read += len(points)
+        reads = [partial(_scan, share, self._filters) for share in shares]
+        return gather_pieces(self._spark, reads, self._work, self._filters)
+
+    def _check(self, pieces: Sequence[Piece]) -> None:
+        """Stop where there is nothing to go on with."""
+        if not any(piece.rows["requests"] for piece in pieces):
+            raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
+
+    def _tables(self, pieces: Sequence[Piece], knowledge: Knowledge, former: Former | None = None) -> list[Made]:
+        """Write the tables, move their files to their places and count their rows."""
+        self._on_step("writing tables")
+        run = self.run
+        run.rows = dict(former.manifest["tables"]) if former else dict.fromkeys(tables.TABLES, 0)
+        run.bodies_decoded = former.manifest["bodies_decoded"] if former else 0
+        stored = self._directory / "bodies" if former else None
+        made = make_tables(self._spark, [piece.path for piece in pieces], self._work, knowledge, self._filters, stored)
+        for each in made:
+            run.bodies_decoded += each.bodies
+            for file, rows in each.files.items():
+                place = self._directory / file
+                place.parent.mkdir(parents=True, exist_ok=True)
+                (Path(each.path) / file).rename(place)
+                run.rows[file.partition("/")[0]] += rows
+        if not run.rows["requests"]:
+            raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
+        for name, schema in tables.TABLES.items():
+            if not run.rows[name] and name not in SMALL_TABLES:  # readers find its columns
+                write_table(self._directory / name / "part-empty.zstd.parquet", name, schema.empty_table())
+        return made
+
+    def _write_small(self, pieces: Sequence[Piece], former: Former | None = None) -> None:
+        for name in SMALL_TABLES:
+            table = small_table([piece.path for piece in pieces], name)
+            if former:
+                table = pa.concat_tables([pq.read_table(former.run / name).cast(table.schema), table])
+            write_table(self._directory / name / "part-0.zstd.parquet", name, table)
+            self.run.rows[name] = table.num_rows
+            if name == "bad_inputs":
+                bad = (BadInput(**row) for row in table.to_pylist())
+                self.run.bad_inputs = sorted(bad, key=lambda row: (row.file, row.offset or -1))
+
+    def _finish(
+        self,
+        summary: dict[str, Any],
+        facts: Sequence[BrokerFacts],
+        made: Sequence[Made],
+        addresses: Sequence[tuple[str, str, int]] = (),
+    ) -> None:
+        self.run.summary = summary
+        (self._directory / SUMMARY).write_text(json.dumps(summary, ensure_ascii=False) + "\n", encoding="utf-8")
+        store_facts(self._directory, facts, set(addresses).union(*(each.addresses for each in made)))
+        shutil.rmtree(self._work)
 
 
 def _scan(points: Sequence[CapturePoint], filters: Filters) -> Iterator[pa.RecordBatch]:
@@ -148,38 +267,6 @@ def _shares(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePo
         share.append(point)
         heapq.heapreplace(shares, (size + sizes[point], share))
     return [share for _size, share in sorted(shares, key=lambda item: item[0], reverse=True)]
-
-
-def _check(pieces: Sequence[Piece], run: Run) -> None:
-    """Fill in what could not be read; stop where there is nothing to go on with."""
-    bad = small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()
-    run.bad_inputs = sorted((BadInput(**row) for row in bad), key=lambda row: (row.file, row.offset or -1))
-    if not any(piece.rows["requests"] for piece in pieces):
-        raise CaptureError(why_nothing(bad))
-
-
-def _take_over(made: Sequence[Made], directory: Path, run: Run) -> None:
-    """Move the files that tasks made into the tables' directories, and count their rows."""
-    run.rows = dict.fromkeys(tables.TABLES, 0)
-    for each in made:
-        run.bodies_decoded += each.bodies
-        for file, rows in each.files.items():
-            place = directory / file
-            place.parent.mkdir(parents=True, exist_ok=True)
-            (Path(each.path) / file).rename(place)
-            run.rows[file.partition("/")[0]] += rows
-    if not run.rows["requests"]:
-        raise CaptureError(why_nothing([bad._asdict() for bad in run.bad_inputs]))
-    for name, schema in tables.TABLES.items():
-        if not run.rows[name] and name not in SMALL_TABLES:  # readers find its columns
-            write_table(directory / name / "part-empty.zstd.parquet", name, schema.empty_table())
-
-
-def _write_small(pieces: Sequence[Piece], directory: Path, run: Run) -> None:
-    for name in SMALL_TABLES:
-        table = small_table([piece.path for piece in pieces], name)
-        write_table(directory / name / "part-0.zstd.parquet", name, table)
-        run.rows[name] = table.num_rows
 
 
 def _summary(spark: SparkSession, made: Sequence[Made], directory: Path) -> dict[str, Any]:

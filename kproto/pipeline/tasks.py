@@ -53,7 +53,12 @@ def gather_pieces(
 
 
 def make_tables(
-    spark: SparkSession, pieces: Sequence[str], directory: Path, knowledge: Knowledge, filters: Filters
+    spark: SparkSession,
+    pieces: Sequence[str],
+    directory: Path,
+    knowledge: Knowledge,
+    filters: Filters,
+    stored: Path | None = None,
 ) -> list[Made]:
     """Relate and settle pieces.
 
@@ -63,8 +68,9 @@ def make_tables(
         directory: Where the tasks put their files.
         knowledge: Of all pieces.
         filters: Which requests to keep.
+        stored: Files of the table ``bodies`` whose bodies are settled already.
     """
-    if len(pieces) == 1:
+    if len(pieces) == 1 and stored is None:
 
         def run(_numbers: Iterator[int]) -> Iterator[object]:
             made, claims = relate(pieces[0], directory, knowledge, filters)
@@ -85,13 +91,13 @@ def make_tables(
             yield _receipt(_settled(rows, directory, filters))
 
     related: list[Made] = _results(_for_each(spark, len(pieces), run_relate))
-    chosen = _chosen(spark, [str(Path(piece) / "claims.parquet") for piece in pieces])
+    chosen = _chosen(spark, [str(Path(piece) / "claims.parquet") for piece in pieces], stored)
     return related + _results(chosen.mapInArrow(run_settle, spark_schema(_RECEIPT)))
 
 
-def _chosen(spark: SparkSession, claims: list[str]) -> DataFrame:
+def _chosen(spark: SparkSession, claims: list[str], stored: Path | None) -> DataFrame:
     """Of each distinct body the copy that was sent first, spread evenly: a batch of bodies is read by one task."""
-    return (
+    chosen = (
         spark.read.schema(spark_schema(CLAIMS))
         .parquet(*claims)
         .groupBy("body_id")
@@ -102,8 +108,11 @@ def _chosen(spark: SparkSession, claims: list[str]) -> DataFrame:
         )
         .where("kept")
         .select("body_id", "accepted", "first.piece", "first.batch")
-        .repartition("piece", "batch")
     )
+    if stored is not None:
+        known = spark.read.schema("body_id binary").parquet(str(stored))
+        chosen = chosen.join(known, "body_id", "left_anti")
+    return chosen.repartition("piece", "batch")
 
 
 def _settled(chosen: list[dict[str, Any]], directory: Path, filters: Filters) -> Made:

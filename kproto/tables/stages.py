@@ -36,7 +36,19 @@ if TYPE_CHECKING:
 
     from kproto.tables.filters import Filters
 
-__all__ = ["CLAIMS", "Knowledge", "Made", "Piece", "chosen_of", "gather", "learn", "relate", "settle"]
+__all__ = [
+    "CLAIMS",
+    "SMALL_TABLES",
+    "Knowledge",
+    "Made",
+    "Piece",
+    "chosen_of",
+    "gather",
+    "learn",
+    "relate",
+    "settle",
+    "small_table",
+]
 
 _RELATED: Final = ("requests", "responses", "partition_errors", "frames")
 SMALL_TABLES: Final = ("brokers", "captures", "bad_inputs")
@@ -88,15 +100,17 @@ class Made:
 
     Attributes:
         path: Its directory.
-        files: Rows by file, below ``path``.
         figures: The summary's figures of its rows.
-        claims: Claims of the pieces that it related; None where it wrote them to ``claims.arrow``.
+        files: Rows by file, below ``path``.
+        bodies: How many distinct bodies it settled.
+        addresses: Capture point, IP and port that its requests were sent to.
     """
 
     path: str
     figures: Figures
     files: dict[str, int] = field(default_factory=dict)
     bodies: int = 0
+    addresses: set[tuple[str, str, int]] = field(default_factory=set)
 
 
 def gather(batches: Iterable[pa.RecordBatch], directory: Path, filters: Filters) -> Piece:
@@ -173,15 +187,20 @@ class _StagedBodies:
         self._staged.write("claims", pa.RecordBatch.from_arrays(columns, schema=CLAIMS))
 
 
-def learn(pieces: Iterable[Piece], filters: Filters) -> Knowledge:
+def learn(pieces: Iterable[Piece], filters: Filters, earlier: Iterable[BrokerFacts] = ()) -> Knowledge:
     """Join what pieces tell.
+
+    Args:
+        pieces: All of them.
+        filters: Which brokers are wanted.
+        earlier: What captures tell that are not read again.
 
     Raises:
         ConfigurationError: The ids that the user gave contradict the traffic.
     """
     pieces = list(pieces)
     directory = BrokerDirectory(filters.broker_ids)
-    BrokerFacts.teach(directory, (piece.facts for piece in pieces))
+    BrokerFacts.teach(directory, [*earlier, *(piece.facts for piece in pieces)])
     seen = Sightings()
     for piece in pieces:
         found = piece.seen
@@ -208,18 +227,21 @@ def relate(piece: str, directory: Path, knowledge: Knowledge, filters: Filters) 
     figures = Figures(knowledge.seen)
     accepted: set[bytes] = set()
     kept: set[bytes] = set()
+    addresses: set[tuple[str, str, int]] = set()
     for batches in zip(*(read_staged(Path(piece), name) for name in _RELATED), strict=True):
         tables = {name: pa.Table.from_batches([b]) for name, b in zip(_RELATED, batches, strict=True)}
         tables = _with_brokers(tables, knowledge.directory, filters)
         for name, table in tables.items():
             files.write(name, table)
+        columns = (tables["requests"][name].to_pylist() for name in ("capture", "server_ip", "server_port"))
+        addresses.update(zip(*columns, strict=True))
         accepted.update(figures.add(tables))
         kept.update(pc.unique(tables["frames"]["body_id"]).drop_null().to_pylist())
     claims = pa.Table.from_batches(read_staged(Path(piece), "claims"), CLAIMS)
     for name, bodies in (("kept", kept), ("accepted", accepted)):
         is_so = pc.is_in(claims["body_id"], value_set=pa.array(bodies, pa.binary()))
         claims = claims.set_column(CLAIMS.get_field_index(name), name, is_so)
-    return Made(str(path), figures, files.close()), claims
+    return Made(str(path), figures, files.close(), addresses=addresses), claims
 
 
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:

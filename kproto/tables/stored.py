@@ -48,13 +48,12 @@ def current_run(tables: Path) -> Path:
     return tables / run
 
 
-def stored_pieces(tables: Path) -> Iterator[dict[str, pa.Table]]:
-    """The tables in a directory as ``summarize`` takes them: partition states in pieces, the others whole.
+def stored_pieces(run: Path) -> Iterator[dict[str, pa.Table]]:
+    """The tables of a run as ``summarize`` takes them: partition states in pieces, the others whole.
 
     Args:
-        tables: The directory that ``kproto analyze`` wrote.
+        run: The directory in which the tables lie, see ``current_run``.
     """
-    run = current_run(tables)
     names = [name for name in SUMMARY_COLUMNS if name != "partition_states"]
     yield {name: _whole(run, name) for name in names}
     for file in sorted((run / "partition_states").rglob("*.parquet")):

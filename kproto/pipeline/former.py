@@ -1,0 +1,146 @@
+"""The run whose tables a directory holds: whether its inputs are the same today, and what a later run adds to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto.errors import ConfigurationError
+from kproto.tables.brokers import BrokerDirectory, BrokerFacts
+from kproto.tables.stages import SMALL_TABLES
+from kproto.tables.stored import MANIFEST, SUMMARY, current_run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from kproto.capture import CapturePoint
+    from kproto.tables.filters import Filters
+
+__all__ = ["Former", "fingerprint", "store_facts"]
+
+_FACTS: Final = "brokers.json"
+
+Address = tuple[str, str, int]
+"""Capture point, IP and port of a broker."""
+
+
+def fingerprint(points: Sequence[CapturePoint], filters: Filters) -> dict[str, Any]:
+    """What tells whether a run would read the same again: the files with size and time of change, and the filters."""
+    return {
+        "points": {point.name: [_state_of(file) for file in point.files] for point in points},
+        "filters": repr(sorted((name, _plain(value)) for name, value in asdict(filters).items())),
+    }
+
+
+def _state_of(file: str) -> list[str | int]:
+    state = Path(file).stat()
+    return [str(Path(file).absolute()), state.st_size, state.st_mtime_ns]
+
+
+def _plain(value: Any) -> Any:
+    """A filter's value in an order that is the same in each process."""
+    if isinstance(value, dict):
+        return sorted(value.items())
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def store_facts(run: Path, parts: Iterable[BrokerFacts], addresses: Collection[Address]) -> None:
+    """Keep what captures tell of brokers, for a run that adds to this one."""
+    parts = list(parts)
+    facts = {
+        "listeners": [fact for part in parts for fact in part.listeners],
+        "replicas": [[*key, sorted(ids)] for part in parts for key, ids in part.replicas.items()],
+        "addresses": sorted(addresses),
+    }
+    (run / _FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
+
+
+@dataclass(slots=True)
+class Former:
+    """A run that is complete.
+
+    Attributes:
+        run: Its directory.
+        manifest: What its manifest says.
+        facts: What its captures tell of brokers.
+        addresses: The addresses that its requests were sent to.
+    """
+
+    run: Path
+    manifest: dict[str, Any]
+    facts: BrokerFacts
+    addresses: list[Address]
+
+    @classmethod
+    def of(cls, directory: Path) -> Former | None:
+        """The current run of a directory; None if it has none that can be added to."""
+        try:
+            run = current_run(directory)
+            manifest = json.loads((directory / MANIFEST).read_bytes())
+            stored = json.loads((run / _FACTS).read_bytes())
+            facts = BrokerFacts()
+            for time_ns, capture, listeners in stored["listeners"]:
+                facts.learn_listeners(time_ns, capture, [(broker, host, port) for broker, host, port in listeners])
+            for capture, (ip, port), ids in stored["replicas"]:
+                facts.learn_replicas(capture, (ip, port), ids)
+            return cls(run, manifest, facts, [(capture, ip, port) for capture, ip, port in stored["addresses"]])
+        except (ConfigurationError, OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def added(self, points: Sequence[CapturePoint], wanted: dict[str, Any], version: str) -> list[CapturePoint] | None:
+        """The capture points that are new; None if the former ones are not as they were, or were read another way.
+
+        Args:
+            points: Of the run that begins.
+            wanted: Its ``fingerprint``.
+            version: Of this kproto.
+        """
+        if self.manifest.get("kproto") != version or self.manifest.get("filters") != wanted["filters"]:
+            return None
+        before: dict[str, Any] = self.manifest.get("points", {})
+        if any(wanted["points"].get(name) != files for name, files in before.items()):
+            return None
+        return [point for point in points if point.name not in before]
+
+    def holds_beside(self, parts: Iterable[BrokerFacts], filters: Filters) -> bool:
+        """Whether its requests keep their brokers when other captures' facts join its own."""
+        alone, together = BrokerDirectory(filters.broker_ids), BrokerDirectory(filters.broker_ids)
+        BrokerFacts.teach(alone, [self.facts])
+        BrokerFacts.teach(together, [self.facts, *parts])
+        return all(
+            alone.history_of((ip, port), capture) == together.history_of((ip, port), capture)
+            for capture, ip, port in self.addresses
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Its summary.
+
+        Raises:
+            OSError: It is not there.
+            ValueError: It cannot be read.
+        """
+        found: dict[str, Any] = json.loads((self.run / SUMMARY).read_bytes())
+        return found
+
+    def files(self) -> list[Path]:
+        """Its table files but for the small tables', below its directory."""
+        return [
+            file.relative_to(self.run)
+            for name in self.manifest["tables"]
+            if name not in SMALL_TABLES
+            for file in sorted((self.run / name).rglob("*.parquet"))
+        ]
+
+    def link_into(self, run: Path) -> None:
+        """Give a run its table files too: as links, where the file system has them."""
+        for file in self.files():
+            place = run / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(self.run / file, place)
+            except OSError:
+                shutil.copy2(self.run / file, place)

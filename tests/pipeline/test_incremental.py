@@ -1,0 +1,131 @@
+"""A later run reads what is new; it gives what one run over everything gives, in few Spark jobs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from table_truth import CAPTURES
+
+from kproto.pipeline import OutputDirectory, analyze, unchanged
+from kproto.pipeline.former import Former
+from kproto.tables import TABLES, Filters
+from kproto.tables.brokers import BrokerFacts
+from kproto.tables.stored import current_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NAMES = ("ibp-3.9-a.", "external-controller-a.", "ibp-2.8-a.")
+
+
+@pytest.fixture
+def captures(tmp_path: Path) -> list[str]:
+    """Copies that a test may change."""
+    (tmp_path / "captures").mkdir()
+    found = [path for name in NAMES for path in CAPTURES if path.name.startswith(name)]
+    return [str(shutil.copy2(path, tmp_path / "captures")) for path in found]
+
+
+def rows(path: Path) -> dict[str, list[str]]:
+    """All rows of all tables; of a body that was sent again its broker epoch may be that of any of its requests."""
+    found: dict[str, list[str]] = {}
+    for name in TABLES:
+        table = pq.read_table(path / name)
+        columns = [column for column in table.column_names if (name, column) != ("bodies", "payload")]
+        found[name] = sorted(map(repr, table.select(columns).to_pylist()))
+    return found
+
+
+def inodes(path: Path) -> dict[str, int]:
+    run = current_run(path)
+    return {str(file.relative_to(run)): file.stat().st_ino for file in run.rglob("*.parquet")}
+
+
+def test_a_second_run_over_the_same_captures_changes_nothing(
+    spark: SparkSession, captures: list[str], tmp_path: Path
+) -> None:
+    out = OutputDirectory(tmp_path / "out")
+    first = analyze(spark, captures, out)
+    manifest, files = (out.path / "_kproto.json").read_bytes(), inodes(out.path)
+    known = unchanged(captures, out)
+    assert known is not None
+    again = analyze(spark, captures, out)
+    for run in (known, again):
+        assert run.captures_read == 0
+        assert (run.rows, run.summary, run.bad_inputs) == (first.rows, first.summary, first.bad_inputs)
+    assert (out.path / "_kproto.json").read_bytes() == manifest
+    assert inodes(out.path) == files
+    assert len(list((out.path / "kproto-runs").iterdir())) == 1
+
+
+def test_new_captures_are_added_without_reading_the_others(
+    spark: SparkSession, captures: list[str], tmp_path: Path
+) -> None:
+    out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
+    analyze(spark, captures[:1], out)
+    before = inodes(out.path)
+    run = analyze(spark, captures, out)
+    assert run.captures_read == 2
+    once = analyze(spark, captures, whole)
+    assert rows(out.path) == rows(whole.path)
+    assert (run.rows, run.summary, run.bodies_decoded) == (once.rows, once.summary, once.bodies_decoded)
+    small = {"brokers", "captures", "bad_inputs"}
+    kept = {file: inode for file, inode in before.items() if file.partition("/")[0] not in small}
+    assert kept.items() <= inodes(out.path).items()
+    assert unchanged(captures, out) is not None
+
+
+def test_a_capture_that_has_changed_is_read_again(spark: SparkSession, captures: list[str], tmp_path: Path) -> None:
+    out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
+    analyze(spark, captures[:2], out)
+    shutil.copyfile(captures[2], captures[1])
+    assert unchanged(captures[:2], out) is None
+    assert analyze(spark, captures[:2], out).captures_read == 2
+    analyze(spark, captures[:2], whole)
+    assert rows(out.path) == rows(whole.path)
+    os.utime(captures[0], ns=(1, 1))  # its bytes may have changed
+    assert unchanged(captures[:2], out) is None
+
+
+def test_fewer_captures_or_other_filters_make_the_tables_anew(
+    spark: SparkSession, captures: list[str], tmp_path: Path
+) -> None:
+    out = OutputDirectory(tmp_path / "out")
+    everything = analyze(spark, captures[:2], out)
+    assert unchanged(captures[:1], out) is None
+    some = analyze(spark, captures[:2], out, filters=Filters(apis=frozenset({4})))
+    assert some.captures_read == 2
+    assert 0 < some.rows["requests"] < everything.rows["requests"]
+    assert unchanged(captures[:2], out, Filters(apis=frozenset({4}))) is not None
+    assert analyze(spark, captures[:1], out).captures_read == 1
+
+
+def test_what_new_captures_tell_of_the_brokers_makes_former_requests_be_read_again(tmp_path: Path) -> None:
+    known, new = BrokerFacts(), BrokerFacts()
+    known.learn_listeners(5, "a", [(1, "10.0.0.1", 9092)])
+    former = Former(tmp_path, {}, known, [("a", "10.0.0.1", 9092)])
+    new.learn_listeners(7, "b", [(2, "10.0.0.2", 9092)])
+    assert former.holds_beside([new], Filters())
+    former.addresses.append(("a", "10.0.0.2", 9092))  # nothing told its id when the former run was made
+    assert not former.holds_beside([new], Filters())
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_all_tables_take_few_spark_jobs(spark: SparkSession, captures: list[str], tmp_path: Path, count: int) -> None:
+    """Each job costs a person a moment, however little there is to do."""
+    context: Any = spark.sparkContext
+    group = f"count {count}"
+    context.setJobGroup(group, "counted")
+    try:
+        analyze(spark, captures[:count], OutputDirectory(tmp_path / "out"))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    assert 0 < len(context.statusTracker().getJobIdsForGroup(group)) <= (2 if count == 1 else 10)
