@@ -3,9 +3,9 @@
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
-run:     ## the main job: a live cluster -> a recording -> tables, checked against the controller's journal
+run:     ## the main job: a live cluster -> a recording -> tables, checked against the controllers' journal
 	@tools/setup run java
-	.venv/bin/kproto demo --out out/demo
+	tools/demo --out out/demo
 
 analyze: ## captures of real clusters -> tables and a summary
 	@tools/setup run java

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from channel.broker.embedded import EmbeddedBroker
@@ -19,8 +20,10 @@ from channel.broker.worker import Worker
 from channel.config import ChannelConfig
 from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
+from channel.controller.manager import ControllerChannelManager
 from channel.errors import IllegalState, NodeExists, ZooKeeperError
 from channel.forwarded_requests import ForwardedRequests
+from channel.journal import JournaledChannels
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.secured import server_channels
@@ -32,6 +35,7 @@ from channel.zookeeper.znodes import broker_path, encode_broker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from channel.journal import Journal
     from channel.network.recorder import Recorder
     from channel.zookeeper.session import ZooKeeperSession
 
@@ -54,6 +58,7 @@ class ControllerNode:
         metrics: Takes the figures.
         recorder: Sees every frame, to and from brokers and on the listener.
         on_change: See ``Controller``.
+        journal: Takes every request to brokers and its answer; None for no journal.
 
     Attributes:
         controller: The candidate.
@@ -72,6 +77,7 @@ class ControllerNode:
         metrics: Metrics | None = None,
         recorder: Recorder | None = None,
         on_change: Callable[[int, int], None] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self._config = config = config or ChannelConfig()
         self._id = controller_id
@@ -91,7 +97,13 @@ class ControllerNode:
         self.controller = Controller(
             controller_id,
             zookeeper,
-            leadership_of(controller_id, config, metrics, recorder),
+            leadership_of(
+                controller_id,
+                config,
+                metrics,
+                recorder,
+                make_channels=ControllerChannelManager if journal is None else partial(JournaledChannels, journal),
+            ),
             metrics,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             register_broker=self._register,

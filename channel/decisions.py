@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from channel.clock import SYSTEM_CLOCK
 from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.context import ControllerContext
 from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
-from channel.controller.manager import ControllerChannelManager
 from channel.errors import IllegalState, RequestTimeout
+from channel.journal import JournaledChannels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.config import ChannelConfig
-    from channel.controller.broker_requests import DroppedRequest
-    from channel.controller.requests import ControlRequest
     from channel.journal import Journal
     from channel.metrics import Metrics
     from channel.network.recorder import Recorder
@@ -45,7 +43,7 @@ class _Decision(ControllerEvent):
 class DecisionRunner:
     """Carries out decisions on a controller's event thread, each as one batch.
 
-    It is the event manager's processor and the batch's sender; its owner calls ``start``, ``run`` and ``close``.
+    It is the event manager's processor; its owner calls ``start``, ``run`` and ``close``.
 
     Args:
         controller_id: The controller's broker id.
@@ -76,16 +74,13 @@ class DecisionRunner:
         self.context.epoch = controller_epoch
         self.journal = journal
         self._is_closed = False
-        self.manager = ControllerChannelManager(
-            controller_id,
-            lambda: self.context.epoch,
-            config,
-            metrics=metrics,
-            on_dropped=self._dropped,
-            recorder=recorder,
+        self.manager = JournaledChannels(
+            journal, controller_id, lambda: self.context.epoch, config, metrics=metrics, recorder=recorder
         )
         self._events = ControllerEventManager(controller_id, self, SYSTEM_CLOCK, metrics)
-        self.batch = ControllerBrokerRequestBatch(controller_id, config, self, self._events, lambda: self.context)
+        self.batch = ControllerBrokerRequestBatch(
+            controller_id, config, self.manager, self._events, lambda: self.context
+        )
 
     def start(self) -> None:
         """Start the event thread."""
@@ -124,7 +119,7 @@ class DecisionRunner:
         if decision.failures:
             raise decision.failures[0]
 
-    # ---- called by event manager, batch and channel manager ----------------------------------------------------------
+    # ---- called by the event manager ---------------------------------------------------------------------------------
 
     def process(self, event: ControllerEvent) -> None:
         """Carry out a decision; answers, which are events too, need no further work."""
@@ -140,24 +135,3 @@ class DecisionRunner:
         if isinstance(event, _Decision):
             event.failures.append(IllegalState("the controller is closed"))
             event.done.set()
-
-    def send_request(
-        self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
-    ) -> None:
-        """Queue a request of the batch; the journal notes it and its answer."""
-        entry = self.journal.sent(self.controller_id, broker_id, request)
-
-        def answered(response: Any) -> None:
-            if callback is not None:
-                callback(response)
-            self.journal.answered(entry, response)
-
-        try:
-            self.manager.send_request(broker_id, request, answered)
-        except BaseException:
-            self.journal.dropped(request)
-            raise
-
-    def _dropped(self, broker_id: int, items: list[DroppedRequest]) -> None:
-        for item in items:
-            self.journal.dropped(item.request)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.errors import RequestTimeout
 from channel.logs import bounded
 from kproto.api import api_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from channel.config import ChannelConfig
+    from channel.controller.broker_requests import DroppedRequest
     from channel.controller.requests import ControlRequest
+    from channel.metrics import Metrics
+    from channel.network.recorder import Recorder
 
-__all__ = ["Journal", "SentRequest"]
+__all__ = ["Journal", "JournaledChannels", "SentRequest"]
 
 
 class SentRequest:
@@ -124,6 +129,51 @@ class Journal:
             raise RequestTimeout(
                 f"{len(self._open)} requests are not answered after {timeout_s:g} s, by brokers {bounded(brokers)}"
             )
+
+
+class JournaledChannels(ControllerChannelManager):
+    """A controller's channels to its brokers, with every request and its answer in a journal.
+
+    Args:
+        journal: Takes them.
+        controller_id, controller_epoch, config, metrics, recorder: See ``ControllerChannelManager``.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        controller_id: int,
+        controller_epoch: Callable[[], int],
+        config: ChannelConfig,
+        *,
+        metrics: Metrics,
+        recorder: Recorder | None,
+    ) -> None:
+        super().__init__(
+            controller_id, controller_epoch, config, metrics=metrics, on_dropped=self._note_dropped, recorder=recorder
+        )
+        self._journal = journal
+
+    def send_request(
+        self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
+    ) -> None:
+        """Queue a request; the journal notes it, and its answer after the callback."""
+        entry = self._journal.sent(self.controller_id, broker_id, request)
+
+        def answered(response: Any) -> None:
+            if callback is not None:
+                callback(response)
+            self._journal.answered(entry, response)
+
+        try:
+            super().send_request(broker_id, request, answered)
+        except BaseException:
+            self._journal.dropped(request)
+            raise
+
+    def _note_dropped(self, broker_id: int, items: list[DroppedRequest]) -> None:
+        for item in items:
+            self._journal.dropped(item.request)
 
 
 def _partition_errors(entry: SentRequest, response: Any) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from channel.errors import ControllerMoved, NodeExists, StaleBrokerEpoch
 from channel.types import LeaderAndIsr, LeaderRecoveryState
@@ -47,12 +47,27 @@ if TYPE_CHECKING:
     from .controller import MakeLeadership
     from .events import ControllerEvent
 
-__all__ = ["ZooKeeperLeadership", "leadership_of"]
+__all__ = ["MakeChannels", "ZooKeeperLeadership", "leadership_of"]
 
 _FEATURE: Final = b'{"features":{},"version":2,"status":1}'
 _FIRST_BALANCE_S: Final = 5.0
 _BY_ID: Final = 2
 """The first version of AlterPartition that names topics by id."""
+
+
+class MakeChannels(Protocol):
+    """Makes an elected controller's channels to its brokers; ``ControllerChannelManager`` names the arguments."""
+
+    def __call__(
+        self,
+        controller_id: int,
+        controller_epoch: Callable[[], int],
+        config: ChannelConfig,
+        *,
+        metrics: Metrics,
+        recorder: Recorder | None,
+    ) -> ControllerChannelManager:
+        """Make them."""
 
 
 class ZooKeeperLeadership:
@@ -67,6 +82,7 @@ class ZooKeeperLeadership:
         metrics: Takes the figures.
         recorder: Sees every frame to and from brokers.
         stores_records: Whether the controller's own broker keeps records; without it it gets no replicas.
+        make_channels: Makes the channels to the brokers.
     """
 
     def __init__(
@@ -80,6 +96,7 @@ class ZooKeeperLeadership:
         recorder: Recorder | None = None,
         *,
         stores_records: bool = False,
+        make_channels: MakeChannels = ControllerChannelManager,
     ) -> None:
         self._session = session
         self._put = put
@@ -89,9 +106,7 @@ class ZooKeeperLeadership:
         self._config = config
         self._fence = election.epoch_zk_version
         self._store = ZooKeeperStore(session, put)
-        channels = ControllerChannelManager(
-            controller_id, lambda: election.epoch, config, metrics=metrics, recorder=recorder
-        )
+        channels = make_channels(controller_id, lambda: election.epoch, config, metrics=metrics, recorder=recorder)
         self._decisions = ControllerDecisions(
             controller_id,
             election.epoch,
@@ -219,6 +234,7 @@ def leadership_of(
     recorder: Recorder | None = None,
     *,
     stores_records: bool = False,
+    make_channels: MakeChannels = ControllerChannelManager,
 ) -> MakeLeadership:
     """The function by which an elected controller makes its leadership; ``ZooKeeperLeadership`` names the arguments."""
 
@@ -226,7 +242,15 @@ def leadership_of(
         session: ZooKeeperSession, election: Election, put: Callable[[ControllerEvent], object]
     ) -> ZooKeeperLeadership:
         return ZooKeeperLeadership(
-            controller_id, session, election, put, config, metrics, recorder, stores_records=stores_records
+            controller_id,
+            session,
+            election,
+            put,
+            config,
+            metrics,
+            recorder,
+            stores_records=stores_records,
+            make_channels=make_channels,
         )
 
     return make

@@ -1,4 +1,4 @@
-"""``kproto demo``: a live cluster in one process, recorded, analysed, and held against the controller's own account."""
+"""``kproto demo``: a live cluster in one process, recorded, analysed, and held against the controllers' own account."""
 
 from __future__ import annotations
 
@@ -6,19 +6,28 @@ import logging
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from channel.journal import Journal
+    from channel.zookeeper_scenario import ZooKeeperScenario
 
 __all__ = ["command"]
 
 
 @click.command(
     epilog="""\b
+With --zookeeper two elected controllers decide by themselves, as `kproto controller` does; without it a script does.
+
+\b
 Examples:
   kproto demo
   kproto demo --seed 7 --brokers 5 --out rehearsal
+  kproto demo --zookeeper 127.0.0.1:2181                  in a chroot of its own, which goes again
   kproto inspect out/demo/recording.pcapng --errors       then look into what was recorded """
 )
 @click.option("--seed", default=1, show_default=True, help="Decides topics, replicas and changes.")
@@ -31,14 +40,14 @@ Examples:
     metavar="DIR",
     help="Takes recording.pcapng and tables/.",
 )
-def command(seed: int, brokers: int, out: Path) -> None:
-    """Run a controller and embedded brokers over real sockets, record them, and make tables of the recording.
+@click.option("--zookeeper", metavar="HOST:PORT", help="Let the controllers be elected in this ZooKeeper.")
+def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
+    """Run controllers and simulated brokers over real sockets, record them, and make tables of the recording.
 
     Topics are created, leaders moved, a broker is killed and restarted, a partition reassigned, a deposed controller
-    fenced, a topic deleted. Ends with an error if the tables differ from the controller's own journal.
+    fenced, a topic deleted. Ends with an error if the tables differ from the controllers' own journal.
     """
     from channel.network.recorder import PcapngRecorder
-    from channel.scenario import Scenario
     from kproto.cli import analyze
     from kproto.cli.comparison import differences
 
@@ -50,9 +59,7 @@ def command(seed: int, brokers: int, out: Path) -> None:
     recording, tables = out / "recording.pcapng", out / "tables"
     began = time.monotonic()
     with PcapngRecorder(recording) as recorder:
-        scenario = Scenario(brokers, seed=seed, recorder=recorder, on_step=_tell)
-        scenario.run()
-    journal = scenario.journal
+        journal = _run(zookeeper, brokers, seed=seed, recorder=recorder, on_step=_tell)
     answered = sum(entry.answered for entry in journal.entries)
     _tell(f"{len(journal.entries)} requests, {answered} answered, in {time.monotonic() - began:.1f} s: {recording}")
     arguments = [str(recording), "--out", str(tables), "--overwrite"]
@@ -61,7 +68,23 @@ def command(seed: int, brokers: int, out: Path) -> None:
     found = differences(tables, journal)
     if found:
         raise click.ClickException(f"tables and journal differ in {len(found)} requests, e.g. {found[0]}")
-    print(f"The tables hold exactly what the controller's journal says: {answered} answered requests.")
+    print(f"The tables hold exactly what the controllers' journal says: {answered} answered requests.")
+
+
+def _run(zookeeper: str | None, brokers: int, **settings: Any) -> Journal:
+    """Run the scenario; gives its journal."""
+    if zookeeper is None:
+        from channel.scenario import Scenario
+
+        scenario: Scenario | ZooKeeperScenario = Scenario(brokers, **settings)
+    else:
+        try:
+            from channel.zookeeper_scenario import ZooKeeperScenario
+        except ModuleNotFoundError as e:
+            raise ConfigurationError(f"--zookeeper needs {e.name}: pip install 'kproto[zookeeper]'") from e
+        scenario = ZooKeeperScenario(zookeeper, brokers, **settings)
+    scenario.run()
+    return scenario.journal
 
 
 def _tell(step: str) -> None:
