@@ -90,9 +90,7 @@ class ZooKeeperScenario:
         def controller(broker_id: int) -> ControllerNode:
             return ControllerNode(broker_id, zookeeper, config=config, recorder=self._recorder, journal=self.journal)
 
-        fleet = Fleet(
-            zookeeper, range(self._brokers), session_timeout_ms=_SESSION_MS, replica_lag_time_max_ms=_LAG_MS
-        )
+        fleet = Fleet(zookeeper, range(self._brokers), session_timeout_ms=_SESSION_MS, replica_lag_time_max_ms=_LAG_MS)
         with ZooKeeperSession(zookeeper) as self._admin, fleet as self._fleet:
             self._on_step(f"{self._brokers} brokers register in ZooKeeper at {self._server}")
             with controller(_FIRST_CONTROLLER) as first:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from channel.controller.store import Notifications, StateWrite, TopicAssignment, WriteOutcome
+from channel.controller.store import ConfigChanges, Notifications, StateWrite, TopicAssignment, WriteOutcome
 from channel.errors import ControllerMoved
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
@@ -27,11 +27,15 @@ class MemoryStore:
     Attributes:
         controller_epoch: The number in ``/controller_epoch``; 0 before the first election.
         fence: The version of that znode; each election raises it.
+        default_config: The settings of all brokers that were changed while they run.
+        config_changes: The entities whose settings have changed, in the order of their notifications.
     """
 
     def __init__(self) -> None:
         self.controller_epoch = 0
         self.fence = 0
+        self.default_config: dict[str, str] = {}
+        self.config_changes: list[str] = []
         self._zxid = 0
         self._brokers: dict[int, tuple[Broker, int]] = {}
         self._topics: dict[str, TopicAssignment] = {}
@@ -150,6 +154,16 @@ class MemoryStore:
     def read_topic_configs(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         """The settings of topics that differ from the brokers' defaults; a topic without any may be left out."""
         return {topic: dict(self._configs[topic]) for topic in topics if self._configs.get(topic)}
+
+    def read_default_config(self) -> Mapping[str, str]:
+        """The settings of all brokers that were changed while they run."""
+        return dict(self.default_config)
+
+    def read_config_changes(self, after: int | None) -> ConfigChanges:
+        """The notifications with a higher number than ``after``; for None the latest number alone."""
+        new = [] if after is None else self.config_changes[after + 1 :]
+        topics = tuple(entity.removeprefix("topics/") for entity in new if entity.startswith("topics/"))
+        return ConfigChanges(len(self.config_changes) - 1, topics, "brokers/<default>" in new)
 
     def delete_topic(self, topic: str, fence: int) -> None:
         """Delete a topic with the states of its partitions, its configuration, and its deletion marker."""

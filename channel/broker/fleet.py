@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Final, Self
 
@@ -32,7 +33,7 @@ from .to_controller import ControllerInformation, MetadataCacheProvider, NodeToC
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from channel.network.recorder import Recorder
@@ -77,6 +78,7 @@ class Fleet:
         recorder: Sees every frame that the brokers receive and send.
         protocol: How every listener is secured.
         security: The certificate, and whom to accept, for that; by default those of ``config``.
+        racks: The brokers' racks, one broker after the other in turn; by default brokers have none.
         stand: Makes each broker's part in the election of the controller; by default no broker stands.
 
     Attributes:
@@ -99,11 +101,13 @@ class Fleet:
         recorder: Recorder | None = None,
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         security: SecurityConfig | None = None,
+        racks: Sequence[str] = (),
         stand: Stand | None = None,
     ) -> None:
         self._stand = stand
         self._zookeeper = zookeeper
         self._broker_ids = list(broker_ids)
+        self._racks = dict(zip(self._broker_ids, itertools.cycle(racks), strict=False))
         self._config = config = config or ChannelConfig()
         self._security = security or config.security
         self._protocol = protocol
@@ -302,7 +306,7 @@ class Fleet:
 
         registration = BrokerRegistration(
             self._zookeeper,
-            Broker(member.id, (endpoint,)),
+            Broker(member.id, (endpoint,), self._racks.get(member.id)),
             self._config.inter_broker_protocol_version,
             timeout_ms=self._session_timeout_ms,
             on_registered=registered_again,

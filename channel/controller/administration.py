@@ -29,6 +29,7 @@ from kproto.messages import (
 from .cluster_events import PartitionModifications, TopicChange, TopicDeletion
 from .store import TopicAssignment
 from .topic_placement import place_replicas
+from .topic_settings import check_topic_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -128,7 +129,7 @@ class Administration:
 
         Brokers place replicas on all registered brokers when they create their internal topics.
         """
-        brokers, fence = self._storing_brokers(), self._context.epoch_zk_version
+        brokers, fence = [*self._storing_brokers()], self._context.epoch_zk_version
         new = self._store.read_topics() - self._context.all_topics
         for topic, (partitions, topic_id) in self._store.read_assignments(sorted(new)).items():
             changed = {
@@ -174,6 +175,8 @@ class Administration:
         config = {each.name: each.value for each in topic.configs}
         if None in config.values():
             raise _Refused(ErrorCode.INVALID_CONFIG, "a setting has no value")
+        if reason := check_topic_settings(config):
+            raise _Refused(ErrorCode.INVALID_CONFIG, reason)
         if topic.assignments:
             if topic.num_partitions != -1 or topic.replication_factor != -1:
                 raise _Refused(
@@ -210,8 +213,10 @@ class Administration:
                     f"topic {name} collides with {known}: metrics do not tell '.' from '_'",
                 )
 
-    def _storing_brokers(self) -> list[int]:
-        return sorted(self._context.live_broker_ids - self._without_storage)
+    def _storing_brokers(self) -> dict[int, str | None]:
+        """The live brokers that can have replicas, and their racks."""
+        live = self._context.live_broker_ids - self._without_storage
+        return {broker.id: broker.rack for broker in self._context.live_or_shutting_down_brokers if broker.id in live}
 
     def _given(self, assignment: Mapping[int, tuple[int, ...]]) -> dict[int, ReplicaAssignment]:
         """An assignment that the request itself makes."""
@@ -279,7 +284,7 @@ class Administration:
                     ErrorCode.INVALID_REPLICATION_FACTOR, f"{factor} replicas, and {len(brokers)} live brokers"
                 )
             leader = known[0].replicas[0]
-            placed = place_replicas(brokers, new, factor, first=brokers.index(leader) if leader in brokers else None)
+            placed = place_replicas(brokers, new, factor, first=leader if leader in brokers else None)
         else:
             if len(topic.assignments) != len(new):
                 raise _Refused(

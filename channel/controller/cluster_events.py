@@ -27,6 +27,7 @@ __all__ = [
     "AutoPreferredReplicaLeaderElection",
     "BrokerChange",
     "BrokerModifications",
+    "ConfigChangeNotification",
     "ControlledShutdown",
     "ElectionType",
     "IsrChangeNotification",
@@ -38,8 +39,6 @@ __all__ = [
     "ReplicaLeaderElection",
     "TopicChange",
     "TopicDeletion",
-    "TopicUncleanLeaderElectionEnable",
-    "UncleanLeaderElectionEnable",
     "ZkPartitionReassignment",
 ]
 
@@ -121,18 +120,10 @@ class LogDirEventNotification(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicUncleanLeaderElectionEnable(ControllerEvent):
-    """A topic's ``unclean.leader.election.enable`` has become true."""
+class ConfigChangeNotification(ControllerEvent):
+    """Administrators have changed settings, and said so in ``/config/changes``."""
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class UncleanLeaderElectionEnable(ControllerEvent):
-    """The cluster's default of ``unclean.leader.election.enable`` has become true."""
-
-    state: ClassVar[ControllerState] = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
 
 
 # ---- timers

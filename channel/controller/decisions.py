@@ -16,6 +16,7 @@ from . import cluster_events as events
 from .batch import ControllerBrokerRequestBatch
 from .broker_changes import BrokerChanges
 from .cluster import ControlledCluster
+from .config_changes import ConfigChangeWatch
 from .context import ControllerContext
 from .deletion import TopicDeletions
 from .events import (
@@ -100,6 +101,7 @@ class ControllerDecisions:
             cluster, channels, self._partitions, self._replicas, self._deletions, self._reassignments
         )
         self._isr_changes = IsrChanges(cluster, self._reassignments)
+        self._config_changes = ConfigChangeWatch(cluster, self._partitions)
         self._balance = LeaderBalance(cluster, self._partitions)
         self._handlers: Mapping[type[ControllerEvent], Callable[[Any], object]] = {
             events.BrokerChange: lambda _: self._brokers.process_broker_change(),
@@ -111,9 +113,8 @@ class ControllerDecisions:
             events.PartitionReassignmentIsrChange: lambda e: self._reassignments.process_isr_change(e.partition),
             events.PreferredReplicaLeaderElection: lambda _: self._balance.process_zookeeper(),
             events.IsrChangeNotification: lambda _: self._isr_changes.process_notifications(),
+            events.ConfigChangeNotification: lambda _: self._config_changes.process(),
             events.LogDirEventNotification: lambda _: self._brokers.process_log_dir_failures(),
-            events.TopicUncleanLeaderElectionEnable: lambda e: self._partitions.elect_for_waiting_partitions(e.topic),
-            events.UncleanLeaderElectionEnable: lambda _: self._partitions.elect_for_waiting_partitions(),
             events.AutoPreferredReplicaLeaderElection: lambda _: self._balance.process_imbalance(),
             events.ControlledShutdown: self._shut_down,
             events.AlterPartition: self._isr_changes.process_alter_partition,
@@ -137,6 +138,7 @@ class ControllerDecisions:
         store = cluster.store
         store.delete_log_dir_failures(store.read_log_dir_failures().names, cluster.fence)
         store.delete_isr_changes(store.read_isr_changes().names, cluster.fence)
+        self._config_changes.startup()
         self._publish()
         brokers = {broker.id: (broker, epoch) for broker, epoch in store.read_brokers().items()}
         reachable = self._brokers.open_channels(broker for broker, _ in brokers.values())

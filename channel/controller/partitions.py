@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from .cluster import ControlledCluster
 
-__all__ = ["PREVIOUS_STATES", "PartitionState", "PartitionStateMachine"]
+__all__ = ["PREVIOUS_STATES", "UNCLEAN", "PartitionState", "PartitionStateMachine"]
+
+UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class PartitionState(Enum):
@@ -229,9 +231,10 @@ class PartitionStateMachine:
 
     def _unclean_elections(self, topics: set[str]) -> dict[str, bool]:
         """Whether each topic allows unclean elections."""
-        default = self._cluster.config.unclean_leader_election_enable
-        configs = self._cluster.store.read_topic_configs(topics)
+        store = self._cluster.store
+        configs, default = store.read_topic_configs(topics), store.read_default_config()
+        static = str(self._cluster.config.unclean_leader_election_enable)
         return {
-            topic: configs.get(topic, {}).get("unclean.leader.election.enable", str(default)).strip().lower() == "true"
+            topic: (configs.get(topic, {}).get(UNCLEAN) or default.get(UNCLEAN, static)).strip().lower() == "true"
             for topic in topics
         }

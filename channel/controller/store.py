@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from channel.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
     from kproto.types import TopicPartition, Uuid
 
-__all__ = ["ControllerStore", "Notifications", "StateWrite", "TopicAssignment", "WriteOutcome"]
+__all__ = ["ConfigChanges", "ControllerStore", "Notifications", "StateWrite", "TopicAssignment", "WriteOutcome"]
 
 
 class TopicAssignment(NamedTuple):
@@ -42,6 +42,20 @@ class Notifications(NamedTuple):
     names: tuple[str, ...]
     partitions: tuple[TopicPartition, ...] = ()
     broker_ids: tuple[int, ...] = ()
+
+
+class ConfigChanges(NamedTuple):
+    """The latest notifications of changed settings.
+
+    Attributes:
+        last: The number of the latest one; -1 if there is none.
+        topics: The topics that the new ones name.
+        of_default: Whether a new one names the default of all brokers.
+    """
+
+    last: int
+    topics: tuple[str, ...] = ()
+    of_default: bool = False
 
 
 class WriteOutcome(Enum):
@@ -100,6 +114,12 @@ class ControllerStore(Protocol):
 
     def read_topic_configs(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         """The settings of topics that differ from the brokers' defaults; a topic without any may be left out."""
+
+    def read_default_config(self) -> Mapping[str, str]:
+        """The settings of all brokers that were changed while they run."""
+
+    def read_config_changes(self, after: int | None) -> ConfigChanges:
+        """The notifications with a higher number than ``after``; for None the latest number alone."""
 
     def delete_topic(self, topic: str, fence: int) -> None:
         """Delete all znodes of a topic: its own with those below it, its configuration, last its deletion marker."""

@@ -14,6 +14,7 @@ from kproto.errors import DecodeError
 from .cluster_events import (
     BrokerChange,
     BrokerModifications,
+    ConfigChangeNotification,
     IsrChangeNotification,
     LogDirEventNotification,
     PartitionModifications,
@@ -23,7 +24,7 @@ from .cluster_events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from .store import Notifications, StateWrite, TopicAssignment, WriteOutcome
+from .store import ConfigChanges, Notifications, StateWrite, TopicAssignment, WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -144,6 +145,27 @@ class ZooKeeperStore:
             if config is not None:
                 settings[topic] = config
         return settings
+
+    def read_default_config(self) -> Mapping[str, str]:
+        """The settings of all brokers that were changed while they run."""
+        path = znodes.DEFAULT_BROKER_CONFIG
+        found = self._session.get_many([path])[0]
+        return (found and _decoded(znodes.decode_config, path, found[0])) or {}
+
+    def read_config_changes(self, after: int | None) -> ConfigChanges:
+        """The notifications with a higher number than ``after``; for None the latest number alone."""
+        self._watch_children(znodes.CONFIG_CHANGES, ConfigChangeNotification())
+        numbers = {int(name[-10:]): name for name in self._session.children(znodes.CONFIG_CHANGES) if _numbered(name)}
+        last = max(numbers, default=-1 if after is None else after)
+        new = [] if after is None else sorted(number for number in numbers if number > after)
+        paths = [f"{znodes.CONFIG_CHANGES}/{numbers[number]}" for number in new]
+        entities = [
+            _decoded(znodes.decode_config_change, path, found[0])
+            for path, found in zip(paths, self._session.get_many(paths), strict=True)
+            if found is not None
+        ]
+        topics = [name for kind, _, name in (e.partition("/") for e in entities if e is not None) if kind == "topics"]
+        return ConfigChanges(last, tuple(dict.fromkeys(topics)), "brokers/<default>" in entities)
 
     def delete_topic(self, topic: str, fence: int) -> None:
         """Delete all znodes of a topic: its own with those below it, its configuration, last its deletion marker."""
@@ -327,6 +349,11 @@ class ZooKeeperStore:
         for outcome in fenced_all(self._session, fence, [[Delete(path)] for path in paths]):
             if not isinstance(outcome.error, NoNode):
                 _raise(outcome)
+
+
+def _numbered(name: str) -> bool:
+    """Whether a znode has a sequence number: ten digits at its end."""
+    return name[-10:].isdecimal() and len(name) > 10
 
 
 def _names(contents: Mapping[str, bytes]) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ __all__ = [
     "CONFIG_CHANGES",
     "CONTROLLER",
     "CONTROLLER_EPOCH",
+    "DEFAULT_BROKER_CONFIG",
     "FEATURE",
     "ISR_CHANGES",
     "LOG_DIR_EVENTS",
@@ -48,6 +49,7 @@ __all__ = [
     "broker_path",
     "decode_broker",
     "decode_config",
+    "decode_config_change",
     "decode_controller",
     "decode_log_dir_event",
     "decode_partition_state",
@@ -78,6 +80,7 @@ BROKER_SEQID: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 CONFIG_CHANGES: Final = "/config/changes"
+DEFAULT_BROKER_CONFIG: Final = "/config/brokers/<default>"
 ADMIN_DELETE_TOPICS: Final = "/admin/delete_topics"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
@@ -370,6 +373,15 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
     """The settings of a topic or a broker that differ from the defaults; ``path`` is the znode's."""
     with _Reading(path):
         return {str(key): str(value) for key, value in _object(data)["config"].items()}
+
+
+def decode_config_change(path: str, data: bytes) -> str:
+    """The entity whose settings have changed, ``topics/orders`` or ``brokers/<default>``; ``path`` is the znode's."""
+    with _Reading(path):
+        value = _object(data)
+        if _int(value["version"]) == 1:
+            return f"{_text(value['entity_type'])}/{_text(value['entity_name'])}"
+        return _text(value["entity_path"])
 
 
 class ProducerIdBlock(NamedTuple):

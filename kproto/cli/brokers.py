@@ -88,6 +88,7 @@ Examples:
     "--shutdown-timeout", default=10.0, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS",
     help="How long the controlled shutdown may take.",
 )  # fmt: skip
+@click.option("--racks", metavar="RACK,...", help="Their racks, one broker after the other in turn; needs --zookeeper.")
 @click.option("--elect", is_flag=True, help="Let every broker stand for election; needs --zookeeper.")
 @click.option("--commands", is_flag=True, help="Read steps from standard input; needs --zookeeper.")
 @click.option(
@@ -96,8 +97,8 @@ Examples:
 )  # fmt: skip
 def command(
     count: int, base_port: int, host: str, first_id: int, requests: bool, security: Path | None, zookeeper: str | None,
-    ibp: str, session_timeout: float, replica_lag: float, shutdown_timeout: float, elect: bool, commands: bool,
-    http: str | None,
+    ibp: str, session_timeout: float, replica_lag: float, shutdown_timeout: float, racks: str | None, elect: bool,
+    commands: bool, http: str | None,
 ) -> None:  # fmt: skip
     """Run simulated brokers until Ctrl-C.
 
@@ -114,6 +115,8 @@ def command(
         option = "--commands" if commands else "--http"
         raise click.UsageError(f"{option} needs --zookeeper: without a controller the steps have no effect to report")
     address = None if http is None else parse_address(http if ":" in http else f"127.0.0.1:{http}")
+    if racks is not None and zookeeper is None:
+        raise click.UsageError("--racks needs --zookeeper, where racks are registered")
     if elect and zookeeper is None:
         raise click.UsageError("--elect needs --zookeeper, where the election is held")
     stop, unread = threading.Event(), threading.Event()
@@ -146,6 +149,7 @@ def command(
                 config=config,
                 session_timeout_ms=round(session_timeout * 1000),
                 replica_lag_time_max_ms=round(replica_lag * 1000),
+                racks=() if racks is None else racks.split(","),
                 stand=_candidates(config.secured(protocol.name, settings), reader_is_gone) if elect else None,
                 **brokers,
             )

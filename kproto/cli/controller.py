@@ -33,8 +33,8 @@ it leads when /controller is free. It keeps no records and gets no replicas. Ctr
 \b
 Its listener serves ApiVersions, Metadata, AlterPartition, ControlledShutdown, AllocateProducerIds, CreateTopics,
 CreatePartitions and DeleteTopics, also in an Envelope, and InitProducerId without transactions; whatever else a client
-asks of it, coordinators among it, ends the connection. New replicas are placed
-without regard to racks. Settings of topics are written as they are asked for, unchecked.
+asks of it, coordinators among it, ends the connection. New replicas are spread over the racks if every
+broker has one. Settings of topics are checked as Kafka 3.9 checks them.
 
 \b
 Prints one JSON object a line: where it listens, then who leads at each change.

@@ -336,6 +336,42 @@ def test_topics_by_request(fleet: Fleet, node: ControllerNode) -> None:
     assert fleet.admin.children(znodes.ADMIN_DELETE_TOPICS) == []
 
 
+@pytest.mark.parametrize(("name", "value"), [("no.such", "1"), ("retention.ms", "a week")])
+def test_settings_that_no_topic_can_have_are_refused(fleet: Fleet, node: ControllerNode, name: str, value: str) -> None:
+    topic = CreatableTopic(
+        name="t", num_partitions=1, replication_factor=1, configs=[CreatableTopicConfig(name=name, value=value)]
+    )
+    answer = ask(node, CreateTopicsRequest(topics=[topic]), 7).topics[0]
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert name in answer.error_message
+    assert fleet.admin.exists(znodes.topic_path("t")) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "notification"),
+    [
+        (f"{znodes.TOPIC_CONFIGS}/t", b'{"version":2,"entity_path":"topics/t"}'),
+        (f"{znodes.TOPIC_CONFIGS}/t", b'{"version":1,"entity_type":"topics","entity_name":"t"}'),
+        (znodes.DEFAULT_BROKER_CONFIG, b'{"version":2,"entity_path":"brokers/<default>"}'),
+    ],
+)
+def test_an_unclean_election_as_soon_as_it_is_allowed(
+    fleet: Fleet, node: ControllerNode, path: str, notification: bytes
+) -> None:
+    fleet.create_topic("t", (0, 1))
+    until(lambda: fleet.leader_and_isr("t") == (0, (0, 1)))
+    for broker_id in (1, 0):
+        fleet.kill(broker_id)
+        until(lambda: fleet.leader_and_isr("t") == ((0, (0,)) if 0 in fleet.sessions else (-1, (0,))))
+    fleet.restart(1)
+    fleet.admin.create(f"{znodes.CONFIG_CHANGES}/config_change_0000000003", b"not JSON")
+    fleet.admin.ensure(path.rpartition("/")[0])
+    fleet.admin.create(path, znodes.encode_config({"unclean.leader.election.enable": "true"}))
+    assert fleet.leader_and_isr("t") == (-1, (0,))
+    fleet.admin.create(f"{znodes.CONFIG_CHANGES}/config_change_0000000004", notification)
+    until(lambda: fleet.leader_and_isr("t") == (1, (1,)))
+
+
 def test_replicas_that_brokers_place_on_the_controller_go_to_others(fleet: Fleet, node: ControllerNode) -> None:
     fleet.create_topic("t", (77, 1, 2), (0, 77))
     fleet.topic_id("t")

@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from network_peers import until
 from zookeeper_faults import expire
 
@@ -105,6 +106,18 @@ def test_the_winner_leads_itself_and_the_others(zookeeper: str, admin: ZooKeeper
         assert {m.broker.metadata.snapshot.controller.id for m in fleet} == {leader}  # type: ignore[union-attr]
         assert fleet[leader].broker.replicas.hosted[TopicPartition("t", 0)].role == "leader"
     assert admin.get_many([znodes.CONTROLLER]) == [None]  # resigned, and no other broker took over
+
+
+def test_new_topics_are_spread_over_the_racks(zookeeper: str, admin: ZooKeeperSession) -> None:
+    with Fleet(zookeeper, range(4), session_timeout_ms=SESSION_MS, racks="ab", stand=candidates()) as fleet:
+        leader = fleet.wait_for_controller()
+        until(lambda: len(fleet[leader].broker.metadata.snapshot.alive_brokers) == 4)
+        client = AdminClient({"bootstrap.servers": f"127.0.0.1:{fleet[leader].port}"})
+        client.create_topics([NewTopic("t", 8, 2)])["t"].result(30)
+        data, _ = admin.get(znodes.topic_path("t"))
+        replicas = [each.replicas for each in znodes.decode_topic("t", data).partitions.values()]
+        assert len(replicas) == 8
+        assert all(first % 2 != second % 2 for first, second in replicas)  # one of each rack
 
 
 def test_a_killed_winner_is_followed_by_another_with_the_next_epoch(zookeeper: str, admin: ZooKeeperSession) -> None:

@@ -11,12 +11,12 @@ from decided_cluster import T0, DecidedCluster, broker
 from channel.controller.cluster_events import (
     BrokerChange,
     BrokerModifications,
+    ConfigChangeNotification,
     ControlledShutdown,
     LogDirEventNotification,
     PartitionModifications,
     PreferredReplicaLeaderElection,
     TopicChange,
-    TopicUncleanLeaderElectionEnable,
 )
 from channel.controller.controller import Controller
 from channel.controller.events import LeaderAndIsrResponseReceived
@@ -327,8 +327,40 @@ def test_an_unclean_election_where_the_topic_allows_it(of_topic: bool) -> None:
     else:
         assert cluster.leader() == (-1, 2, [0])
         cluster.store.create_topic("t", {0: (0, 1)}, config={"unclean.leader.election.enable": "true"})
-        cluster.process(TopicUncleanLeaderElectionEnable("t"))
+        cluster.process(ConfigChangeNotification())  # of a setting that was there before
+        assert cluster.leader() == (-1, 2, [0])
+        cluster.store.config_changes += ["users/alice", "topics/t", "topics/gone"]
+        cluster.process(ConfigChangeNotification())
         assert cluster.leader() == (1, 3, [1])
+
+
+def test_an_unclean_election_once_the_default_of_all_brokers_allows_it() -> None:
+    cluster = elected(0, 1)
+    cluster.create([0, 1])
+    cluster.create([0, 1], "clean", config={"unclean.leader.election.enable": "false"})
+    stop(cluster, 1)
+    start(cluster, 1)
+    stop(cluster, 0)
+    cluster.store.config_changes.append("brokers/<default>")
+    cluster.process(ConfigChangeNotification())
+    assert cluster.leader() == (-1, 2, [0])  # another setting has changed
+    cluster.store.default_config["unclean.leader.election.enable"] = "true"
+    cluster.store.config_changes.append("brokers/<default>")
+    cluster.process(ConfigChangeNotification())
+    assert cluster.leader() == (1, 3, [1])
+    assert cluster.leader(TopicPartition("clean", 0)) == (-1, 2, [0])
+
+
+def test_notifications_of_an_earlier_controller_are_passed_over() -> None:
+    cluster = elected(0, 1)
+    cluster.create([0, 1])
+    cluster.store.config_changes.append("topics/t")
+    cluster.elect()
+    reads: list[int | None] = []
+    read = cluster.store.read_config_changes
+    cluster.store.read_config_changes = lambda after: (reads.append(after), read(after))[1]  # type: ignore[method-assign]
+    cluster.process(ConfigChangeNotification())
+    assert reads == [0]
 
 
 # ---- controlled shutdown

@@ -1,0 +1,43 @@
+"""Settings that administrators change while the cluster runs: the ones that a controller's decisions depend on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .partitions import UNCLEAN
+
+if TYPE_CHECKING:
+    from .cluster import ControlledCluster
+    from .partitions import PartitionStateMachine
+
+__all__ = ["ConfigChangeWatch"]
+
+
+class ConfigChangeWatch:
+    """Notices that unclean elections were allowed, and holds those that partitions without a leader waited for.
+
+    Args:
+        cluster: The cluster.
+        partitions: Holds the elections.
+    """
+
+    def __init__(self, cluster: ControlledCluster, partitions: PartitionStateMachine) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
+        self._last = -1
+
+    def startup(self) -> None:
+        """Pass over the notifications of the past: every election reads the present settings."""
+        self._last = self._cluster.store.read_config_changes(None).last
+
+    def process(self) -> None:
+        """Take the new notifications."""
+        store = self._cluster.store
+        changes = store.read_config_changes(self._last)
+        self._last = changes.last
+        if changes.of_default:
+            self._partitions.elect_for_waiting_partitions()
+            return
+        for topic, settings in store.read_topic_configs(changes.topics).items():
+            if settings.get(UNCLEAN, "").strip().lower() == "true":
+                self._partitions.elect_for_waiting_partitions(topic)
