@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "brokers": "Run embedded brokers in the foreground, for a controller to rule.",
     "metadata": "Show what a cluster says of itself.",
     "check": "Verify captures and recordings, packet by packet.",
+    "audit": "Read every frame with both codecs, and tell where they differ.",
     "tap": "Relay Kafka connections and record them as pcapng.",
     "send": "Send one request to a broker, and print its answer.",
     "demo": "Run a live cluster in one process, record it, and make tables of the recording.",

@@ -1,0 +1,177 @@
+"""``kproto audit``: whether both codecs, and Kafka's own classes, read the frames of captures alike."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kproto.api import api_name
+from kproto.cli.options import CaptureCommand, parse_ports
+from kproto.cli.progress import reading
+from kproto.cli.summary import keep_pandas_out
+from kproto.cli.text import counted, printable
+from kproto.errors import CaptureError
+
+if TYPE_CHECKING:
+    from kproto.cli.sections import Section
+    from kproto.tables.decoders import Decoder
+
+__all__ = ["command"]
+
+_SHOWN: Final = 20
+"""Mismatches that the text lists."""
+
+_DIRECTIONS: Final = {"req": "request", "resp": "response"}
+
+
+@click.command(
+    cls=CaptureCommand,
+    epilog="""\b
+Examples:
+  kproto audit control.pcap                                      do both codecs say the same of every frame?
+  kproto audit captures/ --oracle 'tools/oracle/oracle serve'    and Kafka's own classes?
+  kproto audit big.pcap --sample 0.01                            of one frame in a hundred
+  kproto audit control.pcap --write audit.parquet                the table audit, as Parquet
+  kproto audit control.pcap --format json | jq '.mismatches[] | {outcome, field_path, cython, construct}'
+
+\b
+The exit code is 1 if any frame is read in two ways. """,
+)
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@click.option("--oracle", metavar="COMMAND", help="Ask Kafka's own classes too: a program that answers JSON lines.")
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Share of the frames to read; the same frames in every run.",
+)
+@click.option(
+    "--ports", multiple=True, metavar="PORT,...", help="The brokers' listeners; found from the traffic by default."
+)
+@click.option(
+    "--write",
+    "write",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the table audit to a Parquet file.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text, or one JSON object.",
+)
+def command(
+    captures: tuple[str, ...],
+    *,
+    oracle: str | None,
+    sample: float,
+    ports: tuple[str, ...],
+    write: Path | None,
+    form: str,
+) -> None:
+    """Read every control frame with both codecs, write it again, and tell where they differ.
+
+    The C-accelerated codec and the reference share no code. A frame that they read alike, and write again as it was,
+    was read right, or wrong by two in the same way; --oracle asks Kafka's own classes as well.
+    """
+    keep_pandas_out()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from kproto.capture import capture_points
+    from kproto.cli.sections import print_sections
+    from kproto.tables.auditing import AGREEMENTS, AUDIT, audit, codec_decoders
+    from kproto.tables.kafka_decoder import KafkaDecoder
+
+    with ExitStack() as stack:
+        decoders: list[Decoder] = codec_decoders()
+        if oracle is not None:
+            decoders.append(stack.enter_context(KafkaDecoder(oracle)))
+        points = capture_points(str(Path(path).absolute()) for path in captures)
+        progress = stack.enter_context(reading())
+        batches = [
+            batch
+            for point in points
+            for batch in audit(
+                [point], decoders, ports=parse_ports(ports), sample=sample, progress=progress.of(point.name)
+            )
+        ]
+    table = pa.Table.from_batches(batches, AUDIT)
+    unread = [row["reason"] for row in table.to_pylist() if row["outcome"] == "bad_input"]
+    rows = [row for row in table.to_pylist() if row["outcome"] != "bad_input"]
+    if not rows:
+        raise CaptureError(
+            "; ".join(unread[:3]) or "no control frame in these captures; kproto summary says what they hold"
+        )
+    for reason in unread:
+        print(f"warning: {reason}; skipped", file=sys.stderr)
+    if write is not None:
+        pq.write_table(table, write)
+    mismatches = [row for row in rows if row["outcome"] not in AGREEMENTS]
+    if form == "json":
+        print(json.dumps(_as_json(rows, mismatches), ensure_ascii=False))
+    else:
+        print_sections(_sections(rows, mismatches, [decoder.name for decoder in decoders]))
+    if mismatches:
+        sys.exit(1)
+
+
+def _counts(rows: list[dict[str, Any]]) -> Counter[tuple[int, int, str, str]]:
+    counts: Counter[tuple[int, int, str, str]] = Counter()
+    for row in rows:
+        counts[row["api_key"], row["api_version"], row["direction"], row["outcome"]] += row["frames"]
+    return counts
+
+
+def _as_json(rows: list[dict[str, Any]], mismatches: list[dict[str, Any]]) -> dict[str, Any]:
+    names = ("api_key", "api_version", "direction", "outcome")
+    return {
+        "frames": sum(row["frames"] for row in rows),
+        "counts": [{**dict(zip(names, key, strict=True)), "frames": n} for key, n in sorted(_counts(rows).items())],
+        "mismatches": [{**row, "frame_id": row["frame_id"].hex(), "ts": row["ts"].isoformat()} for row in mismatches],
+    }
+
+
+def _sections(rows: list[dict[str, Any]], mismatches: list[dict[str, Any]], names: list[str]) -> list[Section]:
+    from kproto.cli.sections import Section
+
+    frames = [
+        [api_name(api), str(version), _DIRECTIONS[direction], outcome.replace("_", " "), str(number)]
+        for (api, version, direction, outcome), number in sorted(_counts(rows).items())
+    ]
+    verdict = f"{counted(len(mismatches), 'frame')} read in two ways" if mismatches else "no frame read in two ways"
+    sections = [
+        Section(
+            "Audit", text=f"{counted(sum(row['frames'] for row in rows), 'frame')}, {verdict} ({', '.join(names)})"
+        ),
+        Section("Frames", ["api", ">version", "half", "outcome", ">frames"], frames),
+    ]
+    if mismatches:
+        shown = [
+            [
+                row["frame_id"].hex()[:12],
+                api_name(row["api_key"]),
+                str(row["api_version"]),
+                row["outcome"].replace("_", " "),
+                printable(row["field_path"] or ""),
+                *(printable(_said(row, name)) for name in names),
+            ]
+            for row in mismatches[:_SHOWN]
+        ]
+        more = f"the first {_SHOWN} of {len(mismatches)}" if len(mismatches) > _SHOWN else ""
+        sections.append(Section("Mismatches", ["frame", "api", ">version", "outcome", "field", *names], shown, more))
+    return sections
+
+
+def _said(row: dict[str, Any], name: str) -> str:
+    return row[name] if row[name] is not None else row[f"error_{name}"] or "accepts it"

@@ -1,0 +1,60 @@
+"""``kproto audit``: text, JSON, Parquet and exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+from click.testing import CliRunner
+from conftest import DATA
+
+from kproto.cli import main
+from kproto.tables.auditing import AUDIT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+CAPTURE = str(DATA / "captures" / "ibp-2.6-a.pcap.gz")
+REFUSES = 'import sys; [print(\'{"ok": false, "error": "bad"}\', flush=True) for _ in sys.stdin]'
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["audit", *arguments], prog_name="kproto")
+
+
+def test_agreement_is_said_and_ends_with_zero(tmp_path: Path) -> None:
+    found = run(CAPTURE, "--write", str(tmp_path / "audit.parquet"))
+    assert found.exit_code == 0
+    assert "561 frames, no frame read in two ways (cython, construct)" in found.output
+    written = pq.read_table(tmp_path / "audit.parquet")
+    assert written.schema.equals(AUDIT)
+    assert sum(written["frames"].to_pylist()) == 561
+
+
+def test_mismatches_are_listed_and_end_with_one(tmp_path: Path) -> None:
+    program = tmp_path / "oracle.py"
+    program.write_text(REFUSES)
+    oracle = f"{sys.executable} {program}"
+    found = run(CAPTURE, "--oracle", oracle)
+    assert found.exit_code == 1
+    assert "561 frames read in two ways (cython, construct, kafka)" in found.output
+    assert "the first 20 of 561" in found.output
+    told = run(CAPTURE, "--oracle", oracle, "--sample", "0.1", "--format", "json")
+    assert told.exit_code == 1
+    answer = json.loads(told.output)
+    assert answer["frames"] == len(answer["mismatches"]) == sum(row["frames"] for row in answer["counts"]) < 200
+    assert {row["error_kafka"] for row in answer["mismatches"]} == {"bad"}
+
+
+def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.pcap").write_text("no capture")
+    alone = run(str(tmp_path / "notes.pcap"))
+    assert alone.exit_code == 2
+    assert "notes.pcap" in alone.output
+    beside = run(CAPTURE, str(tmp_path / "notes.pcap"))
+    assert beside.exit_code == 0
+    assert "warning: " in beside.output

@@ -1,0 +1,202 @@
+"""The audit: real captures are read alike, what differs is named with every decoder's value."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import packets as make
+import pyarrow as pa
+import pytest
+from conftest import DATA, read_jsonl
+from table_truth import CAPTURES, WITH_TRUTH, name_of, truth_rows
+
+from kproto.codec import encode, get_codec
+from kproto.errors import ConfigurationError
+from kproto.messages import UpdateMetadataBroker, UpdateMetadataRequest
+from kproto.tables.auditing import AGREEMENTS, AUDIT, audit
+from kproto.tables.decoders import Body, CodecDecoder, compare
+from kproto.tables.kafka_decoder import KafkaDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kproto.codec import Codec
+
+CYTHON, CONSTRUCT = get_codec("cython"), get_codec("construct")
+REAL = str(next(path for path in CAPTURES if name_of(path).startswith("ibp-2.6")))
+
+
+def rows(captures: list[str], *decoders: CodecDecoder, **options: Any) -> list[dict[str, Any]]:
+    batches = audit(captures, decoders or None, **options)
+    return pa.Table.from_batches(batches, AUDIT).to_pylist()
+
+
+def counts(found: list[dict[str, Any]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for row in found:
+        total[row["outcome"]] += row["frames"]
+    return total
+
+
+def stub(codec: Codec, change: Callable[[Any], object], *, written: Callable[[bytes], bytes] = bytes) -> CodecDecoder:
+    """A codec that reads every message wrongly, or writes it so."""
+
+    def read(inner: Any) -> Any:
+        def decode(*arguments: Any) -> Any:
+            message, used = inner(*arguments)
+            change(message)
+            return message, used
+
+        return decode
+
+    fake: Any = SimpleNamespace(
+        decode_request_from=read(codec.decode_request_from),
+        decode_response_from=read(codec.decode_response_from),
+        encode=lambda message, version: written(codec.encode(message, version)),
+    )
+    return CodecDecoder("construct", fake)
+
+
+@pytest.mark.parametrize("path", WITH_TRUTH, ids=name_of)
+def test_both_codecs_read_real_captures_alike(path: Path) -> None:
+    found = rows([str(path)])
+    total = counts(found)
+    assert {row["outcome"] for row in found} <= AGREEMENTS
+    logged = sum(1 for _ in truth_rows(name_of(path)))
+    assert total["equal"] >= 2 * logged - total["both_reject"] * 2 > 0
+
+
+def test_a_wrong_field_is_named_with_both_values() -> None:
+    def raise_epoch(message: Any) -> None:
+        if message.kind == "request":
+            message.controller_epoch += 1
+            if message.api_key == 6:
+                for broker in message.live_brokers[:1]:
+                    broker.rack = "elsewhere"
+
+    found = [
+        row
+        for row in rows([REAL], CodecDecoder("cython", CYTHON), stub(CONSTRUCT, raise_epoch))
+        if row["outcome"] not in AGREEMENTS
+    ]
+    assert {row["direction"] for row in found} == {"req"}
+    assert {row["outcome"] for row in found} == {"values_differ"}
+    assert {row["field_path"] for row in found} == {"controller_epoch"}
+    assert all(int(row["construct"]) == int(row["cython"]) + 1 for row in found)
+    assert {row["differences"] for row in found if row["api_key"] == 6} == {2}
+    assert all(row["kafka"] is None and row["error_construct"] is None for row in found)
+
+
+def test_a_wrong_field_in_an_array_has_its_place_in_the_path() -> None:
+    def spoil(message: Any) -> None:
+        if message.kind == "request" and message.api_key == 6 and message.topic_states:
+            message.topic_states[-1].partition_states[-1].isr = (77,)
+
+    found = rows([REAL], CodecDecoder("cython", CYTHON), stub(CONSTRUCT, spoil))
+    paths = [row["field_path"] for row in found if row["outcome"] == "values_differ"]
+    assert paths
+    assert all((path.startswith("topic_states[") and path.endswith("].isr")) or ".isr[" in path for path in paths)
+
+
+def test_a_body_that_is_written_otherwise_is_named_with_the_byte() -> None:
+    def last_byte(data: bytes) -> bytes:
+        return data[:-1] + bytes([data[-1] ^ 1])
+
+    found = rows([REAL], CodecDecoder("cython", CYTHON), stub(CONSTRUCT, lambda _: None, written=last_byte))
+    wrong = [row for row in found if row["outcome"] not in AGREEMENTS]
+    assert {row["outcome"] for row in wrong} == {"reencode_differs"}
+    for row in wrong:
+        assert int(row["construct"], 16) == int(row["cython"], 16) ^ 1
+        assert row["field_path"].startswith("byte ")
+
+
+@pytest.mark.parametrize("name", ["leaderandisr", "stopreplica", "updatemetadata"])
+def test_codecs_agree_on_bent_messages(name: str) -> None:
+    decoders = [CodecDecoder("cython", CYTHON), CodecDecoder("construct", CONSTRUCT)]
+    outcomes: Counter[str] = Counter()
+    for line in read_jsonl(DATA / "vectors" / "malformed" / f"{name}.jsonl.gz"):
+        body = Body(line["api"], line["version"], line["kind"], bytes.fromhex(line["hex"]))
+        readings = {decoder.name: decoder.read([body])[0] for decoder in decoders}
+        outcomes[compare(body.data, readings).outcome] += 1
+        assert readings["cython"][:3] == readings["construct"][:3], line["id"]
+    assert outcomes["both_reject"] > 100
+    assert not outcomes["values_differ"] + outcomes["one_rejects"]
+
+
+def test_one_that_refuses_is_told_from_two() -> None:
+    body = make.UPDATE_METADATA_8
+    strict = CodecDecoder("cython", CYTHON).read([Body(6, 8, "request", body), Body(6, 8, "request", body[:-1])])
+    good, bad = strict
+    assert compare(body, {"cython": good, "construct": bad}).outcome == "one_rejects"
+    assert compare(body, {"cython": bad, "construct": bad}).outcome == "both_reject"
+    assert compare(body, {"cython": good, "construct": good}).outcome == "equal"
+    assert "end" in (bad.error or "")
+
+
+def test_a_sample_is_the_same_part_each_time() -> None:
+    def raise_epoch(message: Any) -> None:
+        if message.kind == "request":
+            message.controller_epoch += 1
+
+    def ids(sample: float) -> set[bytes]:
+        found = rows([REAL], CodecDecoder("cython", CYTHON), stub(CONSTRUCT, raise_epoch), sample=sample)
+        return {row["frame_id"] for row in found if row["frame_id"]}
+
+    whole, half = ids(1.0), ids(0.5)
+    assert half < whole
+    assert 0.3 < len(half) / len(whole) < 0.7
+    assert ids(0.5) == half
+    assert ids(0.1) < half
+
+
+def test_lost_bytes_and_bad_files_have_rows(tmp_path: Path) -> None:
+    whole = make.request(6, 8, 0, make.UPDATE_METADATA_8)
+    talk = make.Talk().open().ask(whole).answer(make.response(6, 8, 0, bytes(3)))
+    body = encode(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=n) for n in range(300)]), 8)
+    talk.ask(make.request(6, 8, 1, body), 1000)
+    del talk.packets[-2]
+    talk.answer(make.response(6, 8, 1, bytes(3))).close()
+    (tmp_path / "lossy.pcap").write_bytes(make.pcap(talk.packets))
+    assert counts(rows([str(tmp_path / "lossy.pcap")])) == {"equal": 3, "incomplete": 1}
+    (tmp_path / "notes.pcap").write_bytes(b"no capture at all" * 10)
+    (row,) = rows([str(tmp_path / "notes.pcap")])
+    assert row["outcome"] == "bad_input"
+    assert "notes.pcap" in row["reason"]
+
+
+ANSWERS = """
+import json, sys
+for line in sys.stdin:
+    question = json.loads(line)
+    print(json.dumps({{"ok": False, "error": question["kind"] + " refused"}} if {refuses} else "no answer"), flush=True)
+"""
+
+
+def test_another_program_is_asked_in_lines(tmp_path: Path) -> None:
+    program = tmp_path / "oracle.py"
+    program.write_text(ANSWERS.format(refuses=True))
+    with KafkaDecoder(f"{sys.executable} {program}") as kafka:
+        found = rows([REAL], CodecDecoder("cython", CYTHON), kafka)  # type: ignore[arg-type]
+    wrong = [row for row in found if row["outcome"] not in AGREEMENTS]
+    assert {row["outcome"] for row in wrong} == {"one_rejects"}
+    assert {row["error_kafka"] for row in wrong} == {"request refused", "response refused"}
+
+
+@pytest.mark.parametrize("refuses", [False, None], ids=["no object", "ends"])
+def test_a_program_that_does_not_answer_is_named(tmp_path: Path, refuses: bool | None) -> None:
+    program = tmp_path / "oracle.py"
+    program.write_text("" if refuses is None else ANSWERS.format(refuses=False))
+    with (
+        KafkaDecoder(f"{sys.executable} {program}") as kafka,
+        pytest.raises(ConfigurationError, match=r"oracle\.py.* instead of an answer"),
+    ):
+        rows([REAL], CodecDecoder("cython", CYTHON), kafka)  # type: ignore[arg-type]
+
+
+def test_a_program_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="cannot be started"):
+        KafkaDecoder("/nowhere/oracle serve")
