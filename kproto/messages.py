@@ -11,7 +11,6 @@ requests never imports Construct, and without the extension its classes raise th
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from .codec import get_codec
@@ -189,34 +188,14 @@ __all__ = [
     "UpdateMetadataTopicState",
 ]
 
-_REFERENCE: Final = {
-    "allocate_producer_ids": ("AllocateProducerIds",),
-    "alter_partition": ("AlterPartition", "BrokerState"),
-    "api_versions": ("ApiVersion", "FinalizedFeatureKey", "SupportedFeatureKey"),
-    "broker_heartbeat": ("BrokerHeartbeat",),
-    "broker_registration": ("BrokerRegistration", "Feature", "Listener"),
-    "controlled_shutdown": ("ControlledShutdown", "RemainingPartition"),
-    "create_partitions": ("CreatePartitions",),
-    "create_topics": ("Creatable", "CreateTopics"),
-    "delete_topics": ("DeletableTopic", "DeleteTopic"),
-    "envelope": ("Envelope",),
-    "find_coordinator": ("Coordinator", "FindCoordinator"),
-    "init_producer_id": ("InitProducerId",),
-    "metadata": ("Metadata",),
-    "sasl_authenticate": ("SaslAuthenticate",),
-    "sasl_handshake": ("SaslHandshake",),
-}
-"""The reference's modules, and what the names of their classes begin with."""
+_CONTROL: Final = ("LeaderAndIsr", "RequestHeader", "ResponseHeader", "StopReplica", "UpdateMetadata")
+"""What the names of the extension's classes begin with."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module: Any = None
-    for api, prefixes in _REFERENCE.items():
-        if name.startswith(prefixes):
-            module = importlib.import_module(f"kproto.reference.{api}")
-    value = globals()[name] = getattr(module or get_codec("cython"), name)
+    value = globals()[name] = getattr(get_codec("cython" if name.startswith(_CONTROL) else "construct"), name)
     return value
 
 

@@ -8,7 +8,7 @@ cdef inline PyObject *lisr_state(LeaderAndIsrPartitionState v, kp_state *row) no
     row.partition_epoch = v.partition_epoch
     row.is_new = v.is_new
     row.recovery = v.leader_recovery_state
-    memcpy(row.n, v.n, sizeof(v.n))
+    row.n[0], row.n[1], row.n[2], row.n[3] = v.n[0], v.n[1], v.n[2], v.n[3]
     row.ids[0] = v.ids
     row.ids[1] = row.ids[0] + v.n[0]
     row.ids[2] = row.ids[1] + v.n[1]

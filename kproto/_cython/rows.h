@@ -167,7 +167,8 @@ KP_INLINE uint8_t *kp_put_row(uint8_t *q, const kp_state *row, const int umr, co
     q = kp_put_ids_loose(kp_put_count(q + 16, row->n[0], flexible), row->ids[0], row->n[0]);
     kp_put32(q, row->partition_epoch);
     q = kp_put_ids_loose(kp_put_count(q + 4, row->n[1], flexible), row->ids[1], row->n[1]);
-    for (int k = 2; k < lists; k++) q = kp_put_ids_loose(kp_put_count(q, row->n[k], flexible), row->ids[k], row->n[k]);
+    if (lists > 2) q = kp_put_ids_loose(kp_put_count(q, row->n[2], flexible), row->ids[2], row->n[2]);
+    if (lists > 3) q = kp_put_ids_loose(kp_put_count(q, row->n[3], flexible), row->ids[3], row->n[3]);
     if (!umr && version >= 1) *q++ = row->is_new;
     if (!umr && version >= 6) *q++ = (uint8_t)row->recovery;
     return q;

@@ -6,8 +6,7 @@ cdef inline PyObject *umr_state(UpdateMetadataPartitionState v, kp_state *row) n
     """A row's values, and its owner, borrowed."""
     row.head = &v.partition_index
     row.partition_epoch = v.zk_version
-    memcpy(row.n, v.n, sizeof(v.n))
-    row.n[3] = 0
+    row.n[0], row.n[1], row.n[2], row.n[3] = v.n[0], v.n[1], v.n[2], 0
     row.ids[0] = v.ids
     row.ids[1] = row.ids[0] + v.n[0]
     row.ids[2] = row.ids[1] + v.n[1]

@@ -21,17 +21,26 @@ from typing import TYPE_CHECKING, Any, Literal
 from kproto.api import check_version
 from kproto.errors import UnsupportedApi
 
-from .allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from .alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from .api_versions import ApiVersionsRequest, ApiVersionsResponse
-from .broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from .broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from .controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from .create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from .create_topics import CreateTopicsRequest, CreateTopicsResponse
-from .delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from .envelope import EnvelopeRequest, EnvelopeResponse
-from .find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from . import (
+    allocate_producer_ids,
+    alter_partition,
+    api_versions,
+    broker_heartbeat,
+    broker_registration,
+    controlled_shutdown,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    envelope,
+    find_coordinator,
+    init_producer_id,
+    leader_and_isr,
+    metadata,
+    sasl_authenticate,
+    sasl_handshake,
+    stop_replica,
+    update_metadata,
+)
 from .headers import (
     RequestHeader,
     ResponseHeader,
@@ -42,7 +51,6 @@ from .headers import (
     encode_request_header,
     encode_response_header,
 )
-from .init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from .leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,
@@ -52,9 +60,6 @@ from .leader_and_isr import (
     LeaderAndIsrTopicError,
     LeaderAndIsrTopicState,
 )
-from .metadata import MetadataRequest, MetadataResponse
-from .sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from .sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from .stop_replica import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
@@ -65,9 +70,8 @@ from .stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from .struct import Message
+from .struct import Message, Struct
 from .update_metadata import (
-    BrokerEndpoints,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -80,31 +84,6 @@ if TYPE_CHECKING:
     from kproto.types import Buffer
 
 __all__ = [
-    "AllocateProducerIdsRequest",
-    "AllocateProducerIdsResponse",
-    "AlterPartitionRequest",
-    "AlterPartitionResponse",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "BrokerEndpoints",
-    "BrokerHeartbeatRequest",
-    "BrokerHeartbeatResponse",
-    "BrokerRegistrationRequest",
-    "BrokerRegistrationResponse",
-    "ControlledShutdownRequest",
-    "ControlledShutdownResponse",
-    "CreatePartitionsRequest",
-    "CreatePartitionsResponse",
-    "CreateTopicsRequest",
-    "CreateTopicsResponse",
-    "DeleteTopicsRequest",
-    "DeleteTopicsResponse",
-    "EnvelopeRequest",
-    "EnvelopeResponse",
-    "FindCoordinatorRequest",
-    "FindCoordinatorResponse",
-    "InitProducerIdRequest",
-    "InitProducerIdResponse",
     "LeaderAndIsrLiveLeader",
     "LeaderAndIsrPartitionError",
     "LeaderAndIsrPartitionState",
@@ -112,14 +91,8 @@ __all__ = [
     "LeaderAndIsrResponse",
     "LeaderAndIsrTopicError",
     "LeaderAndIsrTopicState",
-    "MetadataRequest",
-    "MetadataResponse",
     "RequestHeader",
     "ResponseHeader",
-    "SaslAuthenticateRequest",
-    "SaslAuthenticateResponse",
-    "SaslHandshakeRequest",
-    "SaslHandshakeResponse",
     "StopReplicaPartitionError",
     "StopReplicaPartitionState",
     "StopReplicaPartitionV0",
@@ -148,47 +121,43 @@ __all__ = [
     "message_class",
 ]
 
-_MESSAGES: dict[tuple[int, str], type[Message]] = {
-    (cls.api_key, cls.kind): cls
-    for cls in (
-        LeaderAndIsrRequest,
-        LeaderAndIsrResponse,
-        StopReplicaRequest,
-        StopReplicaResponse,
-        UpdateMetadataRequest,
-        UpdateMetadataResponse,
-        AllocateProducerIdsRequest,
-        AllocateProducerIdsResponse,
-        AlterPartitionRequest,
-        AlterPartitionResponse,
-        ApiVersionsRequest,
-        ApiVersionsResponse,
-        BrokerHeartbeatRequest,
-        BrokerHeartbeatResponse,
-        BrokerRegistrationRequest,
-        BrokerRegistrationResponse,
-        ControlledShutdownRequest,
-        ControlledShutdownResponse,
-        CreatePartitionsRequest,
-        CreatePartitionsResponse,
-        CreateTopicsRequest,
-        CreateTopicsResponse,
-        DeleteTopicsRequest,
-        DeleteTopicsResponse,
-        EnvelopeRequest,
-        EnvelopeResponse,
-        FindCoordinatorRequest,
-        FindCoordinatorResponse,
-        InitProducerIdRequest,
-        InitProducerIdResponse,
-        MetadataRequest,
-        MetadataResponse,
-        SaslAuthenticateRequest,
-        SaslAuthenticateResponse,
-        SaslHandshakeRequest,
-        SaslHandshakeResponse,
-    )
+_MODULES = (
+    allocate_producer_ids,
+    alter_partition,
+    api_versions,
+    broker_heartbeat,
+    broker_registration,
+    controlled_shutdown,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    envelope,
+    find_coordinator,
+    init_producer_id,
+    leader_and_isr,
+    metadata,
+    sasl_authenticate,
+    sasl_handshake,
+    stop_replica,
+    update_metadata,
+)
+_CLASSES: dict[str, type[Struct]] = {
+    cls.__name__: cls
+    for module in _MODULES
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Struct) and cls.__module__ == module.__name__
 }
+_MESSAGES: dict[tuple[int, str], type[Message]] = {
+    (cls.api_key, cls.kind): cls for cls in _CLASSES.values() if issubclass(cls, Message)
+}
+
+if not TYPE_CHECKING:  # a type checker finds the classes in their modules
+
+    def __getattr__(name: str) -> type[Struct]:
+        """Every class of an API's module by its name; ``kproto.messages`` has the list of them."""
+        if name not in _CLASSES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _CLASSES[name]
 
 
 def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]:

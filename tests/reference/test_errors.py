@@ -16,17 +16,16 @@ from kproto import reference
 from kproto.api import ApiKey
 from kproto.errors import DecodeError, EncodeError, FieldNotInVersion, OutOfRange, Truncated
 from kproto.reference import (
-    CreateTopicsRequest,
-    EnvelopeRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
-    MetadataRequest,
     StopReplicaRequest,
     StopReplicaTopicState,
     UpdateMetadataRequest,
 )
-from kproto.reference.create_topics import CreatableReplicaAssignment, CreatableTopic
+from kproto.reference.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from kproto.reference.envelope import EnvelopeRequest
+from kproto.reference.metadata import MetadataRequest
 
 NAMES = ["leaderandisr", "stopreplica", "updatemetadata", "headers", "others"]
 

@@ -23,9 +23,9 @@ from kproto.reference import (
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
-from kproto.reference.create_topics import CreatableTopic, CreatableTopicConfig
-from kproto.reference.delete_topics import DeletableTopicResult
-from kproto.reference.metadata import MetadataResponseTopic
+from kproto.reference.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kproto.reference.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from kproto.reference.metadata import MetadataResponse, MetadataResponseTopic
 
 # What stands on the wire of each version, in order.
 LEADER_AND_ISR_STATE = {
@@ -101,7 +101,7 @@ def test_the_text_shows_what_is_not_at_its_default_and_stays_short() -> None:
     state = LeaderAndIsrPartitionState(partition_index=3, isr=(1, 2))
     assert repr(state) == "LeaderAndIsrPartitionState(partition_index=3, isr=(1, 2))"
     topics = [CreatableTopic(name="t" * 1000, configs=[CreatableTopicConfig(name="n", value=None)] * 999)] * 999
-    message = reference.CreateTopicsRequest(topics=topics, unknown_tagged_fields=[(9, bytes(999))])
+    message = CreateTopicsRequest(topics=topics, unknown_tagged_fields=[(9, bytes(999))])
     assert "... 996 more" in repr(message)
     assert len(repr(message)) < 2000
 
@@ -115,7 +115,7 @@ def test_the_text_shows_a_dozen_replicas_whole_and_of_more_the_first_three() -> 
 
 def test_operations_that_were_not_requested_are_told_from_none_allowed() -> None:
     """Metadata's bit fields: all bits off would say that nothing is allowed."""
-    response = reference.MetadataResponse(topics=[MetadataResponseTopic(name="t")])
+    response = MetadataResponse(topics=[MetadataResponseTopic(name="t")])
     (topic,) = response.topics
     assert (response.cluster_authorized_operations, topic.topic_authorized_operations) == (-(2**31), -(2**31))
     assert reference.encode(response, 8).count(i32(-(2**31))) == 2
@@ -131,7 +131,7 @@ def test_a_field_that_is_null_in_every_version_is_null_in_the_first() -> None:
 
 def test_a_deleted_topic_has_an_error_message_since_version_5() -> None:
     result = DeletableTopicResult(name="t", error_code=73, error_message="off")
-    response = reference.DeleteTopicsResponse(responses=[result])
+    response = DeleteTopicsResponse(responses=[result])
     with_message = [string("t", flexible=True) + i16(73) + string("off", flexible=True) + tags()]
     without = [string("t", flexible=True) + i16(73) + tags()]
     assert reference.encode(response, 4) == i32(0) + array(without, flexible=True) + tags()

@@ -6,7 +6,7 @@ import pytest
 from wire import string
 
 from kproto import reference
-from kproto.reference import SaslHandshakeRequest
+from kproto.reference.sasl_handshake import SaslHandshakeRequest
 
 ODD = "\ufffd"
 READ = {
