@@ -66,7 +66,7 @@ cdef int put_errors(kp_writer *w, list errors, int api, int version, bint named)
                 wrong(x, expected)
             v = <PartitionError>x
             if named:
-                w.q = put_name(w, w.q, v.topic_name, flexible, 0)
+                w.q = put_name(w, w.q, <PyObject *>v.topic_name, flexible, 0)
             kp_add32(w, v.partition_index)
             kp_add16(w, v.error_code)
             put_tags(w, v.tags, flexible, version)

@@ -296,6 +296,7 @@ cdef inline int put_rows_of(kp_writer *w, list rows, const bint umr, const int v
     cdef PyObject *x
     cdef PyObject *owner
     cdef PyObject *last = NULL
+    cdef str name
     cdef kp_state row
     for i in range(count):
         x = PyList_GET_ITEM(rows, i)
@@ -314,8 +315,8 @@ cdef inline int put_rows_of(kp_writer *w, list rows, const bint umr, const int v
         elif owner == last:
             q = kp_put_same_name(w, kp_reserve_at(w, q, w.name_size + most))
         else:
-            q = put_name(w, q, row_topic(<Block>owner), False, most)
-            last = owner
+            name, last = row_topic(<Block>owner), owner
+            q = put_name(w, q, <PyObject *>name, False, most)
         q = kp_put_row(q, &row, umr, version)
         if <object>owner is not None and (<Block>owner).tags is not None:
             w.q = q

@@ -73,7 +73,7 @@ cdef int sr_put_ungrouped(kp_writer *w, list partitions) except -1:
             x = PyList_GET_ITEM(partitions, i)
             if type(<object>x) is not StopReplicaPartitionV0:
                 wrong(<object>x, StopReplicaPartitionV0)
-            q = put_name(w, q, (<StopReplicaPartitionV0>x).topic_name, False, 4)
+            q = put_name(w, q, <PyObject *>(<StopReplicaPartitionV0>x).topic_name, False, 4)
             kp_put32(q, (<StopReplicaPartitionV0>x).partition_index)
             q += 4
             if (<StopReplicaPartitionV0>x).tags is not None:

@@ -75,14 +75,17 @@ cdef int put_text(kp_writer *w, str s, bint flexible, str field, bint nullable=F
     return 0
 
 
-cdef inline uint8_t *put_name(kp_writer *w, uint8_t *q, str s, bint flexible, int64_t more) except NULL:
-    """Write a topic's name, most often that of the row before, and reserve memory for so many bytes behind it."""
-    if <PyObject *>s == w.name:
+cdef inline uint8_t *put_name(kp_writer *w, uint8_t *q, PyObject *s, bint flexible, int64_t more) except NULL:
+    """Write a topic's name, most often that of the row before, and reserve memory for so many bytes behind it.
+
+    The name is borrowed: to count references to the same str for each row would take longer than all else.
+    """
+    if s == w.name:
         return kp_put_same_name(w, kp_reserve_at(w, q, w.name_size + more))
     w.q = q
     w.name_at = q - w.start
-    put_text(w, s, flexible, "topic_name")
-    w.name = <PyObject *>s
+    put_text(w, <str>s, flexible, "topic_name")
+    w.name = s
     w.name_size = w.q - w.start - w.name_at
     return kp_reserve_at(w, w.q, more)
 
