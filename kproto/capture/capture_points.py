@@ -1,6 +1,6 @@
 """Which files were recorded at one place: rotated files are one capture, files of different places are several.
 
-Files in one directory belong together if their names differ only as rotation makes them differ (``control.pcap``,
+Files in one directory belong together if their names differ only by rotation (``control.pcap``,
 ``control.pcap1``; ``control_00001_20261121063557.pcapng``, as tcpdump, dumpcap and editcap write them;
 ``kafka-request.log.2026-11-21-06``), or by a single number before the extension; if they describe the same interfaces
 (format, byte order, link type, snaplen; in pcapng the host and the interfaces' names, too); and if none begins before
@@ -51,7 +51,7 @@ _OVERLAP: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class CapturePoint:
-    """Where a capture was made, and the files that hold it.
+    """A place where packets were recorded, and the files that hold them.
 
     Attributes:
         name: The first file's name; its path where another capture point has that name.
@@ -63,7 +63,7 @@ class CapturePoint:
 
 
 class _Facts(NamedTuple):
-    """What the beginning of a file says of it."""
+    """The properties of a file that its beginning tells."""
 
     properties: tuple[object, ...]
     first_ns: int
@@ -136,7 +136,7 @@ def _is_capture(path: Path) -> bool:
 
 
 def _stem(name: str) -> str:
-    """A file's name without what packing and rotation have added behind its extension."""
+    """A file's name without the suffixes that compression and rotation add to its extension."""
     name = _PACKED.sub("", name)
     rotated = _ROTATED.fullmatch(name)
     return rotated[1] if rotated else name
@@ -151,11 +151,11 @@ def _without_number(stem: str) -> str:
 
 
 def in_order(files: Iterable[str], *, one: bool = False, opener: Opener | None = None) -> list[list[str]]:
-    """Order files by the time of their first packet, and part those that cannot be of one capture point.
+    """Order files by the time of their first packet, and separate those of different capture points.
 
     Args:
         files: The files.
-        one: They are known to be of one capture point, and are only ordered.
+        one: Whether all are known to be of one capture point, and are only ordered.
         opener: As of ``capture_points``.
     """
     facts: list[tuple[_Facts, str]] = []
@@ -166,7 +166,7 @@ def in_order(files: Iterable[str], *, one: bool = False, opener: Opener | None =
         except CaptureError:
             if one:
                 raise
-            apart.append([file])  # reading it will say what it is
+            apart.append([file])  # reading the file reports the error
     facts.sort(key=lambda item: item[0].first_ns)
     if one:
         return [[file for _, file in facts]]
@@ -189,7 +189,7 @@ def _follows(chain: _Chain, first_ns: int) -> bool:
 
 
 def _facts(file: str, opener: Opener | None) -> _Facts:
-    """What the beginning of a file says; the time of an empty one is that of the end of all times.
+    """Read the beginning of a file; an empty file counts as later than all others.
 
     Raises:
         CaptureError: The file cannot be read, or is no capture.

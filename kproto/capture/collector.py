@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_HELD", "Collector", "Rest"]
 
 MOST_HELD: Final = 256 << 20
-"""Bytes that may wait in all conversations together; past this those that began to wait first are given up."""
+"""The most bytes kept in all conversations together; beyond it those kept for longest are given up."""
 
 _MOST_LISTENERS: Final = 65_536
-"""So many servers are known by their address; connections to others are told from their bytes."""
+"""The most servers that are remembered by address; other connections' servers are recognised by their bytes."""
 
 
 class Rest(NamedTuple):
@@ -56,7 +56,7 @@ class Collector:
         ports: The listeners' ports; None to find them.
         apis: API keys whose frames are wanted; None for all. Or the ``WantedApis`` themselves.
         limit: The largest frame in bytes.
-        most_held: Bytes that may wait in all conversations together.
+        most_held: The most bytes kept in all conversations together.
 
     Attributes:
         file: Name of the file that the packets are from.
@@ -85,11 +85,11 @@ class Collector:
         self._reassembler = Reassembler(summary)
         self._conversations: dict[TcpConnection, Conversation] = {}
         self._listeners: set[Endpoint] = set()
-        self._holding: dict[Conversation, int] = {}  # what each holds; whoever began to first comes first
+        self._holding: dict[Conversation, int] = {}  # bytes kept, the longest kept first
         self._held = 0
 
     def packets(self, packets: Iterable[Packet]) -> list[Event]:
-        """Take the next packets of the capture; gives the frames and exchanges that they make whole."""
+        """Take the next packets of the capture; return the frames and exchanges that they complete."""
         events: list[Event] = []
         summary, fragments, reassemble = self._summary, self._fragments, self._reassembler.segment
         time_ns = self.time_ns
@@ -164,7 +164,7 @@ class Collector:
         return stream is not None and stream.ignored and stream.peer.ignored
 
     def end(self) -> list[Event]:
-        """Say that the capture has ended: gives what is left."""
+        """End the capture; return the remaining frames and exchanges."""
         events: list[Event] = []
         self._fragments.end()
         for conversation in self._conversations.values():
@@ -228,7 +228,7 @@ class Collector:
         )
 
     def _server_of(self, connection: TcpConnection, senders: tuple[Endpoint, Endpoint]) -> Side | None:
-        """Which side answers, as far as the handshake, the ports and earlier connections tell."""
+        """The server, if the handshake, the ports or earlier connections tell; else None."""
         if connection.client is not None:
             return connection.client.peer.side
         first, second = senders
@@ -239,7 +239,7 @@ class Collector:
         return None
 
     def _recognised(self, connection: TcpConnection, conversation: Conversation) -> None:
-        """Note what a connection speaks; one that does not speak Kafka is read no more."""
+        """Note a connection's protocol; a connection of another protocol than Kafka is no longer read."""
         self._summary.recognised(conversation.protocol, conversation.server)
         if conversation.protocol == "kafka":
             if len(self._listeners) < _MOST_LISTENERS:
@@ -248,7 +248,7 @@ class Collector:
             self._reassembler.ignore(connection)
 
     def _count_held(self, conversation: Conversation, events: list[Event]) -> None:
-        """Keep the account of what waits, and within its limit."""
+        """Count a conversation's kept bytes, and hold all conversations to the limit."""
         self._held += conversation.held - self._holding.get(conversation, 0)
         if conversation.held:
             self._holding[conversation] = conversation.held

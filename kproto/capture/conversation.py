@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["Conversation", "Event", "Side"]
 
 Event = Frame | Exchange
-"""What comes out of a conversation: a request's frame when it is whole, an exchange when it is settled."""
+"""The output of a conversation: a request's frame once it is whole, an exchange once it is settled."""
 
 Side = Literal[0, 1]
-"""The two senders of a connection: whose packet came first, and the other."""
+"""The two senders of a connection; the sender of the first packet first."""
 
 _UNMATCHED_FRAMES: Final = 100
 _UNMATCHED_BYTES: Final = 4 << 20
 _UNMATCHED_BYTES_BEFORE_REQUESTS: Final = 64 << 10
-"""Responses whose request may still come (its segments are late), and their bytes; fewer where no request was seen."""
+"""The most responses that wait for a late request, and their bytes; fewer where no request was seen."""
 
 _UNLIMITED: Final = 1 << 62
 
@@ -40,13 +40,13 @@ _GIVEN_UP: Final = "too much was waiting for its response: kproto gave it up"
 
 
 class Conversation:
-    """The bytes of one connection -> its frames and exchanges.
+    """One connection: its bytes -> its frames and exchanges.
 
     Args:
         senders: The two ends.
         opened_ns: Time of the connection's first packet.
         handshake: Whether its handshake is in the capture.
-        server: Which of the ends answers, where the handshake, the ports or other connections tell; None to find out.
+        server: The end that answers, if the handshake, the ports or other connections tell; None to find out.
         wanted: The APIs whose frames are given.
         limit: The largest frame in bytes.
         capture: The capture point.
@@ -54,11 +54,11 @@ class Conversation:
 
     Attributes:
         connection: Client and server, once it is known which is which.
-        client: Which of the ends the client is, None as long as that is not known.
-        protocol: ``kafka``, ``TLS``, ``HTTP`` or ``unknown``; None as long as nothing tells.
-        file: Name of the file that is being read, for the frames.
+        client: The end that is the client, None while that is unknown.
+        protocol: ``kafka``, ``TLS``, ``HTTP`` or ``unknown``; None until it is recognised.
+        file: Name of the file that is being read, which frames carry.
         ending: Whether the capture has ended.
-        held: Bytes that wait here: beginnings of frames, requests and responses without the other.
+        held: Bytes kept here: incomplete frames, requests without response, responses without request.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Conversation:
 
     @property
     def server(self) -> Endpoint:
-        """The side that answers; as long as that is not known the one with the lower port."""
+        """The server; while it is unknown, the side with the lower port."""
         if self.connection is not None:
             return self.connection.server
         return min(self._senders, key=lambda end: end.port)
@@ -127,10 +127,10 @@ class Conversation:
         Args:
             side: Who sent them.
             offset: Their stream offset.
-            buffer: Where they are, from ``begin`` to ``end``.
-            begin, end: See there.
+            buffer: The buffer that holds them.
+            begin, end: The bytes' place in the buffer.
             time_ns: Time of their packet.
-            request_hole: Whether bytes that the client sent before are missing at the moment, and may still come.
+            request_hole: Whether earlier bytes of the client are missing now and may still come.
         """
         events: list[Event] = []
         if not self._has_data:
@@ -149,7 +149,7 @@ class Conversation:
         return events
 
     def lost(self, side: Side, offset: int, length: int) -> list[Event]:
-        """Note that bytes of one side will never come."""
+        """Note that bytes of one side are lost."""
         events: list[Event] = []
         if length:
             self._count_data()
@@ -161,7 +161,7 @@ class Conversation:
         return events
 
     def end(self, side: Side) -> list[Event]:
-        """Note that no more will come from one side; with the second all is settled."""
+        """Note the end of one side's stream; the end of the second settles everything."""
         events: list[Event] = []
         for cut in self._cutters[side].end():
             self._handle(side, cut, events)
@@ -196,7 +196,7 @@ class Conversation:
         self._has_wanted |= has_wanted
 
     def give_up_held(self) -> list[Event]:
-        """Let go of all that waits: frames are given with a gap, requests and responses without the other."""
+        """Give up everything that is kept: frames with a gap, requests without response, responses without request."""
         events: list[Event] = []
         for side in (0, 1):
             cutter = self._cutters[side]
@@ -235,7 +235,7 @@ class Conversation:
             for cutter in self._cutters:
                 cutter.stop()
         elif self.protocol != "kafka":
-            pass  # what is no Kafka lacks nothing
+            pass  # bytes of another protocol are no loss
         elif isinstance(cut, Gap):
             self._summary.gaps += 1
             self._summary.gap_bytes += cut.length
@@ -356,7 +356,7 @@ class Conversation:
         return self._request_hole or self._cutters[self.client].searching
 
     def _spare_bytes(self) -> int:
-        """How many more bytes of responses without a request may be kept."""
+        """How many more bytes of unmatched responses may be kept."""
         if self._has_wanted:
             return _UNLIMITED
         if not self._request_may_come:
@@ -365,7 +365,7 @@ class Conversation:
         return limit - self._unmatched_bytes
 
     def _match_again(self, events: list[Event]) -> None:
-        """Look for the requests of the responses that have none."""
+        """Search the pending requests for those of the unmatched responses."""
         full = len(self._unmatched) > _UNMATCHED_FRAMES or self._unmatched_bytes > _UNMATCHED_BYTES
         later = self._request_may_come and not full and self._ended < 2
         unmatched, self._unmatched, self._unmatched_bytes = self._unmatched, [], 0

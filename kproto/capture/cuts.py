@@ -29,7 +29,7 @@ class RequestCut(NamedTuple):
         first_ns: When the packet with its first byte passed.
         last_ns: When the last of its packets passed.
         status: ``WHOLE`` or ``GAP``.
-        payload: Header and body, None if they are not wanted; of a gapped frame the bytes before the gap.
+        payload: Header and body, None for an unwanted API; of a gapped frame the bytes before the gap.
     """
 
     header: Header
@@ -71,7 +71,7 @@ class Gap(NamedTuple):
 
 
 class BadFrame(NamedTuple):
-    """Bytes of the stream that are no frame: the reason, their stream offset, how many of them are passed over."""
+    """Bytes of the stream that are no frame: the reason, their stream offset, how many of them are skipped."""
 
     reason: str
     offset: int
@@ -85,8 +85,8 @@ class Foreign(NamedTuple):
 
 
 class ResponsesLost(NamedTuple):
-    """Responses may have passed unseen: any pending request may have been answered."""
+    """Responses may be lost: any pending request may have been answered."""
 
 
 Cut: TypeAlias = RequestCut | ResponseCut | Token | Gap | BadFrame | Foreign | ResponsesLost
-"""What a cutter finds in its stream."""
+"""Any value that a cutter yields."""

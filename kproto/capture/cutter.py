@@ -1,7 +1,7 @@
-"""A stream's bytes -> frames: the part that requests and responses share.
+"""The frame cutter: a stream's bytes -> frames; the part that requests and responses share.
 
-While the boundaries are known a frame is cut by its size alone, and unwanted frames are passed over without a copy.
-Where they are lost a search finds the next frame that can be believed.
+While the boundaries are known a frame is cut by its size alone, and unwanted frames are skipped without a copy. Where
+the boundaries are lost, a search finds the next frame (``resync``).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["FOREVER", "FrameCutter", "Piece"]
 
 FOREVER: Final = 1 << 62
-"""``FrameCutter.skip_to`` of a stream that is read no more."""
+"""``FrameCutter.skip_to`` of a stream that is no longer read."""
 
 _SEARCH_BYTES: Final = 256 << 20
-"""So many bytes are searched for a frame in any stream, then it is left alone."""
+"""After so many bytes searched in vain a stream is given up."""
 
 Piece: TypeAlias = tuple[int, bytes, int, int, int]
 """Stream offset, a buffer, where in it the bytes begin and end, their time."""
@@ -37,13 +37,13 @@ class FrameCutter(ABC):
         aligned: Whether the stream is known from its first byte.
 
     Attributes:
-        skip_to: Bytes before this stream offset need not be given; ``FOREVER`` for none at all.
-        searching: Whether the boundaries are not known at the moment.
-        held_bytes: Bytes that wait for the rest of their frame.
+        skip_to: The cutter needs no byte before this stream offset; ``FOREVER``: none at all.
+        searching: Whether the boundaries are unknown at the moment.
+        held_bytes: Bytes of incomplete frames.
     """
 
     _least: int
-    """The bytes of a frame that must be there before it can be looked at."""
+    """So many first bytes of a frame are needed to judge it."""
 
     def __init__(self, search: Search, *, aligned: bool) -> None:
         self.skip_to = 0
@@ -110,7 +110,7 @@ class FrameCutter(ABC):
                 self.held_bytes = end - begin
 
     def lost(self, offset: int, length: int) -> Iterator[Cut]:
-        """Take note of bytes that will never come."""
+        """Note bytes that are lost."""
         end = offset + length
         if self.searching:
             self._search.clear()
@@ -135,7 +135,7 @@ class FrameCutter(ABC):
         self._at = self.skip_to = end
 
     def end(self) -> Iterator[Cut]:
-        """Take note of the stream's end."""
+        """Note the end of the stream."""
         data = self._let_go()
         if data and not self.searching:
             found: list[Cut] = []
@@ -144,13 +144,13 @@ class FrameCutter(ABC):
         self.stop()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Ignore the stream from now on."""
         self.skip_to = FOREVER
         self._let_go()
         self._search.clear()
 
     def give_up_held(self) -> Iterator[Cut]:
-        """Drop the held bytes: the frame that they begin is given with a gap."""
+        """Drop the kept bytes: the frame that they begin is given with a gap."""
         self._search.clear()
         data = self._let_go()
         if not data:
@@ -179,7 +179,7 @@ class FrameCutter(ABC):
 
     @property
     def searched_bytes(self) -> int:
-        """Bytes that are held because a frame may begin in them."""
+        """Bytes that are kept because a frame may begin in them."""
         return self._search.held_bytes
 
     def _let_go(self) -> bytes:
@@ -206,17 +206,17 @@ class FrameCutter(ABC):
         self._search.clear()
 
     def _lose_boundary(self, found: list[Cut]) -> None:
-        """Note that the next boundary is not known any more."""
+        """Note that the next boundary is no longer known."""
         self.searching = True
         self._need = self._least
         self._search.clear()
 
     @abstractmethod
     def _take(self, data: bytes, at: int, end: int, found: list[Cut]) -> int:
-        """Take the frame at a place.
+        """Cut the frame at a place.
 
         Returns:
-            Its length in bytes; 0 if ``_need`` bytes must be there first; -1 if no frame is here: the boundary is lost.
+            Its length in bytes; 0 if ``_need`` bytes are needed first; -1 if no frame is here: the boundary is lost.
         """
 
     @abstractmethod

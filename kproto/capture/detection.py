@@ -1,7 +1,7 @@
 """Protocol detection: Kafka request headers in streams that may hold anything; TLS and HTTP.
 
-At a known frame boundary little is asked of a header, since captures also hold requests that no broker accepts. Where
-the boundary itself is a guess much is asked, since bodies are full of small numbers and names.
+At a known frame boundary the checks of a header are weak, since captures also hold requests that no broker accepts.
+Where the boundary itself is a guess they are strict, since bodies are full of small numbers and names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 HEADER_START: Final = 12
-"""Size, API key, version and correlation id: what stands before the client id."""
+"""Bytes before the client id: size, API key, version and correlation id."""
 
 _START: Final = struct.Struct(">ihhi").unpack_from
 _I16: Final = struct.Struct(">h").unpack_from
@@ -43,7 +43,7 @@ CONTROL_HEADER: Final = re.compile(rb"(?=\x00[\x04-\x06]\x00[\x00-\x08]....(?:[\
 """Where the API key of a control request may stand, with a client id of 0 to 511 bytes or none after it."""
 
 NEWEST_API: Final = 127
-"""No API key is higher, nor a version, in any Kafka to come soon."""
+"""A bound on API keys and versions, beyond those of Kafka 3.9.1 to allow for newer ones."""
 
 _TLS_RECORDS: Final = {20, 21, 22, 23}
 _HTTP: Final = re.compile(
@@ -75,7 +75,7 @@ def read_request_header(data: bytes | bytearray, at: int, end: int) -> Header | 
     Its client id must be readable text or null, and fit within its size.
 
     Returns:
-        The header; or how many bytes from ``at`` must be seen to read it; or -1 if there is none.
+        The header; or how many bytes from ``at`` on are needed to read it; or -1 if there is no header.
     """
     available = end - at
     if available < HEADER_START:
@@ -103,7 +103,7 @@ def read_request_header(data: bytes | bytearray, at: int, end: int) -> Header | 
             return body_at + 1
         if not data[at + body_at]:
             body_at += 1
-        elif available < size + 4:  # tagged fields: rare enough to wait for all, and to ask the codec
+        elif available < size + 4:  # tagged fields are rare: wait for the whole header, and let the codec read it
             return size + 4
         else:
             try:
@@ -118,7 +118,7 @@ def _header_version(api_key: int, version: int) -> int:
     try:
         return request_header_version(api_key, version)
     except UnsupportedApi:
-        return 1  # newer than this table; every request of today has at least a client id
+        return 1  # a newer request, which has at least a client id like those of today
 
 
 @lru_cache(maxsize=1024)
@@ -145,7 +145,7 @@ def response_body_at(api_key: int, version: int, payload: bytes) -> int:
 
 
 def may_be_request(header: Header, limit: int) -> bool:
-    """Whether a request at a known boundary may be one: of this Kafka or a newer one, or of a version that none has.
+    """Whether a header at a known boundary may be a request's, of Kafka 3.9.1 or newer or of an unknown version.
 
     ZooKeeper's own messages begin with a size and small numbers too, which read as a Produce without client id.
     """
@@ -159,7 +159,7 @@ def may_be_request(header: Header, limit: int) -> bool:
 
 
 def is_known_request(header: Header, limit: int) -> bool:
-    """Whether a header at a guessed place is worth a closer look: a version of Kafka 3.9.1, a name for a client."""
+    """Whether a header at a guessed place may be a request's: a version of Kafka 3.9.1, and a usual client id."""
     try:
         check_version(header.api_key, header.api_version)
     except (UnsupportedApi, UnsupportedVersion):

@@ -1,4 +1,4 @@
-"""Fragments of IP packets that carry TCP -> the packets that they were cut from."""
+"""IP reassembly: fragments of packets that carry TCP -> the packets."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ __all__ = ["Fragments"]
 _U16 = struct.Struct(">H").unpack_from
 
 _PATIENCE_NS: Final = 30_000_000_000
-"""So long a fragment waits for the others: identifications are soon used again."""
+"""For how long a fragment waits for the others: identifications are soon used again."""
 
 _HELD_LIMIT: Final = 8 << 20
-"""Bytes that may wait in all; each fragment counts for its overhead too."""
+"""The most bytes of waiting fragments; each counts with its overhead."""
 
 _OVERHEAD: Final = 200
 
 _MOST_FRAGMENTS: Final = 256
-"""Of one packet: it holds less than 64 KiB, and no link takes less than 576 bytes."""
+"""The most fragments of one packet: it has less than 64 KiB, and every link carries 576 bytes."""
 
 
 @dataclass(slots=True)
 class _Parts:
     began_ns: int
     pieces: dict[int, bytes] = field(default_factory=dict)
-    length: int = -1  # of the whole payload; known from its last fragment
+    length: int = -1  # of the whole payload; the last fragment tells it
     held: int = _OVERHEAD
     spoilt: bool = False
-    whole: bool = False  # it was given out, and stays a while for copies of its fragments to be known
+    whole: bool = False  # the packet is done; kept for a while to recognise copies of its fragments
 
 
 class Fragments:
-    """Fragments wait here for the rest of their packet.
+    """The packets that lack fragments.
 
-    Those that overlap make their packet one of which nothing is sure: it is dropped whole, as receivers do. A copy of a
-    fragment is no overlap.
+    A packet with overlapping fragments is ambiguous and dropped whole, as receivers do. An exact copy of a fragment is
+    no overlap.
 
     Args:
-        summary: Counts what was dropped.
+        summary: Counts the dropped fragments.
     """
 
     def __init__(self, summary: CaptureSummary) -> None:
@@ -51,12 +51,12 @@ class Fragments:
         self._held = 0
 
     def ipv4(self, time_ns: int, buffer: bytes, at: int, stop: int) -> bytes | None:
-        """Take a fragment whose header begins at ``at``; gives its packet if that is whole now, without options."""
+        """Take a fragment whose header begins at ``at``; return its packet, without options, if that is whole now."""
         header, where = (buffer[at] & 15) * 4, _U16(buffer, at + 6)[0]
         end = at + _U16(buffer, at + 2)[0]
-        head = b"\x45" + bytes(8) + b"\x06\0\0" + buffer[at + 12 : at + 20]  # length 0: as far as the bytes reach
+        head = b"\x45" + bytes(8) + b"\x06\0\0" + buffer[at + 12 : at + 20]  # length 0: to the end of the bytes
         key = head + buffer[at + 4 : at + 6]
-        data = buffer[at + header : end] if header >= 20 and end <= stop else b""  # cut short: it cannot help
+        data = buffer[at + header : end] if header >= 20 and end <= stop else b""  # a cut fragment is of no use
         return self._add(time_ns, head, key, where & 0x2000, (where & 0x1FFF) * 8, data)
 
     def ipv6(self, time_ns: int, buffer: bytes, at: int, header: int, stop: int) -> bytes | None:
@@ -73,7 +73,7 @@ class Fragments:
         return any(not parts.whole and time_ns - parts.began_ns <= _PATIENCE_NS for parts in self._waiting.values())
 
     def end(self) -> None:
-        """The capture is over: what still waits was lost."""
+        """End the capture: the waiting fragments are counted as lost."""
         while self._waiting:
             self._drop(next(iter(self._waiting)))
 
@@ -90,7 +90,7 @@ class Fragments:
         parts = waiting.get(key)
         if parts is not None and parts.pieces.get(offset) == data:
             return None
-        if parts is not None and parts.whole:  # another packet, to which the identification has come again
+        if parts is not None and parts.whole:  # another packet with the same identification
             self._drop(key)
             parts = None
         if parts is None:

@@ -49,9 +49,9 @@ def segment(
     fragments: Fragments,
     summary: CaptureSummary,
 ) -> Segment | None:
-    """The TCP segment in a packet, None if there is none; the summary counts why.
+    """The TCP segment in a packet, None if there is none; the summary counts the reason.
 
-    Of a fragment it is the one in the packet that the fragment makes whole, None as long as others are missing.
+    A fragment gives the segment of the packet that it completes, None while other fragments are missing.
     """
     if link == _ETHERNET:
         at = start + 14
@@ -111,7 +111,7 @@ def segment(
                 protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 1) * 8
             elif protocol == 51:
                 protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 2) * 4
-            elif protocol == 44 and not _U16(buffer, tcp + 2)[0] & 0xFFF9:  # a fragment that is the whole packet
+            elif protocol == 44 and not _U16(buffer, tcp + 2)[0] & 0xFFF9:  # an atomic fragment: the whole packet
                 protocol, tcp = buffer[tcp], tcp + 8
             elif protocol == 44 and buffer[tcp] == 6:
                 return _of_whole(time_ns, fragments.ipv6(time_ns, buffer, at, tcp, stop), fragments, summary)

@@ -1,4 +1,4 @@
-"""Which request a response answers.
+"""The matcher: pairs responses with the pending requests of a connection.
 
 Responses come in the order of the requests, so a response also tells that earlier requests got none. Correlation ids
 wrap and are used again: as long as no response was lost the oldest pending request with that id is meant, after a loss
@@ -19,10 +19,10 @@ MOST_PENDING: Final = 10_000
 """Requests of one connection that may wait for their responses."""
 
 _NEWEST_WANTED: Final = 64
-"""So many wanted requests are looked for when the boundaries of the responses are lost."""
+"""When the boundaries of the responses are lost, answers to so many of the newest wanted requests are searched for."""
 
 _OVERHEAD: Final = 250
-"""About what a pending request takes beside its payload."""
+"""Estimated memory of a pending request without its payload, in bytes."""
 
 
 class PendingRequest:
@@ -33,7 +33,7 @@ class PendingRequest:
         api_key: Its API, None for an authentication token, which has no header.
         api_version: The API's version.
         frame: The request's frame, None if it is not wanted.
-        pending: Whether it still waits.
+        pending: Whether it still waits for its response.
         same_id: The next pending request with the same correlation id.
     """
 
@@ -52,21 +52,21 @@ class Matcher:
     """The pending requests of one connection.
 
     Attributes:
-        held_bytes: About what they take in memory.
+        held_bytes: Their estimated memory in bytes.
     """
 
     __slots__ = ("_before_loss", "_newest", "_oldest", "_pending", "_wanted", "held_bytes")
 
     def __init__(self) -> None:
         self._pending: deque[PendingRequest] | None = None  # the oldest first; most connections never have any
-        self._oldest: dict[int, PendingRequest] = {}  # by id, of the requests sent since responses were lost
+        self._oldest: dict[int, PendingRequest] = {}  # by correlation id, of requests sent since responses were lost
         self._newest: dict[int, PendingRequest] = {}
-        self._before_loss: dict[int, PendingRequest] = {}  # the newest by id, of the requests sent before
+        self._before_loss: dict[int, PendingRequest] = {}  # the newest by correlation id, of the requests sent before
         self._wanted: deque[PendingRequest] | None = None
         self.held_bytes = 0
 
     def add(self, request: PendingRequest) -> PendingRequest | None:
-        """Take the next request; gives the oldest one if there are too many now, which pends no more."""
+        """Take the next request; if too many are pending then, give up the oldest one and return it."""
         if self._pending is None:
             self._pending = deque()
         self._pending.append(request)
@@ -100,7 +100,7 @@ class Matcher:
         return bool(self._pending) and self._pending[0].api_key is None  # type: ignore[index]  # not None either
 
     def answer(self, request: PendingRequest) -> list[PendingRequest]:
-        """Take out a pending request that is answered; gives those before it, which got no response."""
+        """Remove a pending request that is answered; return the requests before it, which got no response."""
         passed_by: list[PendingRequest] = []
         while request.pending:
             oldest = self._pop()
@@ -109,18 +109,18 @@ class Matcher:
         return passed_by
 
     def answer_token(self) -> None:
-        """Take out the authentication token that is answered next."""
+        """Remove the authentication token that is answered next."""
         assert self.expects_token
         self._pop()
 
     def responses_lost(self) -> None:
-        """Note that which of the pending requests were answered is not known any more."""
+        """Note a loss of responses: each pending request may have been answered."""
         self._before_loss.update(self._newest)
         self._oldest.clear()
         self._newest.clear()
 
     def end(self) -> list[PendingRequest]:
-        """Take out all pending requests, the oldest first."""
+        """Remove all pending requests, the oldest first."""
         return [self._pop() for _ in range(len(self._pending or ()))]
 
     def _pop(self) -> PendingRequest:

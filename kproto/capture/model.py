@@ -82,22 +82,22 @@ class Frame:
 
     Attributes:
         connection: The TCP connection that carried it.
-        direction: ``req`` from client to server, ``resp`` back.
+        direction: ``req`` from client to server, ``resp`` from server to client.
         offset: Stream offset of its first byte, the size field's, in its direction (see ``Connection.saw_open``).
         time_ns: When the packet with its first byte passed, ns since the epoch.
         time_last_ns: When the last of its packets passed.
         status: ``WHOLE`` or ``GAP``.
         length: Bytes of header and body, as the size field says.
-        payload: Header and body without the size field; of a gapped frame what stands before the gap.
-        api_key: The API; a response has its request's, None where that is not known.
+        payload: Header and body without the size field; of a gapped frame the bytes before the gap.
+        api_key: The API; a response has its request's, None where the request is unknown.
         api_version: Likewise.
         correlation_id: The id by which a response names its request.
         client_id: The request's; null stays None, and so does a response without request.
         body_at: Where in ``payload`` the body begins; ``len(payload)`` if the header is not whole.
         file: Name of the file it was read from.
         request: Of a response: the request it answers, None if that is not in the capture.
-        unmatched_reason: Why a request has no response or a response no request, None where it has. For a request it is
-            known when its connection ends, at the latest when the capture does.
+        unmatched_reason: Why a request has no response or a response no request, None if it has one. For a request the
+            reason is known at the end of its connection or of the capture.
     """
 
     connection: Connection
@@ -201,14 +201,14 @@ class Exchange:
 
     @property
     def latency_ms(self) -> float | None:
-        """From the request's last byte to the response's first, in ms; None where one is missing."""
+        """From the request's last byte to the response's first, in ms; None if one of them is missing."""
         if self.request is None or self.response is None:
             return None
         return (self.response.time_ns - self.request.time_last_ns) / 1_000_000
 
     @property
     def unmatched_reason(self) -> str | None:
-        """Why the request or the response is missing; None where both are there."""
+        """Why the request or the response is missing; None if neither is."""
         return self.frame.unmatched_reason if self.request is None or self.response is None else None
 
     @cached_property
@@ -221,24 +221,24 @@ class Exchange:
 
     @property
     def request_message(self) -> Any:
-        """The decoded request, None if there is none or ``error`` says why it cannot be read."""
+        """The decoded request, None if it is missing or cannot be decoded (see ``error``)."""
         return self._decoded_request[0]
 
     @property
     def response_message(self) -> Any:
-        """The decoded response, None if there is none or ``error`` says why it cannot be read."""
+        """The decoded response, None if it is missing or cannot be decoded (see ``error``)."""
         return self._decoded_response[0]
 
     @property
     def error(self) -> Unreadable | None:
-        """Why a body could not be decoded, the request's first; None if all that is there could.
+        """The error of a body that could not be decoded, the request's first; None if there is none.
 
         A ``DecodeError`` has the offset in the body and the field's path.
         """
         return self._decoded_request[1] or self._decoded_response[1]
 
     def to_json(self) -> Json:
-        """One object with everything, ready for ``json.dumps``.
+        """The whole exchange as one object, ready for ``json.dumps``.
 
         ``time`` (s), ``server`` and ``client`` ("ip:port", IPv6 in brackets), ``api_key``, ``api_version``,
         ``correlation_id``, ``client_id``, ``request`` and ``response`` (Kafka's JSON form, null where there is none),

@@ -20,7 +20,7 @@ _MOST_BYTES: Final = 256 << 20
 """How long, how many and how large exchanges may wait for older ones."""
 
 _HOPELESS_NS: Final = 60_000_000_000
-"""A controller waits half a minute for a response; after so long no exchange waits for the request either."""
+"""A controller waits 30 s for a response; no exchange is held back longer for an unsettled request."""
 
 
 class TimeOrder:
@@ -30,12 +30,12 @@ class TimeOrder:
         self._ready: list[tuple[int, int, Exchange]] = []
         self._held = 0
         self._number = 0
-        self._pending: dict[Frame, int] = {}  # requests that are not settled, each with its number
+        self._pending: dict[Frame, int] = {}  # unsettled requests with their numbers
         self._numbers: set[int] = set()  # those numbers
-        self._times: list[tuple[int, int]] = []  # a heap of their times and numbers; of some that are settled, too
+        self._times: list[tuple[int, int]] = []  # a heap of their times and numbers, some of settled ones among them
 
     def add(self, events: Iterable[Event], now_ns: int) -> Iterator[Exchange]:
-        """Take what a reader gave; gives the exchanges whose turn it is.
+        """Take a reader's events; return the exchanges that no older one can precede any more.
 
         Args:
             events: Frames of requests, and exchanges.
@@ -57,7 +57,7 @@ class TimeOrder:
         return self._due(now_ns)
 
     def end(self) -> Iterator[Exchange]:
-        """The rest, in order."""
+        """Return the remaining exchanges, in order."""
         while self._ready:
             yield heapq.heappop(self._ready)[2]
 
@@ -70,7 +70,7 @@ class TimeOrder:
             yield exchange
 
     def _settled_until(self, now_ns: int) -> int:
-        """The time up to which no exchange will come any more, or hardly ever."""
+        """The time before which no further exchange is expected."""
         times = self._times
         while times and (times[0][1] not in self._numbers or times[0][0] < now_ns - _HOPELESS_NS):
             heapq.heappop(times)

@@ -20,8 +20,7 @@ Packet: TypeAlias = tuple[int, int, bytes, int, int, int]
 """Time in ns, link type, a buffer, where in it the packet begins and ends, and its length on the wire."""
 
 MAX_PACKET: Final = 1 << 18
-"""The largest snaplen that libpcap knows for networks; a larger record is damage, unless the file's own snaplen allows
-it."""
+"""libpcap's largest snaplen for networks; a larger record is damaged, unless the file's own snaplen allows it."""
 
 _FILE_HEADER: Final = 24
 _RECORD_HEADER: Final = 16
@@ -30,10 +29,10 @@ _CHAIN: Final = 4
 """So many records in a row must be valid before reading goes on after a damaged one."""
 
 _LARGEST_AFTER_DAMAGE: Final = 1 << 20
-"""A record in such a chain has at most so many bytes; bounds what is held while the chain is not complete."""
+"""The longest record in such a chain in bytes; bounds the memory while the chain is incomplete."""
 
 _MOST_CHAINS: Final = 4096
-"""So many chains are followed side by side after damage."""
+"""The most chains that are followed side by side after damage."""
 
 
 class PcapReader:
@@ -45,10 +44,10 @@ class PcapReader:
 
     def __init__(self, summary: CaptureSummary) -> None:
         self._summary = summary
-        self._parts: list[bytes] = []  # bytes that are not read yet, and how many
+        self._parts: list[bytes] = []  # unread bytes in pieces, and their number
         self._size = 0
-        self._need = _FILE_HEADER  # read on when there are so many
-        self._offset = 0  # of the first of them in the file
+        self._need = _FILE_HEADER  # unread bytes that are needed to go on
+        self._offset = 0  # the first unread byte's offset in the file
         self._record = struct.Struct("<IIII")
         self._link = 0
         self._scale = 1000
@@ -56,7 +55,7 @@ class PcapReader:
         self._seconds = 0
         self._damage: RecordSearch | None = None
         self.properties: tuple[object, ...] = ()
-        """What the file header says of the capture: files of one capture point have the same."""
+        """The capture's properties in the file header; files of one capture point have the same."""
 
     @property
     def begun(self) -> bool:
@@ -92,7 +91,7 @@ class PcapReader:
         return packets
 
     def end(self, damage: str | None = None) -> list[Packet]:
-        """Say that the file has ended; gives what there is of a packet within which it ends.
+        """End the file; return the beginning of a packet within which it ends.
 
         That packet is given as if it had been captured no further.
 
@@ -123,7 +122,7 @@ class PcapReader:
         return packets
 
     def _read(self, buffer: bytes, packets: list[Packet]) -> int:
-        """Read all whole records of a buffer; how many of its bytes they are."""
+        """Read all whole records of a buffer; return how many bytes they take."""
         at = 0
         if not self.properties:
             self._read_file_header(buffer)
@@ -150,13 +149,13 @@ class PcapReader:
         order = "<" if buffer[0] in (0xD4, 0x4D) else ">"
         magic, _, _, _, _, snaplen, link = struct.unpack_from(order + "IHHiIII", buffer)
         self._record = struct.Struct(order + "IIII")
-        self._link = link & 0x03FFFFFF  # above stand the length of a frame check sequence and reserved bits
+        self._link = link & 0x03FFFFFF  # the upper bits hold the length of a frame check sequence, and reserved bits
         self._scale = 1 if magic == 0xA1B23C4D else 1000
         self._largest = max(MAX_PACKET, snaplen) if snaplen < 1 << 26 else MAX_PACKET
         self.properties = ("pcap", order, magic, snaplen, link)
 
     def _go_on(self, found: int) -> bytes:
-        """Leave the damage behind: the bytes from the valid record on."""
+        """End the search; return the bytes from the valid record on."""
         assert self._damage is not None
         self._summary.bad("a damaged packet record", self._offset, found)
         self._offset += found
@@ -167,7 +166,7 @@ class PcapReader:
 
 
 class RecordSearch:
-    """Looks for the first record of a chain that is valid, in the bytes from a damaged record on.
+    """The search behind a damaged record for the first record of a valid chain.
 
     A record is valid if its time is near that of the last good one and its length is possible. Each place is looked at
     once, and each chain followed from record to record as the bytes come, so that the work grows with the bytes alone.
@@ -192,12 +191,12 @@ class RecordSearch:
         self._largest = min(largest, _LARGEST_AFTER_DAMAGE)
         self._buffer = bytearray()
         self._base = 0  # place of the buffer's first byte, counted from the damaged record, as all places here
-        self._next = 1  # the first place that was not looked at
+        self._next = 1  # the first place that was not tried
         self._chains: list[tuple[int, int, int]] = []  # next record, first record, records so far
         self.size = 0
 
     def feed(self, data: bytes) -> int | None:
-        """Take more bytes; the place of the first valid record, None if there is none yet."""
+        """Take more bytes; return the place of the first valid record, None if there is none yet."""
         self._buffer += data
         self.size += len(data)
         stop = self.size - _RECORD_HEADER
@@ -218,7 +217,7 @@ class RecordSearch:
         return bytes(self._buffer[place - self._base :])
 
     def _follow(self, place: int, first: int, records: int) -> bool:
-        """Add the record at a place to its chain, if it is valid; whether the chain is complete with it."""
+        """Add the record at a place to its chain, if it is valid; return whether that completes the chain."""
         seconds, fraction, length, on_wire = self._unpack(self._buffer, place - self._base)
         valid = seconds >> 16 in self._highs and fraction < self._unit and 14 <= length <= min(on_wire, self._largest)
         if valid and records + 1 == _CHAIN:
@@ -235,7 +234,7 @@ class RecordSearch:
 
 
 def _record_pattern(order: str, highs: Iterable[int], unit: int) -> re.Pattern[bytes]:
-    """Where a record's header may begin: an upper half of its seconds, a possible fraction, a possible length."""
+    """Yield the places where a record's header may begin: near in time, with a possible fraction and length."""
     upper = b"[\0-\x0f]" if unit == 1_000_000 else b"[\0-\x3b]"  # a million has 20 bits, a billion 30
     if order == "<":
         seconds = b"|".join(re.escape(high.to_bytes(2, "little")) for high in highs)

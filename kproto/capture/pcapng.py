@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["CRC_OPTION", "CRC_PEN", "CRC_TAG", "PcapngReader"]
 
 CRC_OPTION: Final = 2989
-"""A custom option with binary value that may be copied: it holds as long as the packet stays the same."""
+"""Code of a custom option with a binary value that tools may copy with the packet."""
 CRC_PEN: Final = 32473
 """The enterprise number for examples (RFC 5612): kproto has none of its own. ``CRC_TAG`` tells ours from others'."""
 CRC_TAG: Final = b"c32p"
@@ -43,13 +43,13 @@ _OPTION_TIME_OFFSET: Final = 14
 
 _SMALLEST_BLOCK: Final = 12
 _LARGEST_BLOCK: Final = 16 * MAX_PACKET
-"""A longer block that is not a packet (a name table, decryption secrets) is passed over without being held."""
+"""A longer block without a packet (a name table, decryption secrets) is skipped and not kept."""
 
 _MOST_INTERFACES: Final = 65_536
-"""Of one section; packets of others are no good."""
+"""The most interfaces of one section; packets of further ones cannot be read."""
 
 _KEPT_PROPERTIES: Final = 64
-"""So many interfaces tell one capture point from another; a section may describe more."""
+"""So many interfaces are compared to tell capture points apart; a section may describe more."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class _Interface:
 class PcapngReader:
     """Bytes of a pcapng file -> packets, each as soon as its block is whole; does no I/O.
 
-    All other blocks are passed over. A packet that does not match the checksum beside it, as kproto's recorder writes
+    All other blocks are skipped. A packet that does not match the checksum beside it, as kproto's recorder writes
     it, is left out and counted. A damaged block ends its section: reading goes on at the next section header.
 
     Args:
@@ -74,12 +74,12 @@ class PcapngReader:
 
     def __init__(self, summary: CaptureSummary) -> None:
         self._summary = summary
-        self._parts: list[bytes] = []  # bytes that are not read yet, and how many
+        self._parts: list[bytes] = []  # unread bytes in pieces, and their number
         self._size = 0
-        self._need = _SMALLEST_BLOCK  # read on when there are so many
-        self._offset = 0  # of the first of them in the file
-        self._skip = 0  # bytes left of a block that is passed over
-        self._damaged_at: int | None = None  # where the damage began that ends with the next section
+        self._need = _SMALLEST_BLOCK  # unread bytes that are needed to go on
+        self._offset = 0  # the first unread byte's offset in the file
+        self._skip = 0  # remaining bytes of a block that is skipped
+        self._damaged_at: int | None = None  # file offset of damage that lasts until the next section
         self._damage = ""
         self._order = "<"
         self._interfaces: list[_Interface] = []
@@ -91,7 +91,7 @@ class PcapngReader:
 
     @property
     def properties(self) -> tuple[object, ...]:
-        """What the file says of its host and interfaces: files of one capture point have the same."""
+        """The host and interfaces that the file names; files of one capture point have the same."""
         return ("pcapng", self._section_options, *self._described)
 
     @property
@@ -122,7 +122,7 @@ class PcapngReader:
         return packets
 
     def end(self, damage: str | None = None) -> list[Packet]:
-        """Say that the file has ended; gives what there is of a packet within whose block it ends.
+        """End the file; return the beginning of a packet within whose block it ends.
 
         That packet (the capture's writer was killed, or still writes) is given as if it had been captured no further.
 
@@ -140,7 +140,7 @@ class PcapngReader:
         return [packet] if packet else []
 
     def _read(self, buffer: bytes, packets: list[Packet]) -> int:
-        """Read all whole blocks of a buffer; how many of its bytes they are."""
+        """Read all whole blocks of a buffer; return how many bytes they take."""
         at, size = 0, len(buffer)
         while True:
             self._need = _SMALLEST_BLOCK
@@ -177,7 +177,7 @@ class PcapngReader:
             at = end
 
     def _next_section(self, buffer: bytes, at: int) -> int:
-        """The place of the next section header after damage; of what must be seen again, if there is none yet."""
+        """The place of the next section header after damage; if there is none, of the bytes to search again."""
         assert self._damaged_at is not None
         while (found := buffer.find(_SECTION_TYPE, at)) >= 0:
             if found + _SMALLEST_BLOCK > len(buffer):
@@ -190,7 +190,7 @@ class PcapngReader:
         return max(at, len(buffer) - 3)
 
     def _block(self, kind: int, buffer: bytes, at: int, end: int, packets: list[Packet]) -> None:
-        """Take a whole block that is a section header, an interface description or a packet."""
+        """Read a whole block: a section header, an interface description or a packet."""
         self.context += kind in _CONTEXT
         if kind == _SECTION:
             self._interfaces = []
@@ -219,7 +219,7 @@ class PcapngReader:
 
     def _packet(self, kind: int, buffer: bytes, at: int, end: int) -> Packet | None:
         interfaces = self._interfaces
-        if kind == _SIMPLE_PACKET:  # it has neither a time nor an interface: the last time and the first interface hold
+        if kind == _SIMPLE_PACKET:  # a simple packet has neither: it takes the last time and the first interface
             if end - at < 16 or not interfaces:
                 return None
             (on_wire,) = struct.unpack_from(self._order + "I", buffer, at + 8)
@@ -238,7 +238,7 @@ class PcapngReader:
         return time_ns, interface.link, buffer, at + 28, at + 28 + captured, on_wire
 
     def _packet_begun(self, buffer: bytes) -> Packet | None:
-        """What there is of a packet whose block the file's end cut; None if no byte of it, or if it is no good."""
+        """The beginning of a packet whose block is cut by the file's end; None if no byte of it can be used."""
         size = len(buffer)
         kind, length = struct.unpack_from(self._order + "II", buffer)
         if kind not in _PACKETS or size <= _PACKETS[kind]:
@@ -252,7 +252,7 @@ class PcapngReader:
 
 
 def _matches(packet: Packet, options_end: int, order: str) -> bool:
-    """Whether a packet matches its checksum; also if it has none, or was cut short since it got one."""
+    """Whether a packet matches its checksum; true if it has none, or was cut short after it got one."""
     _, _, buffer, start, stop, on_wire = packet
     at = stop + (start - stop) % 4
     while at + 16 <= options_end:

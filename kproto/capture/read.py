@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["Captures", "exchanges", "frames"]
 
 Captures: TypeAlias = "File | CapturePoint | Iterable[str | os.PathLike[str]] | Iterable[tuple[Any, ...]]"
-"""What can be read: a file; a directory or several files; packets as (time, bytes, link type)."""
+"""Inputs of ``frames`` and ``exchanges``: a file, a directory, several files, or packets (time, bytes, link type)."""
 
 _OPEN_FILES: Final = 200
-"""So many capture points are read side by side."""
+"""The most capture points that are read side by side."""
 
 
 def frames(
@@ -117,7 +117,7 @@ def _exchanges(reading: Iterator[_Read]) -> Iterator[Exchange]:
 
 
 _Read: TypeAlias = "tuple[list[Event], int, bool]"
-"""What has become known, the time in the capture, and whether the capture may still grow."""
+"""New frames and exchanges, the time in the capture, and whether the capture may still grow."""
 
 
 class _Point(NamedTuple):
@@ -129,7 +129,7 @@ class _Point(NamedTuple):
 
 
 def _points(captures: Any, capture: str | None) -> list[_Point]:
-    """Tell what is to be read, and what of it belongs together."""
+    """Sort the inputs into capture points."""
     if isinstance(captures, CapturePoint):
         return [_Point(capture or captures.name, captures.files)]
     if is_file(captures):
@@ -190,11 +190,11 @@ def _read(
 
 
 def _total_size(files: Sequence[File]) -> int | None:
-    """The size of all files; None if not all have a path."""
+    """The size of all files; None if one of them has no path."""
     try:
         return sum(os.stat(file).st_size for file in files if isinstance(file, (str, os.PathLike)))  # noqa: PTH116
     except OSError:
-        return None  # opening it will say why
+        return None  # opening the file reports the error
 
 
 def _nanoseconds(time: Any) -> int:

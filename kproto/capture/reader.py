@@ -24,12 +24,12 @@ __all__ = ["CaptureReader"]
 
 
 class CaptureReader:
-    """Reads what is recorded at one capture point, piece by piece, from wherever it comes.
+    """Reads the recording of one capture point, piece by piece, from any source.
 
-    A capture's bytes go to ``feed``, whatever pieces they come in; files that were rotated go one after the other, with
-    ``end_file`` after each. Packets from elsewhere (a socket, another library) go to ``packet``. Each call gives what
-    has become known by it: a request's ``Frame`` when it is whole, an ``Exchange`` when the request is answered, or
-    can be no more. ``end`` gives the rest.
+    A capture's bytes go to ``feed``, in pieces of any size; rotated files go one after the other, with
+    ``end_file`` after each. Packets from elsewhere (a socket, another library) go to ``packet``. Each call returns the
+    frames and exchanges that it completes: a request's ``Frame`` once it is whole, an ``Exchange`` once the request is
+    answered or can no longer be. ``end`` returns the rest.
 
     >>> reader = CaptureReader()
     >>> reader.end()
@@ -43,7 +43,7 @@ class CaptureReader:
         summary: A fresh summary to be filled.
 
     Attributes:
-        summary: What was met so far.
+        summary: Counts and damage so far.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class CaptureReader:
         return max(self._packets.time_ns, self._log.time_ns)
 
     def begin_file(self, name: str) -> None:
-        """Name the file whose bytes come next; frames and notes of damage tell it."""
+        """Name the file whose bytes come next; frames and bad inputs carry the name."""
         self.summary.file = self.summary.file or name
         self.summary.reading = self._packets.file = self._log.file = name
 
@@ -75,7 +75,7 @@ class CaptureReader:
         """Take the next bytes of a capture or request log, unpacked.
 
         Raises:
-            CaptureError: They are neither; says what they may be.
+            CaptureError: They are neither; the text says what they may be.
         """
         if self._reader is None:
             data = self._head + data
@@ -106,7 +106,7 @@ class CaptureReader:
         return self._packets.packets([(time_ns, link, data, 0, len(data), on_wire)])
 
     def end_file(self, damage: str | None = None) -> list[Event]:
-        """Say that a file has ended. Its connections go on in the next one, frames and segments too.
+        """End a file. Its connections, frames and segments continue in the next one.
 
         Args:
             damage: Why the file could not be read to its end, None if it was.
@@ -123,8 +123,7 @@ class CaptureReader:
         if isinstance(reader, RequestLogReader):
             events += reader.end(damage)
         elif reader is not None:
-            # A packet within which the file ends is not cut by the capture's snaplen, and what there is of it may not
-            # reach to its TCP header.
+            # The end of the file cut this packet, not the capture's snaplen, and its TCP header may be missing.
             cut, not_tcp = self.summary.cut_packets, self.summary.not_tcp
             if packets := reader.end(damage):
                 events += self._packets.packets(packets)
@@ -134,11 +133,11 @@ class CaptureReader:
         return events
 
     def end(self) -> list[Event]:
-        """Say that the capture has ended: gives what is left, requests without a response among it."""
+        """End the capture; return the remaining frames and exchanges, with the requests that got no response."""
         return [*self.end_file(), *self._packets.end()]
 
     def _begin(self, head: bytes, *, whole: bool) -> bool:
-        """Tell the format of a file from its first bytes; whether they are enough."""
+        """Tell a file's format from its first bytes; return whether they are enough."""
         found = detect_format(self.summary.reading or "the capture", head, whole=whole)
         if found is None:
             return False

@@ -1,7 +1,7 @@
-"""TCP segments -> each direction's bytes in order, once each; what the capture lost is told, never made up.
+"""TCP reassembly: segments -> each direction's bytes in order, once each; lost bytes are reported, never made up.
 
 The first data seen for a position wins. A hole is given up when its bytes were acknowledged by the receiver (so they
-passed, and the capture missed them), when too much waits behind it, or when nothing has filled it for long.
+passed, and the capture missed them), when too many bytes are kept behind it, or after a timeout.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["MOST_CONNECTIONS", "MOST_HELD", "Reassembler"]
 
 MOST_CONNECTIONS: Final = 50_000
-"""Connections that are followed at a time; past this the ones silent for longest are given up."""
+"""The most connections that are followed at a time; beyond it the longest silent ones are given up."""
 
 MOST_HELD: Final = 64 << 20
-"""Bytes that may wait behind the holes of all connections; past this the oldest holes are given up."""
+"""The most bytes kept behind the holes of all connections; beyond it the oldest holes are given up."""
 
 _MASK: Final = 0xFFFFFFFF
 
 _FAR: Final = 64 << 20
-"""Further from its stream than any window, a segment is a stray or belongs to another connection."""
+"""A segment this far from its stream's next byte (no window is larger) is stray or of another connection."""
 
 _LINGER_NS: Final = 60_000_000_000
 _LINGERING: Final = 20_000
-"""A finished connection is remembered so long, and so many, that late copies of its segments do not make a new one."""
+"""For how long and how many finished connections are remembered, so that late copies of segments open no new one."""
 
 _NOTHING: Final[Sequence[StreamEvent]] = ()
 
@@ -46,7 +46,7 @@ class Reassembler:
     Args:
         summary: Counts go there.
         most_connections: Connections that are followed at a time.
-        most_held: Bytes that may wait behind the holes of all of them.
+        most_held: The most bytes kept behind the holes of all connections.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Reassembler:
         self._streams: dict[bytes, Stream] = {}
         self._with_holes: dict[Stream, None] = {}  # the oldest hole first
         self._held = 0
-        self._schedule: list[tuple[int, int, Stream]] = []  # when to look at which hole
+        self._schedule: list[tuple[int, int, Stream]] = []  # deadlines of holes
         self._number = 0
         self._finished: deque[tuple[int, TcpConnection]] = deque()
         self._handshakes: deque[tuple[int, TcpConnection]] = deque()
 
     def segment(self, time_ns: int, segment: Segment) -> Sequence[StreamEvent]:
-        """Take the next segment of the capture; gives what has become known by it."""
+        """Take the next segment of the capture; return the events that it causes."""
         flow, sequence, acknowledged, flags, buffer, begin, end, on_wire = segment
         stream = self._streams.get(flow)
         events: list[StreamEvent] | None = None
@@ -103,7 +103,7 @@ class Reassembler:
         return _NOTHING if events is None else events
 
     def end(self, time_ns: int) -> Sequence[StreamEvent]:
-        """Say that the capture is over: gives up all holes, ends all streams."""
+        """End the capture: give up all holes, end all streams."""
         events: list[StreamEvent] = []
         for stream in list(self._streams.values()):
             if not stream.connection.over:
@@ -124,7 +124,7 @@ class Reassembler:
         return self._streams.get(flow)
 
     def ignore(self, connection: TcpConnection) -> None:
-        """Give and hold nothing more of a connection."""
+        """Ignore a connection from now on: deliver and keep nothing more of it."""
         for stream in connection.streams:
             stream.ignored = True
 
@@ -134,7 +134,7 @@ class Reassembler:
         """Handle openings, resets and unknown flows.
 
         Returns:
-            The stream that the segment goes on with, None if nothing is left to do.
+            The stream that the segment's data belongs to, None if the segment needs no more work.
         """
         flow, sequence, acknowledged, flags, buffer, begin, end, _ = segment
         if flags & RST:
@@ -143,7 +143,7 @@ class Reassembler:
             return None
         if flags & SYN:
             if stream is not None and stream.start == sequence:
-                return None  # the same again
+                return None  # a copy of the opening
             first = advance(sequence, 1)
             if stream is not None and flags & ACK and stream.peer.start is not None and stream.next in (None, first):
                 stream.begin(sequence)  # the answer to the opening
@@ -182,7 +182,7 @@ class Reassembler:
         return stream
 
     def _give_up_silent(self, events: list[StreamEvent], time_ns: int) -> None:
-        """Forget the connections that were silent for longest: an eighth, so that looking for them is rare."""
+        """Forget the longest silent connections: an eighth of all, so that the search for them is rare."""
         connections = {stream.connection: None for stream in self._streams.values()}
         by_silence = sorted(connections, key=lambda c: (not c.over, max(s.active_ns for s in c.streams)))
         newest = next(reversed(connections))
@@ -199,7 +199,7 @@ class Reassembler:
     ) -> None:
         if stream.next is None:
             stream.next = sequence
-            events.append((stream, stream.offset, None, 0, 0, time_ns))  # what stood before is not known
+            events.append((stream, stream.offset, None, 0, 0, time_ns))  # the bytes before it are unknown
         ahead = distance(sequence, stream.next)
         if abs(ahead) > _FAR:
             if stream.far is not None and stream.far[0] == sequence:
@@ -286,7 +286,7 @@ class Reassembler:
     def _close(self, events: list[StreamEvent], connection: TcpConnection, time_ns: int) -> None:
         connection.over = True
         client = connection.client or connection.streams[0]
-        for stream in (client, client.peer):  # requests first: a response may be waiting for its own
+        for stream in (client, client.peer):  # requests first: a response may wait for its request
             self._held -= stream.held_bytes
             stream.close(events, time_ns)
             stream.due_ns = None
@@ -296,7 +296,7 @@ class Reassembler:
             self._forget(self._finished.popleft()[1])
 
     def _forget_unanswered(self, events: list[StreamEvent], time_ns: int) -> None:
-        """Port scans must not fill the memory: an opening to which nobody answered is forgotten after a while."""
+        """Forget unanswered openings after a while, so that port scans do not fill the memory."""
         handshakes = self._handshakes
         while handshakes and (len(handshakes) > _LINGERING or handshakes[0][0] < time_ns - _LINGER_NS):
             connection = handshakes.popleft()[1]
@@ -313,7 +313,7 @@ class Reassembler:
     # ---- holes ----
 
     def _watch(self, stream: Stream) -> None:
-        """See to it that a hole is looked at again when it may be given up."""
+        """Schedule the check of a hole for its deadline."""
         due_ns = stream.give_up_at()
         if due_ns is None:
             self._with_holes.pop(stream, None)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["RequestCutter"]
 
 _FOREIGN_BYTES: Final = 1 << 20
-"""A connection that does not begin with a request, and shows none in so many bytes, is not Kafka's."""
+"""A connection without a request at its beginning or within so many bytes is not Kafka's."""
 
 _TOKEN_LIMIT: Final = 1 << 16
 
@@ -38,10 +38,10 @@ _START: Final = struct.Struct(">ihhi").unpack_from
 
 
 class RequestCutter(FrameCutter):
-    """Cuts a client's stream, or one that may be a client's.
+    """Cuts the stream of a client, or of a side that may be the client, into requests.
 
     Args:
-        wanted: The APIs whose payloads are given.
+        wanted: The APIs whose payloads are kept.
         limit: The largest frame in bytes.
         aligned: Whether the stream is known from its first byte.
     """
@@ -53,9 +53,9 @@ class RequestCutter(FrameCutter):
         super().__init__(RequestSearch(wanted, limit), aligned=aligned)
         self._wanted = wanted
         self._limit = limit
-        self._fresh = aligned  # nothing has been read yet
+        self._fresh = aligned  # no byte was read yet
         self._recognised = False  # whether a request was found
-        self._began_otherwise = False  # the first bytes of the connection are no request
+        self._began_otherwise = False  # the connection does not begin with a request
         self._tokens = False  # whether authentication tokens without a header may come
         self._tls_like = 0
 
@@ -73,7 +73,7 @@ class RequestCutter(FrameCutter):
             self._give(Header(size, api_key, version, correlation_id, None, 8), None, WHOLE, found)
             return size + 4
         if not 0 <= api_key <= NEWEST_API or (self._fresh and size > limit):
-            return self._refuse(data, at, end, size, None, found)  # do not wait for a client id that long
+            return self._refuse(data, at, end, size, None, found)  # a client id this long is not waited for
         header = read_request_header(data, at, end)
         if isinstance(header, int):
             if header > 0:
@@ -136,7 +136,7 @@ class RequestCutter(FrameCutter):
     def _look(self, piece: Piece, todo: list[Piece], found: list[Cut]) -> None:
         if not self._recognised and looks_like_tls(piece[1][piece[2] : min(piece[3], piece[2] + 5)]):
             self._tls_like += 1
-            if self._tls_like > 1:  # one segment of anything may look so
+            if self._tls_like > 1:  # a single segment of any protocol may look like this
                 found.append(Foreign("TLS"))
                 self.stop()
                 return

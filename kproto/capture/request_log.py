@@ -1,7 +1,7 @@
 """Kafka's own request log (``kafka-request.log``, ``kafka.request.logger`` at DEBUG) -> frames, as a capture gives.
 
-A line holds both bodies in Kafka's JSON form, so both frames are made anew from it as Kafka writes them; unknown tagged
-fields are not in the log. The log tells when a request was answered and how long that took, and no time zone: its times
+A line holds both bodies in Kafka's JSON form; both frames are encoded from it again as Kafka encodes them, without
+unknown tagged fields, which the log lacks. The log has the time of the answer and the duration, but no time zone: times
 are read as local ones.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["LONGEST_LINE", "RequestLogReader"]
 
 LONGEST_LINE: Final = 16 << 20
-"""A longer line is no logged request."""
+"""A longer line is not read as a request."""
 
 _MARK: Final = b"Completed request:"
 _VERSION: Final = re.compile(rb'"requestApiVersion":\s*(-?\d{1,9})(?!\d)')
@@ -39,16 +39,16 @@ _API: Final = re.compile(rb'"requestApiKey":\s*(-?\d{1,9})(?!\d)')
 _TIME: Final = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 _CONNECTION: Final = re.compile(r"(.+):(\d{1,5})-(.+):(\d{1,5})-\d+")
 _LONGEST_CONNECTION: Final = 300
-"""Two addresses with zones, two ports, a number; of longer text the pattern would take too long to refuse."""
+"""Longest connection name (two addresses with zones, two ports, a number); the pattern refuses longer text slowly."""
 
 _CONNECTIONS: Final = 100_000
-"""So many connections are remembered, for their stream offsets and ids."""
+"""The most connections whose stream offsets and ids are remembered."""
 
 _decode_json: Final = json.JSONDecoder().raw_decode
 
 
 class _Streams:
-    """A connection of the log, and the offsets that its two streams have come to."""
+    """A connection of the log, and the current offsets of its two streams."""
 
     __slots__ = ("connection", "req", "resp")
 
@@ -58,13 +58,13 @@ class _Streams:
 
 
 class _Unusable(Exception):
-    """A line that cannot be used; the text says why."""
+    """A line that cannot be read; the text says why."""
 
 
 class RequestLogReader:
     """Bytes of a request log -> frames and exchanges, each when its line is whole; does no I/O.
 
-    Lines of other loggers are passed over. A line that cannot be used is noted, and the next one is read.
+    Lines of other loggers are ignored. A line that cannot be read is noted, and reading goes on with the next one.
 
     Args:
         summary: Counts and damage go there.
@@ -72,7 +72,7 @@ class RequestLogReader:
         apis: API keys whose frames are wanted; None for all.
 
     Attributes:
-        file: Name of the file, for the frames.
+        file: Name of the file, which frames carry.
         time_ns: Time at which the last request was answered, ns since the epoch.
     """
 
@@ -84,7 +84,7 @@ class RequestLogReader:
         self._wanted = WantedApis(apis)
         self._streams: OrderedDict[str, _Streams] = OrderedDict()
         self._offset = 0  # of the next line in the file
-        self._parts: list[bytes] = []  # the beginning of it
+        self._parts: list[bytes] = []  # its bytes so far
         self._held = 0
         self._too_long = False
 
@@ -121,7 +121,7 @@ class RequestLogReader:
         return events
 
     def _lines(self, data: bytes) -> Iterator[bytes]:
-        """Cut into lines; one that is too long is noted and left out."""
+        """Cut the bytes into lines; a line that is too long is noted and left out."""
         at = 0
         if self._too_long:
             at = data.find(b"\n") + 1 or len(data)
@@ -152,7 +152,7 @@ class RequestLogReader:
         try:
             answered_ns = self._exchange(line, mark, events)
         except UnsupportedApi:
-            return  # counted; no codec has its bodies
+            return  # only counted: no codec reads this API's bodies
         except _Unusable as e:
             summary.bad(str(e), self._offset, len(line))
         except KprotoError as e:
@@ -166,7 +166,7 @@ class RequestLogReader:
             summary.last_ns = answered_ns
 
     def _exchange(self, line: bytes, mark: int, events: list[Frame | Exchange]) -> int:
-        """Make both frames of a line; the time at which the request was answered."""
+        """Make both frames of a line; return the time at which the request was answered."""
         answered_ns = _time_ns(line[:mark])
         text = line[mark + len(_MARK) :].decode("utf-8", "replace")
         if not text.startswith("{"):

@@ -22,17 +22,17 @@ _PAIR: Final = struct.Struct(">ii").unpack_from
 
 
 class ResponseCutter(FrameCutter):
-    """Cuts a server's stream.
+    """Cuts a server's stream into responses.
 
     Args:
-        wanted: The APIs whose payloads are given.
+        wanted: The APIs whose payloads are kept.
         limit: The largest frame in bytes.
-        pending: The requests that wait for responses; only looked at. The reader of the cuts removes an answered
-            request before it asks for the next cut.
+        pending: The requests that wait for responses; only read here. The reader of the cuts removes an answered
+            request before it takes the next cut.
         aligned: Whether the stream is known from its first byte.
 
     Attributes:
-        unmatched_bytes: Responses to no pending request are given with their payload up to so many bytes in all.
+        unmatched_bytes: Responses without a pending request keep their payloads up to so many bytes in all.
     """
 
     _least = 8

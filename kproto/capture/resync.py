@@ -36,10 +36,10 @@ _MARK_OVERHEAD: Final = 100
 _CANDIDATES: Final = 64
 _STEPS: Final = 8
 _ID_STRIDE: Final = 1000
-"""Clients that share a counter between connections skip ids; so far, but no further."""
+"""A client that shares one counter between connections skips correlation ids: at most so many."""
 
 _WINDOW: Final = 4096
-"""So many bytes are searched before what was found in them is judged."""
+"""So many bytes are searched before the candidates in them are judged."""
 
 _DECODED: Final = 32
 _DECODED_AT_LEAST: Final = 1 << 20
@@ -47,12 +47,12 @@ _DECODED_AT_LEAST: Final = 1 << 20
 
 
 class Step(NamedTuple):
-    """A frame that may be stepped over.
+    """A frame whose size leads to the next one.
 
     Attributes:
         end: Stream offset of the frame after it.
-        header: Its header; None where only its size is believed.
-        correlation_id: Of a response, its id.
+        header: Its header; None where only the size is trusted.
+        correlation_id: The correlation id of a response.
     """
 
     end: int
@@ -61,7 +61,7 @@ class Step(NamedTuple):
 
 
 class Search(ABC):
-    """What both directions have in common; holds the bytes that candidates need, and no more.
+    """The search for a frame in either direction; keeps only the bytes that incomplete candidates need.
 
     Args:
         wanted: The APIs whose frames are searched for; others are only stepped over.
@@ -103,7 +103,7 @@ class Search(ABC):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that are held, with the overhead of their segments."""
+        """The bytes kept, with the overhead of their segments."""
         return len(self._buffer) + _MARK_OVERHEAD * len(self._marks)
 
     def feed(self, offset: int, data: bytes, time_ns: int) -> int | None:
@@ -133,7 +133,7 @@ class Search(ABC):
         self._steps.append(step)
 
     def pieces(self, start: int) -> list[tuple[int, bytes, int]]:
-        """What is held from ``start`` on, segment by segment: offset, bytes, time."""
+        """The kept segments from ``start`` on: offset, bytes, time."""
         first = max(bisect_right(self._marks, start, key=_first) - 1, 0)
         marks = self._marks[first:]
         end = self._base + len(self._buffer)
@@ -146,7 +146,7 @@ class Search(ABC):
         return out
 
     def clear(self) -> None:
-        """Forget what is held: what comes next does not follow it."""
+        """Forget the kept bytes: the next segment does not continue them."""
         if self._buffer or self._steps:
             self._buffer = bytearray()
             self._marks.clear()
@@ -169,11 +169,11 @@ class Search(ABC):
         return None
 
     def _try_candidates(self, end: int) -> int | None:
-        """Look for candidates in what was not searched yet; the first one that is a message, None if none is yet."""
+        """Search the new bytes for candidates; return the first one that is a message, None if there is none yet."""
         partial, self._partial = self._partial, []
         for place in partial:
             self._note(place)
-        last = end - self._header_bytes  # behind it too little is there to recognise a frame by
+        last = end - self._header_bytes  # too few bytes follow to recognise a frame
         while True:
             stop = min(self._scanned + _WINDOW, last + 1)
             if stop > self._scanned:
@@ -221,18 +221,18 @@ class Search(ABC):
             self._base = keep
             del self._marks[: max(bisect_right(self._marks, keep, key=_first) - 1, 0)]
 
-    # What the two directions do each in its own way; ``at`` and ``end`` are places in the buffer.
+    # Each direction has its own form of these methods; ``at`` and ``end`` are places in the buffer.
 
     _header_bytes: int
-    """Bytes of a frame's beginning by which it is recognised."""
+    """So many first bytes of a frame are needed to recognise it."""
 
     @abstractmethod
     def _places(self, start: int, stop: int) -> Iterator[int]:
-        """Where frames worth a look may begin."""
+        """Yield the places where a frame may begin."""
 
     @abstractmethod
     def _candidate(self, at: int) -> int:
-        """The size of the frame that may begin here, 0 if more must be seen first, -1 if none does."""
+        """The size of the frame that may begin here; 0 if more bytes are needed to tell, -1 if no frame begins here."""
 
     @abstractmethod
     def _whole(self, at: int, end: int) -> bool:
@@ -240,7 +240,7 @@ class Search(ABC):
 
     @abstractmethod
     def _may_follow(self, at: int) -> bool:
-        """Whether what stands here may be the beginning of the next frame."""
+        """Whether the next frame may begin here."""
 
     @abstractmethod
     def _step_at(self, data: bytes, offset: int) -> Step | None:
@@ -248,14 +248,14 @@ class Search(ABC):
 
     @abstractmethod
     def _follows(self, step: Step, at: int) -> bool | None:
-        """Whether the frame here is the successor of that step; None if more must be seen first."""
+        """Whether the frame here follows the one of that step; None if more bytes are needed to tell."""
 
 
 class RequestSearch(Search):
-    """Looks for the next request of a client.
+    """The search for the next request of a client.
 
     Attributes:
-        client_id: The client id of its requests, None while none is known.
+        client_id: The client id in its requests, None while it is unknown.
     """
 
     __slots__ = ("client_id",)
@@ -266,7 +266,7 @@ class RequestSearch(Search):
         self.client_id: str | None = None
 
     def is_same_client(self, header: Header) -> bool:
-        """Whether a header names the client whose requests these are, as far as that is known."""
+        """Whether a header has this client's id; true while the id is unknown."""
         return self.client_id is None or header.client_id == self.client_id
 
     def _places(self, start: int, stop: int) -> Iterator[int]:
@@ -295,7 +295,7 @@ class RequestSearch(Search):
     def _may_follow(self, at: int) -> bool:
         end = len(self._buffer)
         header = read_request_header(self._buffer, at, end)
-        if isinstance(header, int):  # what there is of it must at least not be an absurd size
+        if isinstance(header, int):  # even an incomplete size field must not be absurdly large
             return header > 0 and (at == end or self._buffer[at] <= self._limit >> 24)
         return self._is_believable(header)
 
@@ -318,11 +318,11 @@ class RequestSearch(Search):
 
 
 class ResponseSearch(Search):
-    """Looks for the next response that answers a pending request.
+    """The search for the next response that answers a pending request.
 
     Args:
         wanted, limit: As of ``Search``.
-        pending: The requests that wait for responses; only looked at.
+        pending: The requests that wait for responses; only read here.
     """
 
     __slots__ = ("_pending",)

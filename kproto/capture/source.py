@@ -26,7 +26,7 @@ File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[b
 """A path, the bytes of a file, or an open binary file, which stays open."""
 
 HEAD: Final = 4096
-"""So many bytes tell what a file holds."""
+"""So many first bytes are enough to tell a file's format."""
 
 _CHUNK: Final = 1 << 17
 
@@ -34,7 +34,7 @@ _PCAP: Final = {b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b
 _PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
 _LOG_LINE: Final = re.compile(rb"Completed request:|kafka\.request\.logger|^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d", re.M)
 _GZIP: Final = b"\x1f\x8b"
-_ZSTD: Final = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one that is to be skipped
+_ZSTD: Final = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a zstd frame, or a skippable one
 
 _OTHERS: Final = [
     (b"BZh", "compressed with bzip2; unpack it first"),
@@ -48,7 +48,7 @@ _OTHERS: Final = [
 
 
 class _Counted(io.RawIOBase):
-    """A raw stream that gives back what was peeked, counts what was taken, and never waits for more than there is."""
+    """A raw stream that returns peeked bytes again, counts the bytes read, and never waits for more than are there."""
 
     def __init__(self, raw: Any, progress: Callable[[int, int | None], object] | None, total: int | None) -> None:
         super().__init__()
@@ -104,8 +104,8 @@ class Source:
 
     Attributes:
         name: The file's name, see ``file_name``.
-        follows: Whether it may still grow while it is read (a pipe).
-        damage: Why reading stopped early, None if it did not.
+        follows: Whether the file may still grow while it is read (a pipe).
+        damage: Why reading stopped early, None if it reached the end.
         packed_head: The first bytes as they stand in the file, packed or not.
 
     Raises:
@@ -148,7 +148,7 @@ class Source:
             raise
 
     def read(self) -> bytes:
-        """The next piece, empty at the end. Damage in the packing ends it too, and is noted."""
+        """The next piece, empty at the end. Damaged compression also ends the file, and is noted."""
         if self._head:
             data, self._head = self._head, b""
             return data
@@ -167,7 +167,7 @@ class Source:
         return b""
 
     def peek(self, n: int) -> bytes:
-        """The first bytes, at least n if there are so many; they are given again by ``read``."""
+        """The first bytes, at least n if the file has so many; ``read`` returns them again."""
         head = b""
         while len(head) < n:
             more = self.read()
@@ -211,7 +211,7 @@ def is_file(source: object) -> bool:
 
 
 def file_name(file: File) -> str:
-    """A file's name, without its folders; of what has none ``standard input``, ``an open file`` or ``bytes``."""
+    """A file's name without its folders; if it has none ``standard input``, ``an open file`` or ``bytes``."""
     if isinstance(file, (str, os.PathLike)):
         return Path(file).name
     if isinstance(file, (bytes, bytearray, memoryview)):
@@ -223,15 +223,15 @@ def file_name(file: File) -> str:
 
 
 def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
-    """Tell what a file holds from its first bytes.
+    """Tell a file's format from its first bytes.
 
     Args:
         name: The file's name, for errors.
         head: The first bytes; ``HEAD`` of them are enough.
-        whole: Whether the file has no more.
+        whole: Whether these are all bytes of the file.
 
     Returns:
-        None if more bytes must be seen.
+        None if more bytes are needed.
 
     Raises:
         CaptureError: It is neither a capture nor a request log; says what it may be.
@@ -270,10 +270,10 @@ def check_capture(file: File) -> Format:
 
 
 def check_begun(source: Source, *, begun: bool) -> None:
-    """Make sure that something came from a source.
+    """Check that a source had any bytes.
 
     Raises:
-        CaptureError: Nothing did; says why.
+        CaptureError: It had none; the text says why.
     """
     if not begun:
         empty = "an empty file; nothing was recorded in it"
@@ -286,7 +286,7 @@ def _regular_size(raw: Any) -> int | None:
     """The size of a file that will not grow, None for a pipe."""
     try:
         status = os.fstat(raw.fileno())
-    except (OSError, ValueError, AttributeError):  # no descriptor behind it: it is in memory
+    except (OSError, ValueError, AttributeError):  # a file object without a descriptor is in memory
         return len(raw.getbuffer()) if isinstance(raw, io.BytesIO) else 0
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 

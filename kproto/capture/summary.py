@@ -1,4 +1,4 @@
-"""What was met while reading a capture: counts, damage, and in one line why there is nothing."""
+"""The summary of a read capture: counts, damage, and one line that explains why nothing was found."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["BadInput", "CaptureSummary"]
 _BAD_CHECKSUM: Final = "a packet that does not match the checksum recorded with it"
 
 _KEPT_BAD_INPUTS: Final = 1000
-"""Hostile input must not fill the memory with reports; beyond this they are only counted."""
+"""The most bad inputs that are kept, so that hostile input cannot fill the memory; further ones are only counted."""
 
 _KEPT_LISTENERS: Final = 1000
-"""Servers that are listed by name."""
+"""The most servers that are listed."""
 
 _APIS: Final = frozenset(map(int, ApiKey))
 
@@ -35,20 +35,20 @@ _KRAFT_APIS: Final = {
     ApiKey.ASSIGN_REPLICAS_TO_DIRS,
     ApiKey.UPDATE_RAFT_VOTER,
 }
-"""What is spoken only where a KRaft quorum is."""
+"""API keys that only a KRaft quorum uses."""
 
 _USABLE: Final = "tcpdump -i any -s 0 -w control.pcap 'tcp port 9092'"
 
 
 @dataclass(frozen=True, slots=True)
 class BadInput:
-    """One piece of input that could not be used.
+    """A piece of input that could not be read.
 
     Attributes:
         file: Name of the file.
-        reason: What is wrong, one line; names the connection where it is about one.
-        offset: Where: in bytes of the (unpacked) file, or of the connection's stream where the reason names one.
-        bytes_skipped: How much was passed over.
+        reason: What is wrong, in one line, with the connection if there is one.
+        offset: Bytes from the start of the (unpacked) file, or of the connection's stream if the reason names one.
+        bytes_skipped: Bytes that were left out.
     """
 
     file: str
@@ -59,10 +59,10 @@ class BadInput:
 
 @dataclass(slots=True)
 class CaptureSummary:
-    """Filled while frames or exchanges are read; give a fresh one, look at it when the iterator has ended.
+    """Counts and damage of one reading; pass a fresh one in, and use it when the iterator has ended.
 
     Attributes:
-        file: Name of what is read: the file's; of several files of one capture point the capture point's.
+        file: Name of the file, or of the capture point if it has several files.
         reading: Name of the file that is being read.
         format: ``pcap``, ``pcapng``, ``request log``; empty until known.
         packets: Packets (of a request log: lines with a request).
@@ -73,16 +73,16 @@ class CaptureSummary:
         unknown_links: Packets of link types that are not read, by number.
         cut_packets: TCP packets that lack payload because of the capture's snaplen.
         bad_checksums: Packets left out because they do not match the checksum that was recorded with them.
-        resent: Segments that brought nothing new.
+        resent: Segments without new bytes.
         connections: TCP connections with data, on the listener ports if such were named.
-        kafka_connections: Those of them on which a Kafka request was found.
-        tls_connections: Those that speak TLS.
-        http_connections: Those that speak HTTP.
-        kafka_listeners: Where Kafka is spoken: connections by server, the first thousand servers.
-        tls_listeners: Where TLS is spoken, likewise; the server is the side with the lower port where nothing else
-            tells.
+        kafka_connections: Those on which a Kafka request was found.
+        tls_connections: Those that carry TLS.
+        http_connections: Those that carry HTTP.
+        kafka_listeners: Servers of Kafka connections, with their number of connections; the first thousand.
+        tls_listeners: Servers of TLS connections, likewise; if nothing else tells, the side with the lower port is the
+            server.
         gaps: Stretches of lost bytes within Kafka's streams, and their bytes.
-        gap_bytes: How many bytes those are.
+        gap_bytes: The bytes that these gaps lack.
         requests: Requests of every API by (api key, version).
         responses: Responses of every API.
         unmatched_requests: Wanted requests without response.
@@ -90,8 +90,8 @@ class CaptureSummary:
         given_up: What was given up because too much waited, by kind: ``connections`` that were silent for longest,
             ``holes`` in streams, ``frames`` of which only a part had come, ``requests`` and ``responses`` without the
             other. Streams go on after it; what was given up counts as lost where it is.
-        bad_inputs: What could not be used, the first thousand.
-        bad_input_count: How many there are.
+        bad_inputs: Pieces of input that could not be read, the first thousand.
+        bad_input_count: How many there are in all.
     """
 
     file: str = ""
@@ -151,7 +151,7 @@ class CaptureSummary:
         return found
 
     def bad(self, reason: str, offset: int, bytes_skipped: int = 0) -> None:
-        """Note a piece of input that could not be used."""
+        """Note a piece of input that could not be read."""
         self.bad_input_count += 1
         if len(self.bad_inputs) < _KEPT_BAD_INPUTS:
             self.bad_inputs.append(BadInput(self.reading or self.file, reason, offset, bytes_skipped))
@@ -162,7 +162,7 @@ class CaptureSummary:
         self.bad(_BAD_CHECKSUM, offset, bytes_skipped)
 
     def recognised(self, protocol: str | None, server: Endpoint) -> None:
-        """Count a connection by what it speaks."""
+        """Count a connection by its protocol."""
         listeners = None
         if protocol == "kafka":
             self.kafka_connections += 1
@@ -177,12 +177,12 @@ class CaptureSummary:
 
     @property
     def kafka_ports(self) -> list[int]:
-        """The ports on which Kafka is spoken."""
+        """The ports of the Kafka listeners."""
         return sorted({listener.port for listener in self.kafka_listeners})
 
     @property
     def unusable(self) -> tuple[int, str | None]:
-        """How many bad inputs there are beside bad checksums, and why the first of them is bad, if that was kept."""
+        """The number of bad inputs other than bad checksums, and the reason of the first of them, if it was kept."""
         reasons = (bad.reason for bad in self.bad_inputs if bad.reason != _BAD_CHECKSUM)
         return self.bad_input_count - self.bad_checksums, next(reasons, None)
 
@@ -193,17 +193,17 @@ class CaptureSummary:
 
     @property
     def speaks_kraft(self) -> bool:
-        """Whether requests were seen that only a KRaft cluster makes, or that are newer than Kafka 3.9."""
+        """Whether the capture holds requests that only KRaft clusters send, or that are newer than Kafka 3.9."""
         return self.is_newer_than_3_9 or any(api in _KRAFT_APIS for api, _ in self.requests)
 
     @property
     def is_newer_than_3_9(self) -> bool:
-        """Whether requests were seen that Kafka 3.9 does not know: of a new API, or of a new version of another."""
+        """Whether the capture holds requests that Kafka 3.9 does not know: a new API, or a new version."""
         return any(
             api not in _APIS or version > ApiKey(api).info.max_version
             for api, version in self.requests
-            # The first is by which a newer client finds out what an older broker speaks; there are no newer versions
-            # of the control requests: what has one is a test, or damage.
+            # With ApiVersions a newer client asks an older broker for its versions. The control requests have no newer
+            # versions: a request with one comes from a test, or is damaged.
             if api != ApiKey.API_VERSIONS and api not in CONTROL_APIS
         )
 

@@ -1,4 +1,4 @@
-"""One direction of a TCP connection: which byte comes next, what waits behind a hole, when a hole is given up."""
+"""One direction of a TCP connection: its next byte, the data behind holes, and when holes are given up."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def advance(sequence: int, length: int) -> int:
 
 
 def distance(sequence: int, reference: int) -> int:
-    """How far ahead of a reference a sequence number is, the short way around."""
+    """How far ahead of a reference a sequence number is, modulo 2**32: negative if it lies behind."""
     return ((sequence - reference + _TURN) & _MASK) - _TURN
 
 
 class Stream:
     """One direction of a connection.
 
-    What becomes known of it is appended to a list of events, see ``StreamEvent``.
+    Its methods append ``StreamEvent`` values to a list.
 
     Attributes:
         connection: The connection.
@@ -49,12 +49,12 @@ class Stream:
         next: The sequence number expected next, None until one is known.
         offset: Its stream offset.
         start: The initial sequence number, None if the handshake was not seen.
-        seen: Whether a packet of this direction is in the capture.
+        seen: Whether the capture holds a packet of this direction.
         active_ns: Time of the last one.
         finish: Stream offset of the FIN, -1 while none was seen.
-        closed: Whether no more will come.
-        ignored: Whether nobody reads it: nothing is held for it.
-        held_bytes: Bytes that wait behind a hole, with their overhead.
+        closed: Whether the stream has ended.
+        ignored: Whether nobody reads the stream: none of its bytes are kept.
+        held_bytes: Bytes kept behind holes, with their overhead.
         due_ns: When a hole is to be given up, at the earliest; for the reassembler's schedule.
     """
 
@@ -93,10 +93,10 @@ class Stream:
         self.finish = -1
         self.closed = False
         self.ignored = False
-        self._held: list[tuple[int, int, bytes]] | None = None  # beyond a hole: offset, time, data; in order, apart
-        self._held_from = 0  # entries before this one were given out
+        self._held: list[tuple[int, int, bytes]] | None = None  # (offset, time, data) behind holes, no overlap
+        self._held_from = 0  # entries before this one were delivered
         self.held_bytes = 0
-        self.acknowledged = 0  # the other side has all before this offset
+        self.acknowledged = 0  # the other side has acknowledged every byte before this offset
         self.acknowledged_ns = 0
         self.hole_ns = 0  # when the hole at ``offset`` was first met
         self.far: tuple[int, int, bytes] | None = None
@@ -128,7 +128,7 @@ class Stream:
         self.next = advance(initial, 1)
 
     def hold(self, offset: int, data: bytes, time_ns: int) -> None:
-        """Keep what stands beyond a hole; where something is held already that stays."""
+        """Keep data behind a hole; bytes that are kept already win over a copy."""
         held = self._held
         if held is None:
             held = self._held = []
@@ -149,7 +149,7 @@ class Stream:
             i += 1
 
     def drain(self, events: list[StreamEvent], time_ns: int) -> None:
-        """Give out what has become next."""
+        """Deliver the kept data that follows without a hole."""
         held = self._held
         if held is not None:
             n = first = self._held_from
@@ -173,7 +173,7 @@ class Stream:
             self.next = advance(self.next, 1)
 
     def give(self, events: list[StreamEvent], data: bytes, time_ns: int) -> None:
-        """Give out the bytes that come next."""
+        """Deliver the next bytes."""
         offset, length = self.offset, len(data)
         assert self.next is not None
         self.next = advance(self.next, length)
@@ -181,7 +181,7 @@ class Stream:
         events.append((self, offset, data, 0, length, time_ns))
 
     def give_up(self, events: list[StreamEvent], until: int, time_ns: int) -> None:
-        """Call the bytes before ``until`` lost."""
+        """Declare the bytes before ``until`` lost."""
         offset = self.offset
         assert self.next is not None
         self.next = advance(self.next, until - offset)
@@ -191,7 +191,7 @@ class Stream:
         self.drain(events, time_ns)
 
     def give_up_at(self) -> int | None:
-        """When the hole is given up if nothing fills it; None if there is none, or none that ever is."""
+        """When the hole is to be given up unless it is filled; None if there is no hole, or if it has no deadline."""
         missing = self.acknowledged - self.offset
         if not self.has_hole or (missing == 1 and not self.held_bytes):  # that may be a FIN that the capture lacks
             return None
@@ -199,12 +199,12 @@ class Stream:
         return min(due_ns, self.acknowledged_ns + _ACKNOWLEDGED_NS) if missing > 0 else due_ns
 
     def settle(self, events: list[StreamEvent], time_ns: int, *, down_to: int | None = None) -> None:
-        """Give up the holes that nothing will fill any more.
+        """Give up the holes that can no longer be filled.
 
         Args:
-            events: What becomes known is appended.
-            time_ns: The time.
-            down_to: Give up more holes, until no more bytes than these are held; 0 for all of them.
+            events: The events are appended here.
+            time_ns: The current time in the capture.
+            down_to: Give up further holes until at most so many bytes are kept; 0 gives up all holes.
         """
         while self.has_hole:
             end = self._held[self._held_from][0] if self._held and self.held_bytes else self.acknowledged
@@ -219,7 +219,7 @@ class Stream:
             self.give_up(events, end, time_ns)
 
     def close(self, events: list[StreamEvent], time_ns: int) -> None:
-        """End it: give out what there is, and take no more."""
+        """End the stream: deliver the kept data and accept no more."""
         self.settle(events, time_ns, down_to=0)
         if not self.closed:
             self._end(events, time_ns)
@@ -236,19 +236,19 @@ class Stream:
 
 
 StreamEvent: TypeAlias = tuple[Stream, int, bytes | None, int, int, int]
-"""What becomes known of a stream: the stream, a stream offset, a buffer, where in it the bytes begin and end, and the
-time. Without a buffer: from that offset on so many bytes (the fifth element) are lost; at offset -1 the stream ends."""
+"""Bytes of a stream: the stream, a stream offset, a buffer, the bytes' begin and end in it, and their time. Without a
+buffer a loss: so many bytes (the fifth element) from that offset on; at offset -1 the end of the stream."""
 
 
 class TcpConnection:
-    """Both directions.
+    """A TCP connection: both directions.
 
     Attributes:
         flow: Addresses and ports, those of the first packet's sender first.
         opened_ns: Time of the first packet.
         client: The direction whose sender opened the connection, None if the handshake is not in the capture.
         streams: Both directions; the first is that of the first packet's sender.
-        over: Whether it has ended.
+        over: Whether the connection has ended.
     """
 
     __slots__ = ("client", "flow", "opened_ns", "over", "streams")
