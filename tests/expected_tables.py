@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kproto.generate import expected, expected_derived
-from kproto.generate.schemas import EXPECTED, table_of
+from kproto.generate.schemas import EXPECTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
 
-    from kproto.generate import Fleet
-
 ANY_REASON = "unmatched_reason"
 """The generator has its own words for it: only whether there is one is compared."""
 
 STORED = ("requests", "responses", "partition_errors", "partition_states", "frames", "bodies", "brokers")
-
-
-def expected_tables(fleet: Fleet, **options: Any) -> dict[str, pa.Table]:
-    stored = expected(fleet, **options)
-    return {name: table_of(name, rows) for name, rows in {**stored, **expected_derived(stored)}.items()}
 
 
 def assert_rows(name: str, found: pa.Table, wanted: pa.Table) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
@@ -11,7 +12,7 @@ import click
 
 from kproto.cli.progress import reading
 from kproto.errors import ConfigurationError
-from kproto.generate import Fleet, sized, write_captures
+from kproto.generate import Fleet, sized, write_captures, write_stream
 from kproto.generate.fleet import Bodies, Protocol
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_STANDARD_OUTPUT: Final = "-"
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -44,7 +46,9 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 def _count(name: str, help_text: str) -> Callable[[_Command], _Command]:
     """An option for a whole number of the fleet."""
     option, default = f"--{name.replace('_', '-')}", getattr(Fleet, name)
-    return click.option(option, type=click.IntRange(min=0), default=default, show_default=True, help=help_text)
+    return click.option(
+        option, metavar="N", type=click.IntRange(min=0), default=default, show_default=True, help=help_text
+    )
 
 
 @click.command(
@@ -56,12 +60,21 @@ Examples:
                                                                  256 MB in which no request body is there twice
   kproto generate --out big --size 1G --batch 1000 --brokers 100 each change goes to 100 brokers
   kproto generate --out hosts --per-host --rotate 1M             one capture for each broker, in files of 1 MB
+  kproto generate --out fleet --expected                         with the tables that kproto analyze must find
+  kproto generate --out - --brokers 100 | kproto summary -       through a pipe
   kproto summary fleet/control.pcap
 
 \b
 The same options give the same bytes, on any machine. """,
 )
-@click.option("--out", "out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where files go.")
+@click.option(
+    "--out",
+    "out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Where files go; - for standard output.",
+)
 @_count("seed", "Everything random follows from it.")
 @_count("brokers", "Brokers.")
 @_count("topics", "Topics.")
@@ -74,7 +87,10 @@ The same options give the same bytes, on any machine. """,
 @_count("isr_changes", "How often the in-sync replicas of a batch of partitions change.")
 @_count("batch", "Partitions of such a change.")
 @click.option(
-    "--zombies", type=click.IntRange(min=0), help="Updates of a former controller. [default: one, after a failover]"
+    "--zombies",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Updates of a former controller. [default: one, after a failover]",
 )
 @_count("deletions", "Topics that are deleted.")
 @click.option(
@@ -108,6 +124,7 @@ The same options give the same bytes, on any machine. """,
     show_default=True,
     help="Bytes of data in a TCP segment at most.",
 )
+@click.option("--expected", is_flag=True, help="Also write the tables that must come out, as Parquet files.")
 @click.option(
     "--format",
     "form",
@@ -123,6 +140,7 @@ def command(
     per_host: bool,
     rotate: int | None,
     mss: int,
+    expected: bool,
     form: str,
     zombies: int | None,
     **numbers: Any,
@@ -137,6 +155,11 @@ def command(
     fleet = Fleet(**numbers)
     if size is not None:
         fleet = sized(fleet, size)
+    if str(out) == _STANDARD_OUTPUT:
+        if per_host or rotate or expected:
+            raise ConfigurationError("standard output holds one capture: without --per-host, --rotate and --expected")
+        write_stream(fleet, sys.stdout.buffer, mss=mss)
+        return
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
         raise ConfigurationError(f"{out}: not empty; choose another directory for --out, or empty it")
@@ -151,7 +174,20 @@ def command(
                 update(done, size)
 
         written = write_captures(fleet, out, per_host=per_host, rotate_bytes=rotate, mss=mss, progress=count)
+    if expected:
+        _write_expected(fleet, out / "expected", per_host=per_host, mss=mss)
     _print(written, as_json=form == "json")
+
+
+def _write_expected(fleet: Fleet, directory: Path, *, per_host: bool, mss: int) -> None:
+    """Write the expected tables, which are held in memory."""
+    import pyarrow.parquet as pq
+
+    from kproto.generate.expected import expected_tables
+
+    directory.mkdir()
+    for name, table in expected_tables(fleet, per_host=per_host, mss=mss).items():
+        pq.write_table(table, directory / f"{name}.parquet")
 
 
 def _print(written: Written, *, as_json: bool) -> None:

@@ -2,7 +2,8 @@
 
 ``Fleet`` names a cluster and its history, and a seed decides all the rest: events -> contents (what the controller
 tells) -> exchanges (to whom, when, with what answer) -> packets. Nothing here knows how captures are read or tables
-are made, so that the one can be held against the other.
+are made, so that the one can be held against the other. ``kproto.generate.expected`` has the tables,
+``kproto.generate.frames`` and ``kproto.generate.spark`` the frames without a capture; these need pyarrow and pyspark.
 
 >>> from kproto.generate import Fleet
 >>> Fleet(seed=1, brokers=3, topics=2, partitions=6).replicas(0)
@@ -11,10 +12,8 @@ are made, so that the one can be held against the other.
 
 from __future__ import annotations
 
-from .expected import expected
-from .expected_derived import expected_derived
-from .files import Written, write_captures
+from .files import Written, write_captures, write_stream
 from .fleet import Fleet
 from .sizes import sized
 
-__all__ = ["Fleet", "Written", "expected", "expected_derived", "sized", "write_captures"]
+__all__ = ["Fleet", "Written", "sized", "write_captures", "write_stream"]

@@ -1,14 +1,18 @@
-"""The stored tables that must come out of a fleet's capture: from what was generated, not from what can be read."""
+"""The tables that must come out of a fleet's capture: from what was generated, not from what can be read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 
 from .bodies import encode_response, shared_body
+from .expected_derived import derived_rows
 from .files import DEFAULT_MSS
+from .schemas import EXPECTED
 from .traffic import steps
 from .wire import Recorder
 
@@ -19,9 +23,9 @@ if TYPE_CHECKING:
     from .fleet import Fleet
     from .wire import Frame
 
-__all__ = ["Expected", "Row", "expected"]
+__all__ = ["LOST", "expected_tables", "frame_row", "payload_of"]
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 _US: Final = 1000
 _NS_A_DAY: Final = 86_400 * 1_000_000_000
@@ -36,8 +40,8 @@ _STATE_COLUMNS: Final = (
 )  # fmt: skip
 
 
-class Expected:
-    """The rows of stored tables, by table.
+class _Stored:
+    """Gathers the rows of the stored tables.
 
     Attributes:
         rows: Table -> its rows; times in us since 1970.
@@ -45,10 +49,10 @@ class Expected:
 
     def __init__(self) -> None:
         names = ("requests", "responses", "partition_errors", "partition_states", "frames", "bodies", "brokers")
-        self.rows: dict[str, list[Row]] = {name: [] for name in names}
+        self.rows: dict[str, list[_Row]] = {name: [] for name in names}
         self._first_sent: dict[bytes, tuple[int, bytes]] = {}
-        self._bodies: dict[bytes, Row] = {}
-        self._listed: dict[tuple[str, int], Row] = {}
+        self._bodies: dict[bytes, _Row] = {}
+        self._listed: dict[tuple[str, int], _Row] = {}
 
     def add(self, request: Frame, response: Frame | None) -> None:
         """Take an exchange."""
@@ -104,23 +108,24 @@ class Expected:
             row["first_ts"] = min(row["first_ts"], ts)
 
 
-def expected(fleet: Fleet, *, per_host: bool = False, mss: int = DEFAULT_MSS) -> dict[str, list[Row]]:
-    """The stored tables that must come out of a fleet's captures.
+def expected_tables(fleet: Fleet, *, per_host: bool = False, mss: int = DEFAULT_MSS) -> dict[str, pa.Table]:
+    """The tables that must come out of a fleet's captures. They are held in memory.
 
     Args:
         fleet: The fleet.
         per_host, mss: As of ``write_captures``.
 
     Returns:
-        Table -> its rows, with the columns of ``kproto.generate.schemas.EXPECTED``; times in us since 1970.
+        The tables of ``kproto.generate.schemas.EXPECTED`` by name.
     """
     recorder = Recorder(per_host=per_host, mss=mss)
-    tables = Expected()
+    stored = _Stored()
     for step in steps(fleet):
         for exchange in step.exchanges:
-            tables.add(*recorder.record(exchange))
+            stored.add(*recorder.record(exchange))
         recorder.forget()
-    return tables.rows
+    rows = {**stored.rows, **derived_rows(stored.rows)}
+    return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in EXPECTED.items()}
 
 
 def payload_of(frame: Frame) -> bytes:
@@ -131,7 +136,7 @@ def payload_of(frame: Frame) -> bytes:
     return b"".join(shared_body(content).pieces(frame.exchange.broker_epoch))
 
 
-def frame_row(frame: Frame) -> Row:
+def frame_row(frame: Frame) -> _Row:
     """The row of ``frames`` about a frame."""
     exchange, connection = frame.exchange, frame.exchange.connection
     source, target = connection.client, connection.server
@@ -157,7 +162,7 @@ def frame_row(frame: Frame) -> Row:
     }
 
 
-def _request(request: Frame, response: Frame | None) -> Row:
+def _request(request: Frame, response: Frame | None) -> _Row:
     exchange = request.exchange
     content = exchange.content
     return {
@@ -197,7 +202,7 @@ def _error_code(content: Content) -> int:
     return int(ErrorCode.STALE_CONTROLLER_EPOCH if content.refused else ErrorCode.NONE)
 
 
-def _response(request: Frame, response: Frame, errors: int) -> Row:
+def _response(request: Frame, response: Frame, errors: int) -> _Row:
     content = request.exchange.content
     return {
         "frame_id": request.frame_id,
@@ -212,7 +217,7 @@ def _response(request: Frame, response: Frame, errors: int) -> Row:
     }
 
 
-def _partition_errors(content: Content) -> list[Row]:
+def _partition_errors(content: Content) -> list[_Row]:
     if not content.repeated:
         return []
     by_id = content.version >= _WITH_ERRORS_BY_ID
@@ -228,10 +233,10 @@ def _partition_errors(content: Content) -> list[Row]:
     ]
 
 
-def _states(body_id: bytes, content: Content) -> Iterator[Row]:
+def _states(body_id: bytes, content: Content) -> Iterator[_Row]:
     """The partitions of a body, in its order."""
     rows, api_key = content.rows, content.api_key
-    own: Row = dict.fromkeys(_STATE_COLUMNS)
+    own: _Row = dict.fromkeys(_STATE_COLUMNS)
     if api_key == ApiKey.LEADER_AND_ISR:
         own |= {"adding": [], "removing": [], "is_new": False, "leader_recovery_state": 0}
     without_epoch = api_key == ApiKey.STOP_REPLICA and content.version < _WITH_LEADER_EPOCH

@@ -13,7 +13,7 @@ from kproto.types import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["expected_derived"]
+__all__ = ["derived_rows"]
 
 _Row = dict[str, Any]
 _Partition = tuple[str, str, bytes | None, int]
@@ -25,11 +25,11 @@ _WINDOW_US: Final = 10 * 60 * 1_000_000
 _FLAPS: Final = 3
 
 
-def expected_derived(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
+def derived_rows(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
     """The derived tables that must come out.
 
     Args:
-        stored: The expected stored tables, as ``expected`` gives them.
+        stored: The expected stored tables.
 
     Returns:
         Table -> its rows, with the columns of ``kproto.generate.schemas.EXPECTED``.

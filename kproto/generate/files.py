@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from .packets import PCAP_HEADER, bursts
 from .traffic import steps
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .fleet import Fleet
 
-__all__ = ["DEFAULT_MSS", "Written", "write_captures"]
+__all__ = ["DEFAULT_MSS", "Written", "write_captures", "write_stream"]
 
 DEFAULT_MSS: Final = 1460
 """Of Ethernet without jumbo frames."""
@@ -108,3 +108,15 @@ def write_captures(
     for capture in captures.values():
         capture.flush()
     return written
+
+
+def write_stream(
+    fleet: Fleet, out: BinaryIO, *, mss: int = DEFAULT_MSS, progress: Callable[[int], object] | None = None
+) -> None:
+    """Write a fleet's history as one pcap to a stream, such as a pipe; arguments as of ``write_captures``."""
+    out.write(PCAP_HEADER)
+    for burst in bursts(steps(fleet), seed=fleet.seed, mss=mss):
+        out.write(burst.data)
+        if progress is not None:
+            progress(len(burst.data))
+    out.flush()

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["EXPECTED", "FRAMES", "table_of"]
+__all__ = ["EXPECTED", "FRAMES"]
 
 _ID = pa.binary()
 _TEXT = pa.string()
@@ -82,8 +82,3 @@ FRAMES: Final = _columns(
 )
 """Generated frames: the columns of ``frames``, and the facts that reading a capture would find beside them. A row
 without ``frame_id`` says of a request, ``request_frame_id``, why it has no response."""
-
-
-def table_of(name: str, rows: list[dict[str, object]]) -> pa.Table:
-    """Rows as the table of that name."""
-    return pa.Table.from_pylist(rows, EXPECTED[name])

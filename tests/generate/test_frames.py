@@ -7,10 +7,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from expected_tables import expected_tables
 
 from kproto.generate import Fleet
 from kproto.generate.events import Schedule
+from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
 
 SMALL = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=5, failovers=2, loss=0.1)

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from expected_tables import STORED, assert_rows, expected_tables
+from expected_tables import STORED, assert_rows
 
 import kproto.tables
 from kproto.generate import Fleet, write_captures
+from kproto.generate.expected import expected_tables
 from kproto.generate.schemas import EXPECTED, FRAMES
 from kproto.query import open_tables
 from kproto.tables.derived import DERIVED

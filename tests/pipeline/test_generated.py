@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from expected_tables import STORED, assert_rows, expected_tables
+from expected_tables import STORED, assert_rows
 
 from kproto.capture import capture_points
 from kproto.generate import Fleet, write_captures
 from kproto.generate.events import Schedule
+from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
 from kproto.generate.spark import spark_frames
 from kproto.pipeline import OutputDirectory, analyze, derived_table, read_table
