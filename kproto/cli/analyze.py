@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import click
 
 from kproto.cli.options import CaptureCommand, capture_filters
+from kproto.cli.report import check_place, page_written
 from kproto.cli.sections import Section, print_sections
 from kproto.cli.summary import check_apis
 from kproto.cli.summary_text import sections_of
@@ -51,6 +53,7 @@ many brokers got it; requests.body_id joins it.
 Examples:
   kproto analyze control.pcap --out tables
   kproto analyze captures/*.pcap.gz --out tables --overwrite --since 2026-11-21T05:59
+  kproto analyze control.pcap --out tables --report report.html    and a page to look at
   kproto analyze control.pcap --out tables --topic 'orders*'    only what names these topics
   kproto analyze control.pcap --out tables --format json | jq .requests
   kproto analyze /shared/*.pcap --out /shared/tables --master spark://host:7077
@@ -64,6 +67,9 @@ Examples:
 @click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other things too.")
 @capture_filters
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write kproto report's page."
+)
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Keep Spark's own log.")
 def command(
     captures: tuple[str, ...],
@@ -74,6 +80,7 @@ def command(
     conf: tuple[str, ...],
     overwrite: bool,
     form: str,
+    report: Path | None,
     log: Path | None,
 ) -> None:
     """Turn captures into tables with PySpark, and sum them up.
@@ -89,6 +96,8 @@ def command(
     """
     paths = _readable(captures)
     check_apis(filters)
+    if report is not None:
+        check_place(report)
     from kproto.pipeline import OutputDirectory, analyze, spark_session, unchanged
 
     settings = _settings(conf)
@@ -109,6 +118,10 @@ def command(
         print(json.dumps(_facts(run, out) | run.summary, ensure_ascii=False))
     else:
         print_sections([*sections_of(run.summary), _tables(run, out)])
+    if report is None:
+        print(f"kproto report {shlex.quote(str(out))} shows the tables as a page.", file=sys.stderr)
+    else:
+        print(page_written(out, report), file=sys.stderr)
 
 
 def _settings(texts: Sequence[str]) -> dict[str, str]:

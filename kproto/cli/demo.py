@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +39,11 @@ Examples:
     show_default=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Takes recording.pcapng and tables/.",
+    help="Takes recording.pcapng, tables/ and report.html.",
 )
 @click.option("--zookeeper", metavar="HOST:PORT", help="Let the controllers be elected in this ZooKeeper.")
 def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
-    """Run controllers and simulated brokers over real sockets, record them, and make tables of the recording.
+    """Run controllers and simulated brokers over real sockets, record them, and make tables and a report.
 
     Topics are created, leaders moved, a broker is killed and restarted, a partition reassigned, a deposed controller
     fenced, a topic deleted. Ends with an error if the tables differ from the controllers' own journal.
@@ -63,6 +64,8 @@ def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
     answered = sum(entry.answered for entry in journal.entries)
     _tell(f"{len(journal.entries)} requests, {answered} answered, in {time.monotonic() - began:.1f} s: {recording}")
     arguments = [str(recording), "--out", str(tables), "--overwrite"]
+    if find_spec("duckdb"):  # which the extra pipeline does not bring
+        arguments += ["--report", str(out / "report.html")]
     with analyze.command.make_context("analyze", arguments) as context:  # main() would end the process by itself
         analyze.command.invoke(context)
     found = differences(tables, journal)

@@ -14,7 +14,7 @@ from kproto.errors import ConfigurationError
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["command", "report_lines"]
+__all__ = ["check_place", "command", "page_written"]
 
 
 @click.command(
@@ -55,22 +55,41 @@ def command(source: Path, *, out: Path, partitions: int) -> None:
 
     A capture is read into memory; for large ones keep tables: kproto analyze.
     """
+    check_place(out)
     from kproto.report import Limits, write_report
 
-    if not out.absolute().parent.is_dir():
-        raise ConfigurationError(f"there is no directory {out.parent} for {out.name}; make it, or choose another --out")
     facts = write_report(tables_of(source), out, limits=Limits(partitions=partitions, states=10 * partitions))
-    for line in report_lines(facts, out):
-        print(line)
+    if not facts["findings"]:
+        print("Nothing stands out.")
+    else:
+        print("What stands out")
+        for finding in facts["findings"]:
+            print(f"  {printable(finding['text'])}")
+    for text in facts["cut"]:
+        print(f"note: {printable(text)}")
+    print(_place(facts, out))
 
 
-def report_lines(facts: dict[str, Any], out: Path) -> list[str]:
-    """What to say of a report that was written: what stands out, what was cut, and where it is."""
-    found = [f"  {printable(row['text'])}" for row in facts["findings"]]
-    size = out.stat().st_size / 1024
+def check_place(out: Path) -> None:
+    """Say early that a page could not be written.
+
+    Raises:
+        ConfigurationError: There is no such directory.
+        ImportError: DuckDB is missing.
+    """
+    import kproto.report  # noqa: F401
+
+    if not out.absolute().parent.is_dir():
+        raise ConfigurationError(f"there is no directory {out.parent} for {out.name}; make it, or choose another file")
+
+
+def page_written(tables: Path, out: Path) -> str:
+    """Write the report on tables; gives a line that says where it is."""
+    from kproto.report import write_report
+
+    return _place(write_report(tables, out), out)
+
+
+def _place(facts: dict[str, Any], out: Path) -> str:
     shown = counted(len(facts["timeline"]["partitions"]["topic"]), "partition")
-    return [
-        *(["What stands out", *found] if found else ["Nothing stands out."]),
-        *(f"note: {text}" for text in facts["cut"]),
-        f"{out}: {shown}, {size:,.0f} KiB; open it in a browser",
-    ]
+    return f"{out}: {shown}, {out.stat().st_size / 1024:,.0f} KiB; open it in a browser"

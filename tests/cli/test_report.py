@@ -1,0 +1,56 @@
+"""``kproto report``: a page from a capture or from tables, and one line for what cannot be shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kproto.cli import main
+
+CAPTURE = Path(__file__).parent.parent / "data" / "captures" / "external-controller-a.pcap.gz"
+
+
+def report(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["report", *arguments], prog_name="kproto")
+
+
+def test_a_capture_makes_a_page_and_what_stands_out_is_said(tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    out.write_text("a former page")
+    result = report(str(CAPTURE), "--out", str(out))
+    assert result.exit_code == 0
+    title, *sentences, last = result.stdout.splitlines()
+    assert title == "What stands out"
+    assert (
+        "  Controller 77 with epoch 1 sent 3 requests after epoch 2 had begun; brokers refused all of them."
+        in sentences
+    )
+    assert last.startswith(f"{out}: 119 partitions, ")
+    assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_small_page_says_what_it_leaves_out(tmp_path: Path) -> None:
+    result = report(str(CAPTURE), "--partitions", "3", "--out", str(tmp_path / "page.html"))
+    assert "note: The timeline shows 3 of 119 partitions" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere",), "nowhere has no tables; make them: kproto analyze CAPTURE --out nowhere"),
+        ((str(CAPTURE), "--out", "nowhere/page.html"), "there is no directory nowhere for page.html"),
+        ((__file__,), "test_report.py"),
+    ],
+)
+def test_what_cannot_be_shown_is_said_in_one_line(
+    arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = report(*arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
