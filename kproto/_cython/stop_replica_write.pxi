@@ -44,7 +44,6 @@ cdef int sr_put_rows(kp_writer *w, list rows, int version) except -1:
             x = PyList_GET_ITEM(rows, j)
             if type(<object>x) is not StopReplicaPartitionState:
                 wrong(<object>x, StopReplicaPartitionState)
-            q = kp_reserve_at(w, q, 10)
             kp_put32(q, (<StopReplicaPartitionState>x).partition_index)
             kp_put32(q + 4, (<StopReplicaPartitionState>x).leader_epoch)
             q[8] = (<StopReplicaPartitionState>x).delete_partition
@@ -53,7 +52,7 @@ cdef int sr_put_rows(kp_writer *w, list rows, int version) except -1:
             if (<StopReplicaPartitionState>x).tags is not None:
                 w.q = q - 1
                 put_tags(w, (<StopReplicaPartitionState>x).tags, True, version)
-                q = w.q
+                q = kp_reserve_at(w, w.q, 10 * (PyList_GET_SIZE(rows) - j))
         w.q = q
     except EncodeError as error:
         within(error, f"partition_states[{j}]")
