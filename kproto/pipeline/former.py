@@ -29,7 +29,7 @@ Address = tuple[str, str, int]
 
 
 def fingerprint(points: Sequence[CapturePoint], filters: Filters) -> dict[str, Any]:
-    """What tells whether a run would read the same again: the files with size and time of change, and the filters."""
+    """The inputs of a run, to be compared with a later one's: files with size and time of change, and the filters."""
     return {
         "points": {point.name: [_state_of(file) for file in point.files] for point in points},
         "filters": repr(sorted((name, _plain(value)) for name, value in asdict(filters).items())),
@@ -42,14 +42,14 @@ def _state_of(file: str) -> list[str | int]:
 
 
 def _plain(value: Any) -> Any:
-    """A filter's value in an order that is the same in each process."""
+    """A filter's value in an order that is the same in every process."""
     if isinstance(value, dict):
         return sorted(value.items())
     return sorted(value) if isinstance(value, frozenset) else value
 
 
 def store_facts(run: Path, parts: Iterable[BrokerFacts], addresses: Collection[Address]) -> None:
-    """Keep what captures tell of brokers, for a run that adds to this one."""
+    """Store the captures' facts about brokers, for a run that adds captures to this one."""
     parts = list(parts)
     facts = {
         "listeners": [fact for part in parts for fact in part.listeners],
@@ -61,13 +61,13 @@ def store_facts(run: Path, parts: Iterable[BrokerFacts], addresses: Collection[A
 
 @dataclass(slots=True)
 class Former:
-    """A run that is complete.
+    """A completed run.
 
     Attributes:
         run: Its directory.
-        manifest: What its manifest says.
-        facts: What its captures tell of brokers.
-        addresses: The addresses that its requests were sent to.
+        manifest: The content of its manifest.
+        facts: Its captures' facts about brokers.
+        addresses: The receivers' addresses of its requests.
     """
 
     run: Path
@@ -77,7 +77,7 @@ class Former:
 
     @classmethod
     def of(cls, directory: Path) -> Former | None:
-        """The current run of a directory; None if it has none that can be added to."""
+        """The current run of a directory; None if there is none, or none to which captures can be added."""
         try:
             run = current_run(directory)
             manifest = json.loads((directory / MANIFEST).read_bytes())
@@ -92,7 +92,7 @@ class Former:
             return None
 
     def added(self, points: Sequence[CapturePoint], wanted: dict[str, Any], version: str) -> list[CapturePoint] | None:
-        """The capture points that are new; None if the former ones are not as they were, or were read another way.
+        """The new capture points; None if the former ones have changed, or were read with other filters.
 
         Args:
             points: Of the run that begins.
@@ -107,7 +107,7 @@ class Former:
         return [point for point in points if point.name not in before]
 
     def holds_beside(self, parts: Iterable[BrokerFacts], filters: Filters) -> bool:
-        """Whether its requests keep their brokers when other captures' facts join its own."""
+        """Whether its requests keep their brokers when the facts of other captures are added."""
         alone, together = BrokerDirectory(filters.broker_ids), BrokerDirectory(filters.broker_ids)
         BrokerFacts.teach(alone, [self.facts])
         BrokerFacts.teach(together, [self.facts, *parts])

@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 __all__ = ["BadInput", "Run", "analyze", "unchanged"]
 
 _TASK_BYTES: Final = 64 << 20
-"""Small captures share a task until they reach this."""
+"""Small captures share a task until they have so many bytes together."""
 
 
 class BadInput(NamedTuple):
-    """A piece of a capture that could not be used.
+    """A piece of a capture that could not be read.
 
     Attributes:
         file: The capture.
         reason: What is wrong.
-        offset: Where, in bytes of the unpacked file or of the stream that the reason names; None: nowhere is anything.
-        bytes_skipped: How much was passed over.
+        offset: Bytes from the start of the unpacked file, or of the stream that the reason names; None: the whole file.
+        bytes_skipped: Bytes that were left out; None if unknown.
     """
 
     file: str
@@ -70,7 +70,7 @@ class Run:
         rows: Table -> rows written.
         captures_read: How many capture points were read.
         bodies_decoded: Distinct bodies, whose states were each written once.
-        bad_inputs: Pieces of captures that could not be used; without an offset: captures that gave nothing.
+        bad_inputs: Pieces of captures that could not be read; without an offset: captures without any request.
         summary: As ``kproto.tables.summarize`` gives it.
         seconds: Wall time.
     """
@@ -95,11 +95,11 @@ def analyze(
     """Make the tables of some captures.
 
     Args:
-        spark: Where to compute. Its executors see the captures and ``out`` under the same paths.
+        spark: The session. Its executors must see the captures and ``out`` under the same paths.
         captures: Files.
-        out: Where the tables go.
+        out: The directory for the tables.
         filters: Which requests to keep; None keeps all control requests.
-        on_step: Told what is being done, in a few words.
+        on_step: Called with a short description of each step.
 
     Raises:
         CaptureError: None of the captures holds a wanted control request; says why.
@@ -196,7 +196,7 @@ class _Job:
         return gather_pieces(self._spark, reads, self._work, self._filters)
 
     def _check(self, pieces: Sequence[Piece]) -> None:
-        """Stop where there is nothing to go on with."""
+        """Raise if the captures hold no wanted request."""
         if not any(piece.rows["requests"] for piece in pieces):
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
 
@@ -258,7 +258,7 @@ def _scan(points: Sequence[CapturePoint], filters: Filters) -> Iterator[pa.Recor
 
 
 def _shares(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:
-    """Deal captures to tasks, each to the one with the least so far: no worker idle, no task with many large files."""
+    """Deal captures to tasks, each to the task with the fewest bytes so far."""
     sizes = {point: sum(Path(path).stat().st_size for path in point.files) for point in points}
     count = min(len(points), max(workers, -(-sum(sizes.values()) // _TASK_BYTES)))
     shares: list[tuple[int, list[CapturePoint]]] = [(0, []) for _ in range(count)]
@@ -270,7 +270,7 @@ def _shares(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePo
 
 
 def _summary(spark: SparkSession, made: Sequence[Made], directory: Path) -> dict[str, Any]:
-    """The tasks' figures, merged."""
+    """Merge the figures of all tasks."""
     figures = Figures()
     for each in made:
         figures.merge(each.figures)

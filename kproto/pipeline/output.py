@@ -1,4 +1,4 @@
-"""The directory that the tables go to: nothing of the user's is lost, and readers see whole tables or the former ones.
+"""The output directory: readers see a complete set of tables, new or former, and no file of the user is lost.
 
     DIR/_kproto.json                         the manifest: names the run that is current
     DIR/kproto-runs/20261121T081500.000000/  the tables of a run
@@ -43,7 +43,7 @@ class OutputDirectory:
 
     Attributes:
         path: The directory.
-        run: Where the run that ``writing`` began puts its tables.
+        run: The directory for the tables of the run that ``writing`` began.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
@@ -52,7 +52,7 @@ class OutputDirectory:
         self._overwrite = overwrite
 
     def check(self) -> None:
-        """Say early what would stop the writing later.
+        """Check early whether tables can be written here.
 
         Raises:
             ConfigurationError: The path is no directory, or the directory holds files of somebody else.
@@ -101,7 +101,7 @@ class OutputDirectory:
         """Make this run the current one.
 
         Args:
-            facts: What the manifest says of this run.
+            facts: The content of the manifest.
         """
         manifest = {"run": str(self.run.relative_to(self.path)), **facts}
         written = self.run / MANIFEST

@@ -1,4 +1,4 @@
-"""SQL over relations by name, without losing what Spark has cached of them."""
+"""SQL over named relations that keeps Spark's cache of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Queries"]
 
 
 class Queries:
-    """Asks in SQL, where ``{name}`` stands for a relation.
+    """Runs SQL queries in which ``{name}`` stands for a relation.
 
     Spark's own way, ``spark.sql(text, name=frame)``, makes views and drops them after each query; and dropping a view
     of a cached relation drops its cache, so that captures would be read again for every query. Here the views last as
@@ -26,7 +26,7 @@ class Queries:
         self._by_name: dict[str, str] = {}
 
     def add(self, **frames: DataFrame) -> None:
-        """Give relations their names; a name given again stands for the newer one from then on."""
+        """Name relations; a name that is given again stands for the newer relation from then on."""
         for name, frame in frames.items():
             view = f"{self._prefix}_{len(self._views)}_{name}"
             frame.createTempView(view)
@@ -34,7 +34,7 @@ class Queries:
             self._by_name[name] = view
 
     def __call__(self, text: str, **frames: DataFrame) -> DataFrame:
-        """The answer to a query over the relations named so far and ``frames``."""
+        """Run a query over the relations named so far and ``frames``."""
         self.add(**frames)
         return self.spark.sql(text.format_map(self._by_name))
 

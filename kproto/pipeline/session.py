@@ -1,4 +1,4 @@
-"""A Spark session with kproto's defaults, quiet, and a clear word where Java is missing."""
+"""A Spark session with kproto's defaults, without chatter, and with a clear error if Java is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["check_java", "spark_session"]
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""``spark-submit`` sets it for the program that it runs."""
+"""An environment variable that ``spark-submit`` sets for its program."""
 
 _LOWEST_JAVA: Final = 17
 _HOW_TO_GET_JAVA: Final = (
@@ -39,7 +39,7 @@ _SQL_SETTINGS: Final = {
     # Frames are large values: few of them make a batch (Spark also ends one at 64 MiB).
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
 }
-"""What the tables depend on; set on a session of the user's too."""
+"""Settings that the tables depend on; they are set on a session of the user's too."""
 
 _SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "true",
@@ -62,10 +62,10 @@ _SMALL_SETTINGS: Final = {
 
 
 def check_java() -> None:
-    """Make sure that Spark will find a Java that it can run on.
+    """Check that Spark will find a Java that it can run on.
 
     Raises:
-        ConfigurationError: There is none, or it is too old; says how to get one.
+        ConfigurationError: There is none, or it is too old; the text says how to get one.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -93,7 +93,7 @@ def spark_session(
     log: Path | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Start Spark and stop it again, or take the session that is there and leave it as it was.
+    """Start Spark and stop it at the end, or use the existing session and restore its settings.
 
     Under ``spark-submit`` its master and its settings stay; only what the tables depend on is set.
 
@@ -168,7 +168,7 @@ def _environment(values: Mapping[str, str], *, local: bool) -> Iterator[None]:
 
 @contextmanager
 def _sql_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set what the tables depend on in a session of the user's, and give back what the user had set."""
+    """Set what the tables depend on in a session of the user's, and restore the former settings at the end."""
     before = {name: spark.conf.get(name, None) for name in values}
     for name, value in values.items():
         spark.conf.set(name, value)
@@ -184,7 +184,7 @@ def _sql_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[No
 
 @contextmanager
 def _stderr_to(descriptor: int) -> Iterator[None]:
-    """The JVM is born with this standard error: its chatter goes elsewhere, ours does not."""
+    """Start the JVM with another standard error, so that its chatter does not mix with kproto's messages."""
     sys.stderr.flush()
     ours = os.dup(2)
     os.dup2(descriptor, 2)
@@ -196,7 +196,7 @@ def _stderr_to(descriptor: int) -> Iterator[None]:
 
 
 def _reason(error: Exception, log: int) -> str:
-    """What went wrong, in one line: the last of the JVM's complaints, else the error itself."""
+    """The failure in one line: the JVM's last error message, else the error itself."""
     size = os.fstat(log).st_size
     said = os.pread(log, 1 << 16, max(0, size - (1 << 16))).decode("utf-8", "replace").splitlines()
     complaints = [line for line in said if re.search(r"Exception|Error:|ERROR", line)]

@@ -40,8 +40,8 @@ def gather_pieces(
 
     Args:
         spark: The session.
-        reads: Each gives batches of the schema ``kproto.tables.SCAN``.
-        directory: Where the pieces go; every worker sees it.
+        reads: Functions, one for each task, that yield batches of the schema ``kproto.tables.SCAN``.
+        directory: The directory for the pieces; every worker must see it.
         filters: Which requests to keep.
     """
 
@@ -65,7 +65,7 @@ def make_tables(
     Args:
         spark: The session.
         pieces: Their directories.
-        directory: Where the tasks put their files.
+        directory: The directory for the tasks' files.
         knowledge: Of all pieces.
         filters: Which requests to keep.
         stored: Files of the table ``bodies`` whose bodies are settled already.
@@ -96,7 +96,7 @@ def make_tables(
 
 
 def _chosen(spark: SparkSession, claims: list[str], stored: Path | None) -> DataFrame:
-    """Of each distinct body the copy that was sent first, spread evenly: a batch of bodies is read by one task."""
+    """The first copy of each distinct body, in evenly sized batches that a task each decodes."""
     chosen = (
         spark.read.schema(spark_schema(CLAIMS))
         .parquet(*claims)
@@ -147,7 +147,7 @@ def count_changes(spark: SparkSession, tasks: Sequence[str]) -> list[Changes]:
 
 
 def _for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], Iterator[object]]) -> DataFrame:
-    """A task for each number, and in a row for each what it gives."""
+    """Run a task for each number; return its result as a row."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for result in run(number for batch in batches for number in batch.column(0).to_pylist()):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["AGREEMENTS", "AUDIT", "audit", "codec_decoders"]
 
 AGREEMENTS: Final = frozenset({"equal", "both_reject", "incomplete", "bad_input"})
-"""Outcomes that are no mismatch."""
+"""Outcomes other than a mismatch."""
 
 AUDIT: Final = described(
     "Control frames that the decoders disagree on, a row each; and how many frames had every other outcome.",
@@ -83,7 +83,7 @@ def audit(
         decoders: Two or more, named ``cython``, ``construct`` or ``kafka``; None for kproto's two codecs.
         ports: The brokers' listeners; None finds them from the traffic.
         sample: Share of the frames to read, by their ids: the same frames in every run.
-        progress: Told how many bytes of the current capture are read, and how many it has, None where unknown.
+        progress: Called with the bytes read of the current capture and its size, None if unknown.
 
     Yields:
         Batches of the schema ``AUDIT``: mismatches as they are found, and at the end of each capture its counts.

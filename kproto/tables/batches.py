@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_BYTES", "RowBuffer", "plain_text", "slices"]
 
 BATCH_BYTES: Final = 8 << 20
-"""When a batch is handed on. Spark and Arrow are at their best with 4 to 16 MiB."""
+"""Bytes of a full batch. Spark and Arrow work best with 4 to 16 MiB."""
 
 
 class RowBuffer:
@@ -32,11 +32,11 @@ class RowBuffer:
 
     @property
     def full(self) -> bool:
-        """Whether it is time to ``take``."""
+        """Whether the batch is full."""
         return self._bytes >= self._limit
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """The rows so far as one batch, or none; the buffer is empty afterwards."""
+        """Return the rows so far as one batch, or none, and start an empty one."""
         if self._columns[0]:
             arrays = [pa.array(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
             self._columns = [[] for _ in self._schema]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BrokerDirectory", "BrokerFacts", "address_of"]
 
 _EVERY: Final = ""
-"""Stands for all capture points together."""
+"""A key that stands for all capture points together."""
 
 
 def address_of(host: str) -> str | None:
@@ -55,7 +55,7 @@ class BrokerDirectory:
         self._listed: dict[str, object] = {}
 
     def id_of(self, address: tuple[str, int], time_ns: int | None = None, capture: str = _EVERY) -> BrokerId | None:
-        """The id of the broker that listens at an address, None if nothing tells.
+        """The id of the broker that listens at an address, None if it is unknown.
 
         Args:
             address: IP address and port.
@@ -88,13 +88,13 @@ class BrokerDirectory:
         return []
 
     def learn(self, time_ns: int, capture: str, server: tuple[str, int], body: ControlBody) -> None:
-        """Take what a control request tells.
+        """Learn the broker ids in a control request.
 
         Args:
             time_ns: When it passed, ns since 1970.
             capture: The capture point that saw it.
             server: The address that it was sent to.
-            body: What it says.
+            body: Its decoded body.
         """
         if body.api_key == ApiKey.UPDATE_METADATA:
             if self._listed.get(capture) is not body.listeners:
@@ -136,7 +136,7 @@ class BrokerDirectory:
 
 
 class BrokerFacts:
-    """What a part of the captures tells of brokers' addresses, for a directory that learns it with all other parts.
+    """The broker addresses in a part of the captures, for a directory that learns all parts together.
 
     Attributes:
         listeners: When which capture listed which live brokers, each list where it differs from the one before.

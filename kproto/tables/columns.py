@@ -125,7 +125,7 @@ def _first_mentions(rows: pa.RecordBatch) -> pa.Array:
     frames, topics = rows.column("frame"), rows.column("topic").indices
     if rows.num_rows < 2:
         return frames
-    # A topic's rows mostly follow each other: what is left to be told apart is short.
+    # A topic's rows mostly follow each other, so that few names are left to compare.
     turns = pc.or_(pc.not_equal(frames[1:], frames[:-1]), pc.not_equal(topics[1:], topics[:-1]))
     starts = pa.concat_arrays([pa.array([True]), turns])
     mentions = pa.table({"frame": frames.filter(starts), "topic": topics.filter(starts)})

@@ -1,4 +1,4 @@
-"""Bodies -> what they say: each is decoded once, into columns."""
+"""Bodies -> columns of their partitions; each body is decoded once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def decode(
 
     Args:
         batches: Of the schema ``BODIES``.
-        on_body: Told the number of bodies decoded (1) after each; counts work done, for instance in an accumulator.
+        on_body: Called with 1 after each decoded body, to count the bodies, for instance in an accumulator.
         batch_bytes: About how large a batch becomes.
 
     Yields:
@@ -53,7 +53,7 @@ def decode(
 
 
 class _Decoded:
-    """What was decoded since the last batch."""
+    """The rows decoded since the last batch."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -75,7 +75,7 @@ class _Decoded:
             columns.name_brokers(self._add_brokers(brokers))
 
     def _add_brokers(self, brokers: list[Endpoint]) -> bytes:
-        """A set of live brokers stands in a thousand bodies: it is given with the first, and named by the others."""
+        """The same set of live brokers is in a thousand bodies: it is written once, with the first."""
         brokers_id = blake2b(repr(brokers).encode("utf-8", "replace"), digest_size=16).digest()
         if brokers_id not in self._known_brokers:
             self._known_brokers.add(brokers_id)

@@ -58,7 +58,7 @@ class Epochs:
         broker_epoch: int | None,
         error_code: int | None,
     ) -> None:
-        """Take a request's epochs.
+        """Note a request's epochs.
 
         Args:
             time_ns: When it passed, ns since 1970.
@@ -90,7 +90,7 @@ class Epochs:
 
 
 def counts_as_seen(error_code: int | None) -> bool:
-    """Whether a broker that answered so had no objection to the request's controller epoch."""
+    """Whether an answer with this error shows that the broker accepted the controller epoch."""
     return error_code not in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

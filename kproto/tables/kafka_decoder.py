@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaDecoder"]
 
 _ANSWER_SECONDS: Final = 300.0
-"""The first answer may wait for Maven and the JVM."""
+"""Seconds to wait for the first answer, which may include Maven and the JVM's start."""
 
 _END_SECONDS: Final = 10.0
 

@@ -1,4 +1,4 @@
-"""What each broker was told so far, and what a request changes against that.
+"""The partition states that each broker was sent so far, and what a request changes in them.
 
 A broker keeps two things apart: its replicas, of which LeaderAndIsr and StopReplica tell it, and its metadata cache,
 which UpdateMetadata fills. So does this: each is a snapshot of partition states. Snapshots never change, and brokers
@@ -28,13 +28,13 @@ _Partition = tuple[str, int]
 
 
 class PartitionChange(NamedTuple):
-    """What a request says of a partition, and what its broker knew.
+    """A partition's state in a request, and the state that its broker knew before.
 
     Attributes:
         kind: ``new``, ``first seen`` (the capture does not show what the broker knew), ``changed``, ``unchanged``,
             ``stopped``, ``deleted``, or ``refused``: the broker answered an error, so that nothing changed.
-        state: As the request has it.
-        before: As the broker knew it, None where the capture does not show it.
+        state: The state in the request.
+        before: The state that the broker knew, None if the capture does not show it.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class PartitionChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """What a request changed at its broker; shared by all requests that changed the same.
+    """The changes of a request at its broker; shared by all requests with the same changes.
 
     Attributes:
         partitions: All its partitions, in the order sent.
@@ -97,7 +97,7 @@ class _Snapshot:
 
 @dataclass(slots=True)
 class _Broker:
-    """What one broker was told since it started."""
+    """The states that one broker was sent since it started."""
 
     began: int = 0
     epoch: int | None = None
@@ -116,7 +116,7 @@ class Knowledge:
         self._empty = _Snapshot()
 
     def replica(self, broker: object, topic: str, partition: int) -> PartitionState | None:
-        """What LeaderAndIsr told a broker of a partition last; None where the capture does not show it."""
+        """A partition's state in the last LeaderAndIsr to a broker; None if the capture does not show it."""
         known = self._brokers.get(broker)
         return None if known is None else known.replicas.get((topic, partition))
 
@@ -133,7 +133,7 @@ class Knowledge:
 
         Args:
             broker: The receiving broker: its id, or its address where the id is not known.
-            body: What the request says.
+            body: The request's decoded body.
             broker_epoch: The broker epoch that it is meant for; a new one means that the broker has started again.
             accepted: Whether the broker may have done it: it did not refuse the whole request.
             failed: Partitions that it answered with an error.
@@ -221,7 +221,7 @@ class Knowledge:
 
 
 def _applied(snapshot: _Snapshot, changes: Changes) -> _Snapshot:
-    """What a broker knows after some changes; the same snapshot if they change nothing."""
+    """A broker's states after some changes; the same snapshot if they change nothing."""
     own: dict[_Partition, PartitionState | None] = {}
     for kind, state, _before in changes.partitions:
         place = (state.topic, state.partition)

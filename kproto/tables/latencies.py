@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Latencies"]
 
 _MOST_VALUES: Final = 1_000_000
-"""With more distinct values than these they are counted to the millisecond."""
+"""The most distinct values; beyond it latencies are counted to the millisecond."""
 
 
 class Latencies:
@@ -35,7 +35,7 @@ class Latencies:
             self._coarsen()
 
     def merge(self, other: Latencies) -> None:
-        """Count all that another one has counted."""
+        """Add the counts of another one."""
         if other._step_us > self._step_us:
             self._coarsen()
         for latency, count in other._counts.items():

@@ -88,7 +88,7 @@ class Migration:
         self._phases[phase].add(ts, broker)
 
     def merge(self, other: Migration) -> None:
-        """Take all that another one has seen."""
+        """Add the requests that another sorter has seen."""
         for name, phase in other._phases.items():
             self._phases[name].merge(phase)
         for is_kraft, controllers in other._controllers.items():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["SPLIT_BYTES", "plan"]
 
 SPLIT_BYTES: Final = 128 << 20
-"""A part of a file. A capture point of less than twice as much is read by one task."""
+"""Bytes of a part of a file. A capture point of less than twice as many is read by one task."""
 
 _PACKED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
@@ -69,7 +69,7 @@ def _size(file: str) -> int:
     try:
         return file_size(file)
     except CaptureError:
-        return 0  # reading it will say why
+        return 0  # reading the file reports the error
 
 
 def _head(file: str, opener: Callable[[str], IO[bytes]]) -> bytes:

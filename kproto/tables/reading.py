@@ -29,7 +29,7 @@ __all__ = ["CHUNK_BYTES", "TableReader", "chunks", "read", "stretches", "why_not
 _STANDARD_INPUT: Final = "-"
 
 CHUNK_BYTES: Final = 64 << 20
-"""How much of the captures' bodies is held at a time."""
+"""Bytes of the captures' bodies that are held at a time."""
 
 
 def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict[str, pa.Table]:
@@ -72,7 +72,7 @@ def chunks(
     filters: Filters | None = None,
     chunk_bytes: int | None = CHUNK_BYTES,
 ) -> Iterator[dict[str, pa.Table]]:
-    """The tables in pieces, each about a bounded stretch of the captures.
+    """Yield the tables in pieces, each of a bounded part of the captures.
 
     A request is in the piece in which its outcome is known; a body and its states are in the piece that first names
     them. ``target_broker`` tells what was known by then.
@@ -113,7 +113,7 @@ def stretches(
 
 
 class TableReader:
-    """Turns stretches of a scan into tables; remembers requests without outcome and the heads of known bodies.
+    """Turns parts of a scan into tables; remembers requests without outcome and the heads of known bodies.
 
     Args:
         filters: Which requests to keep.

@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Decoded:
-    """What bodies say, as flat tables keyed by ``body_id``: the four kinds of rows that ``decode`` yields."""
+    """Decoded bodies as flat tables keyed by ``body_id``: the four kinds of rows that ``decode`` yields."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[pa.RecordBatch]] = {name: [] for name in PARTS}
@@ -62,7 +62,7 @@ class Decoded:
 
 @dataclass(slots=True)
 class Earlier:
-    """What earlier stretches of the same captures showed of bodies whose states are not at hand any more.
+    """Facts from earlier pieces of the same captures, about bodies whose states are no longer in memory.
 
     Attributes:
         wanted: Bodies that name a wanted partition; filled only where partitions are chosen.
@@ -74,14 +74,14 @@ class Earlier:
 
 
 class Relations:
-    """The tables as functions of a scan and what its bodies say.
+    """The tables of a scan and its decoded bodies.
 
     Args:
         scan: Of the schema ``SCAN``.
-        decoded: What the bodies in it say.
+        decoded: Its decoded bodies.
         directory: Tells the brokers' ids; has learnt from this scan.
         filters: Which requests to keep.
-        earlier: What earlier stretches showed; this one adds to it.
+        earlier: Facts from earlier pieces; this piece adds its own.
     """
 
     def __init__(
@@ -327,7 +327,7 @@ def bad_inputs(scan: pa.Table) -> pa.Table:
 
 
 def _joined(keys: pa.ChunkedArray, table: pa.Table, key: str) -> pa.Table:
-    """The row of a table for each key, nulls where the table has none."""
+    """A table's row for each key; nulls where it has none."""
     return table.take(pc.index_in(keys, value_set=_column(table[key])))
 
 

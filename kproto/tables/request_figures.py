@@ -327,7 +327,7 @@ class RequestFigures:
 
 
 def plain_times(table: pa.Table, *names: str) -> pa.Table:
-    """The same with times as microseconds since 1970: plain numbers are made without time zones."""
+    """The same table with times as microseconds since 1970."""
     for name in names:
         at = table.column_names.index(name)
         table = table.set_column(at, name, table[name].cast(pa.int64()))

@@ -29,13 +29,13 @@ __all__ = ["ScanRows", "Selection", "scan"]
 _STANDARD_INPUT: Final = "-"
 
 _ROW_BYTES: Final = 400
-"""About what a row without its body takes."""
+"""Estimated bytes of a row without its body."""
 
 _REMEMBERED: Final = 1_000_000
-"""Ids of bodies already given. Beyond it a body may be given twice, which costs space, not truth."""
+"""The most ids of known bodies that are kept; beyond it a body may be yielded twice, which only costs space."""
 
 _WAITING_BYTES: Final = 64 << 20
-"""Requests that still wait for their answer: past this the oldest are given up as unanswered."""
+"""The most requests that wait for their responses; beyond it the oldest are given up as unanswered."""
 
 _NS_A_DAY: Final = 86_400 * 1_000_000_000
 
@@ -97,17 +97,17 @@ def scan(
 ) -> Iterator[pa.RecordBatch]:
     """Read captures once and give every control frame in them.
 
-    Responses follow their request: they are given if it is. A response whose request is not in the capture names no
+    A response is given if its request is. A response whose request is not in the capture names no
     API and is left out. Rows without a ``frame_id`` are notes of three kinds: one with ``request_frame_id`` and
     ``unmatched_reason`` is about a request that got no response; one with ``file`` and ``bad_input`` is about a piece
-    of the file that could not be used, or, without an ``offset``, about a file that holds nothing to use at all; one
+    of the file that could not be read, or, without an ``offset``, about a whole file that could not be read; one
     with ``facts`` is the row of ``CAPTURES`` about a file that was read.
 
     Args:
         captures: Capture points (``kproto.capture.capture_points`` groups files), or files, each of which is a capture
             point of its own, named as the file is.
         ports, apis, since_ns, until_ns, always: As of ``Selection``.
-        on_capture: Told the number of captures read (1) before each; counts work done, for instance in an accumulator.
+        on_capture: Called with 1 before each capture, to count the captures, for instance in an accumulator.
         opener: Opens a file by its path or URI.
         batch_bytes: About how large a batch becomes.
 
@@ -143,7 +143,7 @@ def scan(
 
 
 class ScanRows(RowBuffer):
-    """Frames, and notes of what is wrong, on their way into batches.
+    """Gathers frames, and notes of faults, into batches.
 
     Args:
         limit: About how many bytes a batch shall have.
@@ -159,7 +159,7 @@ class ScanRows(RowBuffer):
         return ids.frame_id(frame.connection.capture, frame.connection.conn_id, frame.direction, frame.offset)
 
     def begin_capture(self) -> None:
-        """Give bodies again: which occurrence is the first must not depend on what else this process reads."""
+        """Forget the known bodies: which occurrence is first must not depend on other captures of this process."""
         self._given.clear()
 
     def add_frame(self, frame: Frame) -> None:
@@ -216,7 +216,7 @@ class ScanRows(RowBuffer):
         self._add_note(request_frame_id=self.frame_id(request), unmatched_reason=reason)
 
     def add_summary(self, summary: CaptureSummary, point: CapturePoint) -> None:
-        """Add what was counted in a capture, and what is wrong with it."""
+        """Add the counts of a capture, and its faults."""
         self._add_note(capture=plain_text(point.name), file=plain_text(summary.file), facts=_facts(summary))
         problem = summary.problem()
         if problem is not None:
@@ -225,7 +225,7 @@ class ScanRows(RowBuffer):
             self.add_bad_input(bad.file, bad.reason, bad.offset, bad.bytes_skipped)
 
     def add_bad_input(self, file: str, reason: str, offset: int | None = None, skipped: int | None = None) -> None:
-        """Note a piece of a file that could not be used, or, without an offset, a file that gave nothing."""
+        """Note a piece of a file that could not be read, or, without an offset, the whole file."""
         note = {"reason": plain_text(reason), "offset": offset, "bytes_skipped": skipped}
         self._add_note(file=plain_text(file), bad_input=note)
 
@@ -233,7 +233,7 @@ class ScanRows(RowBuffer):
         self.add(tuple(values.get(name) for name in SCAN.names), _ROW_BYTES)
 
     def is_earliest(self, body_id: bytes, time_ns: int) -> bool:
-        """Whether no frame with this body was given that was sent before this moment."""
+        """Whether this is the earliest frame with this body so far."""
         given_ns = self._given.get(body_id)
         if given_ns is not None and given_ns <= time_ns:
             return False
@@ -263,7 +263,7 @@ class _Waiting:
             del self._requests[frame.request]
 
     def give_up(self) -> None:
-        """The capture is over: what still waits was not answered in it."""
+        """End the capture: the waiting requests were not answered in it."""
         while self._requests:
             self._give_up(next(iter(self._requests)))
 
