@@ -22,6 +22,7 @@ __all__ = [
     "control_versions",
     "ibp_at_least",
     "ibp_versions",
+    "metadata_version_level",
     "request_header_version",
     "response_header_version",
 ]
@@ -384,6 +385,21 @@ def _full_ibp(text: str) -> str:
     raise ConfigurationError(
         f"unknown inter.broker.protocol.version {text!r}; try one of 0.8.2, 2.4-IV1, 2.8, 3.9 (known: 0.8.0 to 3.9-IV0)"
     )
+
+
+def metadata_version_level(ibp: str) -> int:
+    """Return the level of the feature ``metadata.version`` that an inter.broker.protocol.version stands for.
+
+    >>> metadata_version_level("3.4"), metadata_version_level("3.9")
+    (8, 21)
+
+    Raises:
+        ConfigurationError: It is older than 3.0-IV1, the first with a level.
+    """
+    level = _IBP_ORDER.index(_full_ibp(ibp)) - _IBP_ORDER.index("3.0-IV0")
+    if level < 1:
+        raise ConfigurationError(f"inter.broker.protocol.version {ibp} is no metadata version; the first is 3.0-IV1")
+    return level
 
 
 def control_versions(ibp: str) -> ControlVersions:

@@ -8,11 +8,12 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 IS_LONG = os.environ.get("KPROTO_FORM") == "long"
 """Whether the long form of the proofs was asked for: every protocol version, outages of 10 and 30 seconds."""
@@ -31,6 +32,14 @@ def real_kafka(*args: str) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(f"real-kafka {' '.join(args)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for what real processes do; they may take long."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.02)
 
 
 def free_ports(count: int) -> int:

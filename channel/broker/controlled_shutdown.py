@@ -5,33 +5,62 @@ from __future__ import annotations
 import heapq
 import time
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.errors import IllegalState
 from channel.network.request import MessageRequest
 from kproto.error_codes import ErrorCode, error_name
 from kproto.messages import ControlledShutdownRequest
 
+from .kraft_registration import heartbeat
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from channel.network.request import ClientResponse
 
+    from .embedded import EmbeddedBroker
     from .to_controller import NodeToControllerChannel
 
-__all__ = ["controlled_shutdown"]
+__all__ = ["ShutdownRequest", "ask_kraft_controller", "ask_zookeeper_controller", "controlled_shutdown"]
 
 _MOST_ATTEMPTS: Final = 4
 _RETRY_S: Final = 0.5
 
 
+class ShutdownRequest(NamedTuple):
+    """The request by which a broker asks to be let go.
+
+    Attributes:
+        channel: The broker's channel to its controller.
+        request: The request.
+        refusal: The reason in an answer why the broker may not leave yet; None if it may.
+    """
+
+    channel: NodeToControllerChannel
+    request: MessageRequest
+    refusal: Callable[[Any], str | None]
+
+
+def ask_zookeeper_controller(channel: NodeToControllerChannel, broker_id: int, broker_epoch: int) -> ShutdownRequest:
+    """The request to a controller that ZooKeeper has elected: ControlledShutdown."""
+    message = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    return ShutdownRequest(channel, MessageRequest(message, oldest_version=1), _leads_still)
+
+
+def ask_kraft_controller(channel: NodeToControllerChannel, broker: EmbeddedBroker) -> ShutdownRequest:
+    """The request to a KRaft controller: a heartbeat that says so."""
+    request = MessageRequest(heartbeat(broker, wants_shutdown=True))
+    return ShutdownRequest(channel, request, lambda answer: None if answer.should_shut_down else "it is still needed")
+
+
 def controlled_shutdown(
-    brokers: Mapping[int, tuple[NodeToControllerChannel, int]], on_leaving: Callable[[int], None], timeout_s: float
+    brokers: Mapping[int, ShutdownRequest], on_leaving: Callable[[int], None], timeout_s: float
 ) -> dict[int, str]:
     """Ask for all brokers at once; each is asked again while it still leads partitions, four times at most.
 
     Args:
-        brokers: Broker id to the broker's channel to its controller, and its broker epoch.
+        brokers: The request of each broker, by its id.
         on_leaving: Takes each broker that leads nothing any more, on the calling thread.
         timeout_s: How long to wait for all of them.
 
@@ -49,11 +78,10 @@ def controlled_shutdown(
         while due and due[0][0] <= now:
             broker_id = heapq.heappop(due)[1]
             attempts[broker_id] += 1
-            channel, epoch = brokers[broker_id]
-            message = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=epoch)
+            asking = brokers[broker_id]
             try:
-                channel.send_request(
-                    MessageRequest(message, oldest_version=1),
+                asking.channel.send_request(
+                    asking.request,
                     lambda response, i=broker_id: answers.put((i, response)),  # type: ignore[misc]
                     lambda i=broker_id: answers.put((i, None)),  # type: ignore[misc]
                 )
@@ -69,7 +97,7 @@ def controlled_shutdown(
                 break
             continue
         unanswered -= 1
-        failure = _failure(response)
+        failure = _failure(response, brokers[broker_id].refusal)
         if failure is None:
             del failures[broker_id]
             on_leaving(broker_id)
@@ -80,13 +108,17 @@ def controlled_shutdown(
     return failures
 
 
-def _failure(response: ClientResponse | None) -> str | None:
+def _failure(response: ClientResponse | None, refusal: Callable[[Any], str | None]) -> str | None:
     """The reason why a broker may not leave yet; None if it may."""
     answer = None if response is None else response.body
     if answer is None:
         return "the controller could not be asked"
     if answer.error_code != ErrorCode.NONE:
         return f"the controller refused: {error_name(answer.error_code)}"
+    return refusal(answer)
+
+
+def _leads_still(answer: Any) -> str | None:
     if answer.remaining_partitions:
         return f"it still leads {len(answer.remaining_partitions)} partitions that no other replica can lead"
     return None

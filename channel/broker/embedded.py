@@ -91,6 +91,17 @@ class EmbeddedBroker:
         return frozenset() if self.hooks.controller is None else self.hooks.controller.keys
 
     @property
+    def is_led_by_kraft(self) -> bool:
+        """Whether the controller that it obeys is a KRaft controller."""
+        controller = self.metadata.snapshot.controller
+        return controller is not None and controller.is_kraft
+
+    @property
+    def epoch_for_controller(self) -> int:
+        """The epoch of its registration with the controller that it obeys."""
+        return self.kraft_epoch if self.is_led_by_kraft and self.kraft_epoch is not None else self.broker_epoch
+
+    @property
     def migration_enabled(self) -> bool:
         """Whether it takes part in a migration to KRaft."""
         return self.kraft_epoch is not None

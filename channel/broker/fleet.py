@@ -16,17 +16,18 @@ from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import ChannelConfig
 from channel.errors import IllegalState, RequestTimeout
 from channel.logs import get_logger
-from channel.types import Broker, EndPoint, SecurityProtocol
+from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
-from kproto.api import ibp_at_least
+from kproto.api import ibp_at_least, metadata_version_level
 
 from .cluster import EmbeddedCluster, raise_file_limit
 from .controlled_shutdown import controlled_shutdown
-from .controller_client import controller_clients
+from .controller_thread import controller_thread
 from .hooks import BrokerHooks, Interception, RequestContext
 from .isr import LedPartitions
 from .isr_changes import AlterPartition, ZooKeeperIsr
+from .kraft_registration import KRaftRegistration, QuorumProvider
 from .links import BrokerLinks
 from .registration import BrokerRegistration
 from .to_controller import ControllerInformation, MetadataCacheProvider, NodeToControllerThread
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from kproto.types import TopicPartition
 
     from .cluster import ClusterMember
+    from .embedded import EmbeddedBroker
     from .isr_changes import IsrChanges
     from .links import Stand
     from .replicas import HostedReplica
@@ -51,6 +53,9 @@ _log = get_logger(__name__)
 
 _FILES_A_BROKER: Final = 14
 """As an embedded broker, and those of its ZooKeeper session and of its connection to the controller."""
+
+_QUORUM_BACKOFF_MS: Final = 2_000
+"""The quorum may be started long after the brokers."""
 
 _LOOK_S: Final = 0.02
 _CHECK_MS: Final = 1_000
@@ -79,6 +84,8 @@ class Fleet:
         protocol: How every listener is secured.
         security: The certificate, and whom to accept, for that; by default those of ``config``.
         racks: The brokers' racks, one broker after the other in turn; by default brokers have none.
+        quorum: The voters of a KRaft controller, with which the brokers register too, as in a migration to KRaft; its
+            listener is secured as the brokers' own are.
         stand: Makes each broker's part in the election of the controller; by default no broker stands.
 
     Attributes:
@@ -102,6 +109,7 @@ class Fleet:
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         security: SecurityConfig | None = None,
         racks: Sequence[str] = (),
+        quorum: Sequence[Node] = (),
         stand: Stand | None = None,
     ) -> None:
         self._stand = stand
@@ -124,13 +132,16 @@ class Fleet:
         self._delays_s: dict[int, float] = {}
         self._worker = Worker("fleet-worker-thread")
         self._is_closed = False
-        self._to_controller = NodeToControllerThread(
-            "fleet-to-controller-thread",
-            controller_clients(config, self._security, "kproto-fleet"),
-            ControllerInformation(None, self._listener_name, protocol),
-            config.controller_socket_timeout_ms,
-            exit_procedure=lambda status: _log.critical("the fleet's brokers cannot ask their controller any more"),
-        )
+        nobody = ControllerInformation(None, self._listener_name, protocol)
+        self._to_controller = controller_thread("fleet-to-controller-thread", config, self._security, nobody)
+        self._quorum: QuorumProvider | None = None
+        self._to_quorum: NodeToControllerThread | None = None
+        if quorum:
+            metadata_version_level(config.inter_broker_protocol_version)  # whose error says what is wrong
+            self._quorum = QuorumProvider(quorum, "CONTROLLER", protocol, SYSTEM_CLOCK)
+            self._to_quorum = controller_thread(
+                "fleet-to-quorum-thread", config, self._security, self._quorum(), _QUORUM_BACKOFF_MS
+            )
         self.on_answered: Callable[[int, RequestContext], None] | None = None
         self.cluster: EmbeddedCluster
 
@@ -150,13 +161,15 @@ class Fleet:
             with ZooKeeperSession(self._zookeeper) as session:
                 create_persistent_nodes(session)
                 cluster = cluster_id(session)
-            self._to_controller.start()
+            for thread in self._threads:
+                thread.start()
             self.cluster = EmbeddedCluster(
                 self._broker_ids,
                 hooks=self._hooks,
                 cluster_id=cluster,
                 register=self._register,
                 listener_name=self._listener_name,
+                kraft=self._quorum is not None,
                 **self._cluster_settings,
             )
             self.cluster.start()
@@ -174,10 +187,15 @@ class Fleet:
         if hasattr(self, "cluster"):
             self.cluster.close()
         self._worker.close()
-        self._to_controller.shutdown()
+        for thread in self._threads:
+            thread.shutdown()
         for links in sorted(self._links.values(), key=lambda links: links.leads_cluster):  # so that no other is elected
-            links.resign()
+            links.leave()
             links.registration.close()
+
+    @property
+    def _threads(self) -> list[NodeToControllerThread]:
+        return [thread for thread in (self._to_controller, self._to_quorum) if thread is not None]
 
     def shut_down(self, *broker_ids: int, timeout_s: float = 10.0) -> dict[int, str]:
         """Let brokers leave as on SIGTERM: the controller moves their leaders away first. By default all that are up.
@@ -193,7 +211,7 @@ class Fleet:
         failures: dict[int, str] = {}
         deadline = time.monotonic() + timeout_s
         for group in ([i for i in leaving if i not in controllers], controllers):
-            asking = {i: (self._links[i].channel, self.cluster[i].epoch) for i in group}
+            asking = {i: self._links[i].ask_to_leave(self.cluster[i].broker) for i in group}
             failed = controlled_shutdown(asking, self._leave, max(0.0, deadline - time.monotonic()))
             for broker_id in failed:
                 self._leave(broker_id)
@@ -304,9 +322,10 @@ class Fleet:
             if candidacy is not None:
                 candidacy.session_expired()
 
+        described = Broker(member.id, (endpoint,), self._racks.get(member.id))
         registration = BrokerRegistration(
             self._zookeeper,
-            Broker(member.id, (endpoint,), self._racks.get(member.id)),
+            described,
             self._config.inter_broker_protocol_version,
             timeout_ms=self._session_timeout_ms,
             on_registered=registered_again,
@@ -315,7 +334,8 @@ class Fleet:
         candidacy = self._stand(member.id, registration.session) if self._stand is not None else None
         if candidacy is not None:
             broker.hooks.controller = candidacy.apis
-        provider = MetadataCacheProvider(broker.metadata, self._listener_name, self._protocol)
+        quorum = self._quorum or (lambda: None)
+        provider = MetadataCacheProvider(broker.metadata, self._listener_name, self._protocol, quorum)
         channel = self._to_controller.channel(member.id, provider, FOREVER)
         changes: IsrChanges = (
             AlterPartition(channel)
@@ -323,13 +343,23 @@ class Fleet:
             else ZooKeeperIsr(registration.session)
         )
         led = LedPartitions(broker, self._is_fetching, self._lag_max_ms)
-        links = self._links[member.id] = BrokerLinks(registration, channel, led, changes, candidacy)
+        links = self._links[member.id] = BrokerLinks(
+            registration, channel, led, changes, candidacy, self._kraft_registration(broker, described)
+        )
         return links.register()
+
+    def _kraft_registration(self, broker: EmbeddedBroker, described: Broker) -> KRaftRegistration | None:
+        if self._quorum is None or self._to_quorum is None:
+            return None
+        ibp, channel = (
+            self._config.inter_broker_protocol_version,
+            self._to_quorum.channel(broker.broker_id, self._quorum, FOREVER),
+        )
+        return KRaftRegistration(broker, described, ibp, channel, self.cluster.call_later)
 
     def _leave(self, broker_id: int) -> None:
         links = self._links[broker_id]
-        links.channel.close()
-        links.resign()
+        links.leave()
         if self.cluster[broker_id].is_up:
             self.cluster.kill(broker_id)
         links.registration.close()

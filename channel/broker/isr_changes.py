@@ -99,7 +99,9 @@ class AlterPartition:
             _take_answer(led, proposals, response)
 
         broker = led.broker
-        self._channel.send_request(_AlterPartitionBuilder(broker.broker_id, broker.broker_epoch, proposals), answered)
+        self._channel.send_request(
+            _AlterPartitionBuilder(broker.broker_id, broker.epoch_for_controller, proposals), answered
+        )
 
 
 def _take_answer(led: LedPartitions, proposals: Sequence[IsrProposal], response: ClientResponse) -> None:

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 from channel.errors import ChannelError
 from channel.logs import get_logger
 
+from .controlled_shutdown import ShutdownRequest, ask_kraft_controller, ask_zookeeper_controller
+
 if TYPE_CHECKING:
     from channel.zookeeper.session import ZooKeeperSession
 
+    from .embedded import EmbeddedBroker
     from .hooks import ControllerApis
     from .isr import LedPartitions
     from .isr_changes import IsrChanges
+    from .kraft_registration import KRaftRegistration
     from .registration import BrokerRegistration
     from .to_controller import NodeToControllerChannel
 
@@ -66,6 +70,7 @@ class BrokerLinks:
         led: The partitions that it leads.
         changes: Tells the cluster of changes of their ISR.
         candidacy: Its part in the election of the controller; None if it does not stand.
+        kraft: Its registration with the KRaft controller of a migration; None without a migration.
     """
 
     registration: BrokerRegistration
@@ -73,6 +78,7 @@ class BrokerLinks:
     led: LedPartitions
     changes: IsrChanges
     candidacy: Candidacy | None
+    kraft: KRaftRegistration | None
 
     @property
     def leads_cluster(self) -> bool:
@@ -89,18 +95,32 @@ class BrokerLinks:
         epoch = self.registration.start()
         if self.candidacy is not None:
             self.candidacy.start()
+        if self.kraft is not None:
+            self.kraft.start()
         return epoch
+
+    def ask_to_leave(self, broker: EmbeddedBroker) -> ShutdownRequest:
+        """The request by which the broker asks its controller to be let go."""
+        if self.kraft is not None and broker.is_led_by_kraft:
+            return ask_kraft_controller(self.kraft.channel, broker)
+        return ask_zookeeper_controller(self.channel, broker.broker_id, broker.broker_epoch)
 
     def break_off(self) -> None:
         """End all but the session as kill -9 does."""
-        self.channel.close()
+        self._hang_up()
         if self.candidacy is not None:
             self.candidacy.abandon()
 
-    def resign(self) -> None:
-        """Give the cluster's leadership up, and stand no more."""
+    def leave(self) -> None:
+        """Give the cluster's leadership up, and send nothing more."""
+        self._hang_up()
         if self.candidacy is not None:
             self.candidacy.close()
+
+    def _hang_up(self) -> None:
+        self.channel.close()
+        if self.kraft is not None:
+            self.kraft.close()
 
     def check_followers(self, now: int) -> None:
         """Have followers dropped from the ISR, or taken back, that went silent or fetch again; ``now`` in ms."""

@@ -341,9 +341,12 @@ class ZooKeeperSession:
         return str(outcome.results[0])
 
     def ensure(self, path: str) -> None:
-        """Create a persistent node, and those above it, where they are missing."""
+        """Create a persistent node, and those above it, where they are missing.
+
+        The node has no data at all, as in Kafka, whose migration to KRaft refuses empty data.
+        """
         if path:
-            self._ask(lambda client: client.ensure_path_async(path))
+            self._ask(lambda client: client.create_async(path, None, makepath=True), (NodeExists,))
 
     def set(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Replace a node's data.

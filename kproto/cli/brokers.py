@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from channel.broker.links import Stand
     from channel.broker.rehearsal import Event
     from channel.config import ChannelConfig
+    from channel.types import Node
 
 __all__ = ["command"]
 
@@ -48,6 +49,9 @@ With --commands they take steps from standard input, one a line, and print a rep
   kill controller      with --elect: the broker of these that leads the cluster
 
   curl --json '{"step": "kill random:3"}' http://127.0.0.1:8080/steps       the same with --http 8080
+
+\b
+With --quorum they take part in a migration from ZooKeeper to KRaft: a KRaft controller registers them, and leads them.
 
 \b
 With --elect every broker stands for election too. The winner leads the others, and itself over its own socket; when it
@@ -89,6 +93,10 @@ Examples:
     help="How long the controlled shutdown may take.",
 )  # fmt: skip
 @click.option("--racks", metavar="RACK,...", help="Their racks, one broker after the other in turn; needs --zookeeper.")
+@click.option(
+    "--quorum", metavar="ID@HOST:PORT,...",
+    help="Register with these KRaft controllers too, for a migration; needs --zookeeper.",
+)  # fmt: skip
 @click.option("--elect", is_flag=True, help="Let every broker stand for election; needs --zookeeper.")
 @click.option("--commands", is_flag=True, help="Read steps from standard input; needs --zookeeper.")
 @click.option(
@@ -97,8 +105,8 @@ Examples:
 )  # fmt: skip
 def command(
     count: int, base_port: int, host: str, first_id: int, requests: bool, security: Path | None, zookeeper: str | None,
-    ibp: str, session_timeout: float, replica_lag: float, shutdown_timeout: float, racks: str | None, elect: bool,
-    commands: bool, http: str | None,
+    ibp: str, session_timeout: float, replica_lag: float, shutdown_timeout: float, racks: str | None,
+    quorum: str | None, elect: bool, commands: bool, http: str | None,
 ) -> None:  # fmt: skip
     """Run simulated brokers until Ctrl-C.
 
@@ -115,8 +123,9 @@ def command(
         option = "--commands" if commands else "--http"
         raise click.UsageError(f"{option} needs --zookeeper: without a controller the steps have no effect to report")
     address = None if http is None else parse_address(http if ":" in http else f"127.0.0.1:{http}")
-    if racks is not None and zookeeper is None:
-        raise click.UsageError("--racks needs --zookeeper, where racks are registered")
+    for option, value in ("--racks", racks), ("--quorum", quorum):
+        if value is not None and zookeeper is None:
+            raise click.UsageError(f"{option} needs --zookeeper, where the brokers register")
     if elect and zookeeper is None:
         raise click.UsageError("--elect needs --zookeeper, where the election is held")
     stop, unread = threading.Event(), threading.Event()
@@ -150,6 +159,7 @@ def command(
                 session_timeout_ms=round(session_timeout * 1000),
                 replica_lag_time_max_ms=round(replica_lag * 1000),
                 racks=() if racks is None else racks.split(","),
+                quorum=[] if quorum is None else [_voter(text) for text in quorum.split(",")],
                 stand=_candidates(config.secured(protocol.name, settings), reader_is_gone) if elect else None,
                 **brokers,
             )
@@ -173,6 +183,17 @@ def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
         raise ConfigurationError(f"--zookeeper needs {e.name}: pip install 'kproto[zookeeper]'") from e
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # each attempt to connect is no news for people
     return Fleet(zookeeper, broker_ids, **settings)
+
+
+def _voter(text: str) -> Node:
+    """A controller of the quorum, as Kafka's ``controller.quorum.voters`` writes it."""
+    from channel.addresses import parse_address
+    from channel.types import Node
+
+    voter_id, _, address = text.strip().partition("@")
+    if not voter_id.isdecimal():
+        raise ConfigurationError(f"{text!r} is no ID@HOST:PORT, e.g. 3000@127.0.0.1:9093")
+    return Node(int(voter_id), *parse_address(address))
 
 
 def _candidates(config: ChannelConfig, reader_is_gone: Callable[[], None]) -> Stand:

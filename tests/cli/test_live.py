@@ -110,6 +110,13 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         (["brokers", "--commands"], "", "--commands needs --zookeeper"),
         (["brokers", "--http", "0"], "", "--http needs --zookeeper"),
         (["brokers", "--elect"], "", "--elect needs --zookeeper"),
+        (["brokers", "--quorum", "1@localhost:1"], "", "--quorum needs --zookeeper"),
+        (["brokers", "--zookeeper", "localhost:1", "--quorum", "localhost:1"], "", "'localhost:1' is no ID@HOST:PORT"),
+        (
+            ["brokers", "--zookeeper", "localhost:1", "--quorum", "1@localhost:1", "--ibp", "2.8"],
+            "",
+            "2.8 is no metadata",
+        ),
         (["brokers", "--zookeeper", "localhost:1", "--http", "0.0.0.0:x"], "", "'0.0.0.0:x' is no HOST:PORT"),
         (["brokers", "--zookeeper", "x:y:z"], "", "cannot use 'x:y:z' as ZooKeeper's address"),
         (["brokers", "--zookeeper", "127.0.0.1:1", "--ibp", "9.9"], "", "unknown inter.broker.protocol.version '9.9'"),

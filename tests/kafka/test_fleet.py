@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
-from real_brokers import free_ports, real_kafka
+from real_brokers import eventually, free_ports, real_kafka
 
 from channel.broker.fleet import Fleet
 from channel.broker.rehearsal import Step, rehearse
@@ -33,7 +33,7 @@ from channel.zookeeper.znodes import (
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.proof(3), pytest.mark.timeout(240)]
 
@@ -41,13 +41,6 @@ COUNT = int(os.environ.get("KPROTO_FLEET", "20"))
 FIRST = 100
 SESSION_MS = 6_000
 LAG_MS = 2_000
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
 
 
 # ---- ZooKeeper alone -------------------------------------------------------------------------------------------------

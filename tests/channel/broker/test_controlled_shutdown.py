@@ -7,12 +7,13 @@ import threading
 import pytest
 
 from channel.broker import controlled_shutdown as module
-from channel.broker.controlled_shutdown import controlled_shutdown
+from channel.broker.controlled_shutdown import ask_kraft_controller, ask_zookeeper_controller, controlled_shutdown
+from channel.broker.embedded import EmbeddedBroker
 from channel.errors import IllegalState
 from channel.network.request import ClientRequest, ClientResponse
 from kproto import codec
 from kproto.api import ApiKey
-from kproto.messages import ControlledShutdownResponse, RemainingPartition
+from kproto.messages import BrokerHeartbeatResponse, ControlledShutdownResponse, RemainingPartition
 
 FREE = ControlledShutdownResponse()
 LEADS = ControlledShutdownResponse(remaining_partitions=[RemainingPartition(topic_name="orders", partition_index=0)])
@@ -25,9 +26,10 @@ class Channel:
     def __init__(self, *answers):
         self.answers = list(answers)
         self.requests = []
+        self.api_key, self.version = ApiKey.CONTROLLED_SHUTDOWN, 3
 
     def send_request(self, builder, on_complete, on_timeout):
-        self.requests.append(codec.decode_request(ApiKey.CONTROLLED_SHUTDOWN, 3, b"".join(builder.build(3))))
+        self.requests.append(codec.decode_request(self.api_key, self.version, b"".join(builder.build(self.version))))
         if not self.answers:
             return
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -50,7 +52,8 @@ def _no_pause(monkeypatch):
 
 def leave(channels, timeout_s=10.0):
     left = []
-    failures = controlled_shutdown({i: (c, 100 + i) for i, c in channels.items()}, left.append, timeout_s)
+    asking = {i: ask_zookeeper_controller(c, i, 100 + i) for i, c in channels.items()}
+    failures = controlled_shutdown(asking, left.append, timeout_s)
     return left, failures
 
 
@@ -60,6 +63,18 @@ def test_brokers_that_lead_nothing_leave():
     assert (sorted(left), failures) == ([5, 6], {})
     request = channels[5].requests[0]
     assert (request.broker_id, request.broker_epoch) == (5, 105)
+
+
+def test_a_kraft_controller_is_asked_by_heartbeats():
+    channel = Channel(BrokerHeartbeatResponse(), BrokerHeartbeatResponse(should_shut_down=True))
+    channel.api_key, channel.version = ApiKey.BROKER_HEARTBEAT, 1
+    left = []
+    assert (
+        controlled_shutdown({5: ask_kraft_controller(channel, EmbeddedBroker(5, kraft_epoch=17))}, left.append, 10.0)
+        == {}
+    )
+    assert left == [5]
+    assert [(r.broker_epoch, r.want_shut_down) for r in channel.requests] == [(17, True)] * 2
 
 
 def test_a_broker_that_still_leads_asks_again():

@@ -1,13 +1,16 @@
-"""The network client of the brokers' requests to their controller."""
+"""The thread of the brokers' requests to their controller, and its network client."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from channel.logs import get_logger
 from channel.network.client import NetworkClient
 from channel.network.metadata import ManualMetadataUpdater
 from channel.network.secured import ListenerChannels
 from channel.network.selector import Selector
+
+from .to_controller import NodeToControllerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,28 +18,43 @@ if TYPE_CHECKING:
     from channel.config import ChannelConfig
     from channel.security import SecurityConfig
 
-    from .to_controller import ControllerClientFactory, ControllerInformation
+    from .to_controller import ControllerInformation
 
-__all__ = ["controller_clients"]
+__all__ = ["controller_thread"]
+
+_log = get_logger(__name__)
+_CLIENT_ID: Final = "kproto-fleet"
 
 
-def controller_clients(config: ChannelConfig, security: SecurityConfig, client_id: str) -> ControllerClientFactory:
-    """The function that makes a node-to-controller thread's client, with Kafka's limits for it."""
+def controller_thread(
+    name: str,
+    config: ChannelConfig,
+    security: SecurityConfig,
+    controller: ControllerInformation,
+    reconnect_backoff_max_ms: int = 50,
+) -> NodeToControllerThread:
+    """A thread for the brokers' requests to a controller, first to one of this kind; by default with Kafka's limits."""
 
     def make(information: ControllerInformation, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
-        channels = ListenerChannels(security, client_id)
+        channels = ListenerChannels(security, _CLIENT_ID)
         channels.use(information.listener, information.security_protocol)
         return NetworkClient(
             Selector(max_receive_size=config.receive_max, channel_builder=channels),
             ManualMetadataUpdater(),
-            client_id,
+            _CLIENT_ID,
             max_in_flight=1,
             reconnect_backoff_ms=50,
-            reconnect_backoff_max_ms=50,
+            reconnect_backoff_max_ms=reconnect_backoff_max_ms,
             request_timeout_ms=config.controller_socket_timeout_ms,
             setup_timeout_ms=config.socket_connection_setup_timeout_ms,
             setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
             on_invalid_answer=on_invalid_answer,
         )
 
-    return make
+    return NodeToControllerThread(
+        name,
+        make,
+        controller,
+        config.controller_socket_timeout_ms,
+        exit_procedure=lambda status: _log.critical("%s has failed: brokers cannot ask their controller", name),
+    )

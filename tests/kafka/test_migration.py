@@ -1,0 +1,81 @@
+"""A ZooKeeper-to-KRaft migration: a real KRaft controller takes a fleet over that a broker of it led before."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from real_brokers import eventually, free_ports, real_kafka
+
+from channel.broker.fleet import Fleet
+from channel.broker.hooks import BrokerHooks
+from channel.candidate import candidates
+from channel.types import Node, ReplicaAssignment
+from channel.zookeeper import znodes
+from channel.zookeeper.session import ZooKeeperSession
+from kproto.api import ApiKey
+from kproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from channel.broker.hooks import RequestContext
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+KRAFT = 3000
+TP = TopicPartition("t", 0)
+
+
+def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Path) -> None:
+    folder, base = str(tmp_path), free_ports(2)
+    seen: list[tuple[int, int, bool, int]] = []
+
+    def hooks(broker_id: int) -> BrokerHooks:
+        def answered(context: RequestContext, request: Any, answer: Any) -> None:
+            if context.api_key in (ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA):
+                seen.append((context.api_key, request.type, request.is_kraft_controller, answer.error_code))
+
+        return BrokerHooks(answered=answered)
+
+    real_kafka("install", folder, "--jars", str(kafka_jars))
+    try:
+        started = real_kafka(
+            "start", folder, "--no-brokers", "--zk-port", str(base), "--migration-port", str(base + 1)
+        )  # fmt: skip
+        quorum = [Node(KRAFT, "127.0.0.1", base + 1)]
+        with Fleet(
+            started["zookeeper_connect"], [1, 2, 3], session_timeout_ms=4_000, replica_lag_time_max_ms=1_000,
+            hooks=hooks, quorum=quorum, stand=candidates(),
+        ) as fleet, ZooKeeperSession(started["zookeeper_connect"]) as admin:  # fmt: skip
+            fleet.wait_for_controller()
+            replicas = {0: ReplicaAssignment((1, 2, 3)), 1: ReplicaAssignment((2, 3, 1))}
+            admin.create(znodes.topic_path("t"), znodes.encode_topic(replicas, None))
+            eventually(lambda: all(member.broker.metadata.contains("t") for member in fleet))
+            assert not any(is_kraft for _, _, is_kraft, _ in seen)
+
+            real_kafka("start-kraft", folder)
+            eventually(lambda: all(member.broker.is_led_by_kraft for member in fleet))
+            assert {m.broker.metadata.snapshot.controller.id for m in fleet} == {KRAFT}  # type: ignore[union-attr]
+            assert all((member.broker.kraft_epoch or -1) >= 0 for member in fleet)
+            assert fleet.controller_id is None  # the broker that led has resigned
+            assert json.loads(admin.get(znodes.CONTROLLER)[0])["brokerid"] == KRAFT
+            eventually(lambda: (ApiKey.UPDATE_METADATA, 2, True, 0) in seen)  # the whole image
+            eventually(lambda: all(m.broker.metadata.partition_info(*TP).leader == 1 for m in fleet))  # type: ignore[union-attr]
+
+            fleet.pause(3)  # its leader asks the KRaft controller for another ISR
+            eventually(lambda: set(fleet[1].broker.metadata.partition_info(*TP).isr) == {1, 2})  # type: ignore[union-attr]
+            fleet.resume(3)
+            eventually(lambda: set(fleet[1].broker.metadata.partition_info(*TP).isr) == {1, 2, 3})  # type: ignore[union-attr]
+            assert (ApiKey.UPDATE_METADATA, 1, True, 0) in seen  # a change of the image
+
+            assert fleet.shut_down(1) == {}  # by a heartbeat that says so
+            eventually(lambda: fleet[2].broker.metadata.partition_info(*TP).leader in (2, 3))  # type: ignore[union-attr]
+            survivor = 2 if fleet[2].broker.metadata.partition_info(*TP).leader == 3 else 3  # type: ignore[union-attr]
+            fleet.kill(5 - survivor)  # its heartbeats end, and the controller fences it
+            eventually(lambda: fleet[survivor].broker.metadata.partition_info(*TP).leader == survivor)  # type: ignore[union-attr]
+            assert not [code for _, _, is_kraft, code in seen if is_kraft and code]
+    finally:
+        real_kafka("stop", folder, "--kill")
