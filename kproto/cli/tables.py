@@ -26,10 +26,10 @@ def command(names: tuple[str, ...], *, form: str) -> None:
     """
     from kproto.cli.sections import Section, print_sections
     from kproto.errors import ConfigurationError
-    from kproto.tables.derived import DERIVED
+    from kproto.tables.derived import VIEWS
     from kproto.tables.schemas import TABLES, description
 
-    every = TABLES | {name: derived.schema for name, derived in DERIVED.items()}
+    every = TABLES | {name: derived.schema for name, derived in VIEWS.items()}
     for name in names:
         if name not in every:
             raise ConfigurationError(f"there is no table {name!r}; try {', '.join(every)}")

@@ -10,7 +10,7 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.queries import Queries
 from kproto.pipeline.stored import read_table, spark_schema
 from kproto.tables import TABLES
-from kproto.tables.derived import DERIVED
+from kproto.tables.derived import VIEWS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,19 +26,19 @@ def derived_table(spark: SparkSession, tables: Path, name: str) -> DataFrame:
     Args:
         spark: The session; it keeps no view of this.
         tables: The directory that ``kproto analyze`` wrote.
-        name: One of ``kproto.tables.derived.DERIVED``.
+        name: One of ``kproto.tables.derived.VIEWS``.
 
     Raises:
         ConfigurationError: There is no such table, or there are no tables in that directory.
     """
-    if name not in DERIVED:
-        raise ConfigurationError(f"there is no derived table {name!r}; try {', '.join(DERIVED)}")
+    if name not in VIEWS:
+        raise ConfigurationError(f"there is no derived table {name!r}; try {', '.join(VIEWS)}")
     with Queries(spark) as sql:
         sql.add(**{stored: read_table(spark, tables, stored) for stored in TABLES})
-        for known, derived in DERIVED.items():
+        for known, derived in VIEWS.items():
             frame = sql(derived.sql)
             if known == name:
                 break
             sql.add(**{known: frame})
-    wanted = spark_schema(DERIVED[name].schema)
+    wanted = spark_schema(VIEWS[name].schema)
     return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in wanted))

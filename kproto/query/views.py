@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from kproto.tables.derived import DERIVED
+from kproto.tables.derived import VIEWS
 from kproto.tables.schemas import TABLES
 from kproto.tables.stored import current_run
 
@@ -37,7 +37,7 @@ def open_tables(tables: Path | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnect
         tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.
 
     Returns:
-        A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.tables.derived.DERIVED``.
+        A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.tables.derived.VIEWS``.
 
     Raises:
         ConfigurationError: There are no tables in that directory.
@@ -56,8 +56,8 @@ def open_tables(tables: Path | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnect
             columns = ", ".join(f'"{column}"' for column in schema.names)
             source = f"read_parquet('{files}', hive_partitioning = true)"
             connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {source}")  # noqa: S608  # our own names
-        names = {name: name for name in (*TABLES, *DERIVED)}
-        for name, derived in DERIVED.items():
+        names = {name: name for name in (*TABLES, *VIEWS)}
+        for name, derived in VIEWS.items():
             connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
     except BaseException:
         connection.close()

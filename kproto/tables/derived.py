@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kproto.tables.schemas import INTS, TIME, column, described
+from kproto.tables.schemas import INTS, PARTITION_STATES, TIME, column, described
 
-__all__ = ["DERIVED", "FLAPS", "FLAP_MINUTES", "Derived"]
+__all__ = ["DERIVED", "FLAPS", "FLAP_MINUTES", "VIEWS", "Derived"]
 
 FLAP_MINUTES: Final = 10
 FLAPS: Final = 3
@@ -309,3 +309,23 @@ DERIVED: Final = {
     "errors": _ERRORS,
 }
 """The derived tables by name; each uses only stored tables and those above it."""
+
+_BY_BROKER: Final = Derived(
+    described(
+        "The partitions of each request, and so of each broker: partition_states joined with requests.",
+        column("frame_id", pa.binary(), "The request's frame. Joins requests."),
+        column("capture", pa.string(), "Capture point that showed it."),
+        column("ts", TIME, "When the request passed (UTC, us)."),
+        column("target_broker", pa.int32(), "Receiving broker; null where nothing tells it."),
+        column("error_code", pa.int16(), "The broker's answer to the whole request; null: none."),
+        *PARTITION_STATES,
+    ),
+    f"""
+    SELECT q.frame_id, q.capture, q.ts, q.target_broker, q.error_code,
+           {", ".join(f"s.{name}" for name in PARTITION_STATES.names)}
+    FROM {{requests}} q JOIN {{partition_states}} s ON s.body_id = q.body_id
+    """,  # noqa: S608  # our own names
+)
+
+VIEWS: Final = DERIVED | {"partition_states_by_broker": _BY_BROKER}
+"""The derived tables, and those that repeat stored rows: as large as if no two requests shared a body."""

@@ -10,7 +10,7 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline import derived_table
 from kproto.pipeline.stored import spark_schema
 from kproto.query import ask_sql, open_tables
-from kproto.tables.derived import DERIVED
+from kproto.tables.derived import VIEWS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,13 +31,13 @@ def plain(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("name", DERIVED)
+@pytest.mark.parametrize("name", VIEWS)
 def test_spark_and_duckdb_derive_the_same_rows(analyzed: Analyzed, spark: SparkSession, name: str) -> None:
     frame = derived_table(spark, analyzed.path, name)
-    assert frame.dtypes == [(field.name, field.dataType.simpleString()) for field in spark_schema(DERIVED[name].schema)]
+    assert frame.dtypes == [(field.name, field.dataType.simpleString()) for field in spark_schema(VIEWS[name].schema)]
     found = [{key: plain(value) for key, value in row.items()} for row in frame.toArrow().to_pylist()]
     with open_tables(analyzed.path) as sql:
-        answer = ask_sql(sql, f"SELECT {', '.join(DERIVED[name].schema.names)} FROM {name}")
+        answer = ask_sql(sql, f"SELECT {', '.join(VIEWS[name].schema.names)} FROM {name}")
     wanted = [dict(zip(answer.columns, map(plain, row), strict=True)) for row in answer.rows]
     assert len(found) == len(wanted) > 0
     assert sorted(map(_key, found)) == sorted(map(_key, wanted))

@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from table_truth import CAPTURES
 
+import kproto.tables
 from kproto.errors import ConfigurationError
 from kproto.query import QUESTIONS, ask, ask_sql, open_tables
 from kproto.tables import TABLES, Filters
@@ -250,3 +252,21 @@ def test_a_question_that_cannot_be_asked_so_says_why(question: str, options: dic
 def test_every_question_has_an_answer_of_nothing() -> None:
     for question in QUESTIONS:
         assert Traffic().ask(question, "") == []
+
+
+def test_every_partition_of_every_request_is_in_the_view_by_broker() -> None:
+    tables = kproto.tables.read(*CAPTURES[:2])
+    states: dict[bytes, list[tuple[Any, ...]]] = {}
+    for state in tables["partition_states"].to_pylist():
+        states.setdefault(state["body_id"], []).append((state["topic"], state["partition"], state["leader"]))
+    wanted = [
+        (request["target_broker"], request["frame_id"], *state)
+        for request in tables["requests"].to_pylist()
+        for state in states.get(request["body_id"], ())
+    ]
+    with open_tables(tables) as sql:
+        found = ask_sql(
+            sql, "SELECT target_broker, frame_id, topic, partition, leader FROM partition_states_by_broker"
+        ).rows
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    assert len(wanted) > len(tables["partition_states"])
