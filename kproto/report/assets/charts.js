@@ -52,7 +52,7 @@ class RatesChart {
         { paths: () => null, points: { show: true, size: 8, fill: theme.bad, stroke: theme.card, width: 1 } },
       ],
       axes: [
-        { ...axes(), size: 28, splits: () => ticks(range.from, range.to, this.host.clientWidth / 90).map(([us]) => this.seconds(us)), values: () => ticks(range.from, range.to, this.host.clientWidth / 90).map(([, text]) => text) },
+        { ...axes(), size: 28, splits: (plot) => this.times(plot).map(([us]) => this.seconds(us)), values: (plot) => this.timeTexts(plot) },
         { ...axes(), size: (plot) => labelWidth(plot.width), incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6], space: 26 },
       ],
       hooks: {
@@ -66,6 +66,15 @@ class RatesChart {
     this.plot.over.addEventListener("dblclick", () => range.set(range.first, range.last));
     this.legend.replaceChildren(...APIS.map((key) => element("span", {}, swatch(theme[`api-${key}`]), this.facts.apis[key])),
       element("span", {}, swatch(theme.bad, "50%"), "with refused requests"));
+  }
+
+  // The times below the chart, the same as in the rows of lanes.
+  times(plot) { return ticks(range.from, range.to, (plot.width - labelWidth(plot.width)) / 90); }
+
+  // Their texts; none that the chart's right edge would cut.
+  timeTexts(plot) {
+    const last = range.to - ((range.to - range.from) * 34) / (plot.width - labelWidth(plot.width));
+    return this.times(plot).map(([us, text]) => (us > last ? "" : text));
   }
 
   tip(plot, series, xs) {
