@@ -155,28 +155,38 @@ def command(
     fleet = Fleet(**numbers)
     if size is not None:
         fleet = sized(fleet, size)
-    if str(out) == _STANDARD_OUTPUT:
-        if per_host or rotate or expected:
-            raise ConfigurationError("standard output holds one capture: without --per-host, --rotate and --expected")
-        write_stream(fleet, sys.stdout.buffer, mss=mss)
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    if any(out.iterdir()):
-        raise ConfigurationError(f"{out}: not empty; choose another directory for --out, or empty it")
+    piped = str(out) == _STANDARD_OUTPUT
+    if piped and (per_host or rotate or expected):
+        raise ConfigurationError("standard output holds one capture: without --per-host, --rotate and --expected")
+    if piped and sys.stdout.isatty():
+        raise ConfigurationError("a capture is no text for a terminal; try: kproto generate --out - | kproto summary -")
+    if not piped:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
+            raise ConfigurationError(f"{out}: not empty; choose another directory for --out, or empty it")
     with reading() as progress:
-        update = progress.of(str(out))
-        done = 0
-
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
-            if update is not None:
-                update(done, size)
-
+        count = _counter(progress.of(str(out)), size)
+        if piped:
+            write_stream(fleet, sys.stdout.buffer, mss=mss, progress=count)
+            return
         written = write_captures(fleet, out, per_host=per_host, rotate_bytes=rotate, mss=mss, progress=count)
     if expected:
         _write_expected(fleet, out / "expected", per_host=per_host, mss=mss)
     _print(written, as_json=form == "json")
+
+
+def _counter(update: Callable[[int, int | None], None] | None, total: int | None) -> Callable[[int], None] | None:
+    """Adds up the bytes that are written and shows their sum."""
+    if update is None:
+        return None
+    done = 0
+
+    def add(more: int) -> None:
+        nonlocal done
+        done += more
+        update(done, total)
+
+    return add
 
 
 def _write_expected(fleet: Fleet, directory: Path, *, per_host: bool, mss: int) -> None:

@@ -18,7 +18,7 @@ __all__ = ["DEFAULT_MSS", "Written", "write_captures", "write_stream"]
 DEFAULT_MSS: Final = 1460
 """Of Ethernet without jumbo frames."""
 
-_BUFFERED: Final = 1 << 20
+_BUFFERED: Final = 64 << 10
 """Bytes of one file that are held back; files are opened to be appended to, so that a thousand need no descriptors."""
 
 

@@ -14,7 +14,7 @@ __all__ = ["LISTENER_PORT", "Address", "Bodies", "Fleet", "Protocol", "Versions"
 
 Bodies = Literal["fleet", "distinct"]
 """``fleet``: each change goes to all brokers that Kafka tells of it. ``distinct``: each change goes to one broker, in
-turn, so that no two requests share a body."""
+turn, so that requests share no body; those that are lost are sent again with theirs."""
 
 Protocol = Literal["3.9", "2.4"]
 """The inter-broker protocol, which decides the versions of the three APIs."""

@@ -66,16 +66,19 @@ def bursts(steps: Iterable[Step], *, seed: int, mss: int) -> Iterator[Burst]:
         mss: Bytes of data in a segment at most.
     """
     waiting: list[_Waiting] = []
-    talks: dict[Connection, _Talk] = {}
+    conversations: dict[Connection, _Conversation] = {}
     count = 0
     for step in steps:
         while waiting and waiting[0][0] < step.event.time_ns:
             yield _advance(waiting)
-        sources = [_exchanged(_talk(talks, exchange.connection, seed, mss), exchange) for exchange in step.exchanges]
+        sources = [
+            _exchanged(_conversation(conversations, exchange.connection, seed, mss), exchange)
+            for exchange in step.exchanges
+        ]
         for exchange in step.exchanges:
             if exchange.lost:
-                del talks[exchange.connection]
-        sources += [_closed(talks.pop(connection), time_ns) for connection, time_ns in step.closed]
+                del conversations[exchange.connection]
+        sources += [_closed(conversations.pop(connection), time_ns) for connection, time_ns in step.closed]
         for source in sources:
             count += 1
             time_ns, make = next(source)
@@ -99,40 +102,44 @@ def _advance(waiting: list[_Waiting]) -> Burst:
     return burst
 
 
-def _talk(talks: dict[Connection, _Talk], connection: Connection, seed: int, mss: int) -> _Talk:
-    if connection not in talks:
-        talks[connection] = _Talk(connection, seed, mss)
-    return talks[connection]
+def _conversation(
+    conversations: dict[Connection, _Conversation], connection: Connection, seed: int, mss: int
+) -> _Conversation:
+    if connection not in conversations:
+        conversations[connection] = _Conversation(connection, seed, mss)
+    return conversations[connection]
 
 
-def _exchanged(talk: _Talk, exchange: Exchange) -> _Moments:
+def _exchanged(conversation: _Conversation, exchange: Exchange) -> _Moments:
     if exchange.opens:
-        yield exchange.connection.opened_ns, talk.opened
+        yield exchange.connection.opened_ns, conversation.opened
     content = exchange.content
     pieces = (
         request_head(content, exchange.correlation_id),
         *shared_body(content).pieces(exchange.broker_epoch),
     )
-    yield from _sent(talk, _CLIENT, pieces, exchange.time_ns, exchange.last_ns)
+    yield from _sent(conversation, _CLIENT, pieces, exchange.time_ns, exchange.last_ns)
     if exchange.lost:
-        yield exchange.answer_ns, partial(talk.reset, exchange.answer_ns)
+        yield exchange.answer_ns, partial(conversation.reset, exchange.answer_ns)
         return
     answer = (response_head(content, exchange.correlation_id), encode_response(content))
-    yield from _sent(talk, _SERVER, answer, exchange.answer_ns, exchange.answer_last_ns)
+    yield from _sent(conversation, _SERVER, answer, exchange.answer_ns, exchange.answer_last_ns)
 
 
-def _sent(talk: _Talk, side: int, pieces: Sequence[bytes | memoryview], first_ns: int, last_ns: int) -> _Moments:
+def _sent(
+    conversation: _Conversation, side: int, pieces: Sequence[bytes | memoryview], first_ns: int, last_ns: int
+) -> _Moments:
     """A frame, its bursts spread evenly over its time."""
     size = sum(map(len, pieces))
     pieces = (size.to_bytes(4), *pieces)
-    room = talk.mss * _BURST_SEGMENTS
-    times = burst_times(size, first_ns, last_ns, talk.mss)
+    room = conversation.mss * _BURST_SEGMENTS
+    times = burst_times(size, first_ns, last_ns, conversation.mss)
     for at, time_ns in zip(range(0, size + 4, room), times, strict=True):
-        yield time_ns, partial(talk.send, side, time_ns, pieces, at, min(at + room, size + 4))
+        yield time_ns, partial(conversation.send, side, time_ns, pieces, at, min(at + room, size + 4))
 
 
-def _closed(talk: _Talk, time_ns: int) -> _Moments:
-    yield time_ns, partial(talk.closed, time_ns)
+def _closed(conversation: _Conversation, time_ns: int) -> _Moments:
+    yield time_ns, partial(conversation.closed, time_ns)
 
 
 def burst_times(size: int, first_ns: int, last_ns: int, mss: int) -> list[int]:
@@ -150,7 +157,7 @@ def burst_times(size: int, first_ns: int, last_ns: int, mss: int) -> list[int]:
     return [first_ns + us * number // last * _US for number in range(last + 1)]
 
 
-class _Talk:
+class _Conversation:
     """The packets of one connection, as its two ends send them.
 
     Attributes:

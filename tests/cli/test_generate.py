@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 from click.testing import CliRunner
 
+import kproto.tables
 from kproto.cli import main
+from kproto.generate.schemas import EXPECTED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,3 +52,24 @@ def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
     refused = run("generate", "--out", str(tmp_path / "out"), "--size", "many")
     assert refused.exit_code == 2
     assert "try e.g. 250M" in refused.output
+
+
+def test_a_capture_goes_through_a_pipe(tmp_path: Path) -> None:
+    options = ["--partitions", "20", "--isr-changes", "5", "--seed", "3"]
+    out = tmp_path / "fleet"
+    assert run("generate", "--out", str(out), *options).exit_code == 0
+    piped = run("generate", "--out", "-", *options)
+    assert piped.stdout_bytes == (out / "control.pcap").read_bytes()
+    refused = run("generate", "--out", "-", "--per-host")
+    assert refused.exit_code == 2
+    assert "standard output holds one capture" in refused.output
+
+
+def test_the_expected_tables_are_written_on_request(tmp_path: Path) -> None:
+    out = tmp_path / "fleet"
+    made = run("generate", "--out", str(out), "--partitions", "20", "--per-host", "--expected")
+    assert made.exit_code == 0, made.output
+    written = {path.stem: pq.read_table(path) for path in (out / "expected").iterdir()}
+    assert {name: table.schema for name, table in written.items()} == EXPECTED
+    found = kproto.tables.read(out)
+    assert found["requests"].num_rows == written["requests"].num_rows > 100

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from expected_tables import STORED, assert_rows
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import kproto.tables
 from kproto.generate import Fleet, write_captures
@@ -15,9 +18,6 @@ from kproto.generate.schemas import EXPECTED, FRAMES
 from kproto.query import open_tables
 from kproto.tables.derived import DERIVED
 from kproto.tables.schemas import TABLES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SMALL = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=25, restarts=2, failovers=2, zombies=2)
 
@@ -35,11 +35,9 @@ FLEETS = {
 }
 
 
-@pytest.mark.parametrize("fleet", FLEETS.values(), ids=FLEETS)
-@pytest.mark.parametrize("per_host", [False, True], ids=["one capture", "per host"])
-def test_all_tables_come_out(tmp_path: Path, fleet: Fleet, per_host: bool) -> None:
-    write_captures(fleet, tmp_path, per_host=per_host)
-    found = kproto.tables.read(tmp_path)
+def assert_tables(fleet: Fleet, directory: Path, *, per_host: bool) -> None:
+    write_captures(fleet, directory, per_host=per_host)
+    found = kproto.tables.read(directory)
     wanted = expected_tables(fleet, per_host=per_host)
     assert not found["bad_inputs"].num_rows
     for name in STORED:
@@ -48,6 +46,45 @@ def test_all_tables_come_out(tmp_path: Path, fleet: Fleet, per_host: bool) -> No
         for name, derived in DERIVED.items():
             rows = sql.table(name).to_arrow_table().cast(derived.schema)
             assert_rows(name, rows, wanted[name])
+
+
+@pytest.mark.parametrize("fleet", FLEETS.values(), ids=FLEETS)
+@pytest.mark.parametrize("per_host", [False, True], ids=["one capture", "per host"])
+def test_all_tables_come_out(tmp_path: Path, fleet: Fleet, per_host: bool) -> None:
+    assert_tables(fleet, tmp_path, per_host=per_host)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    """Small fleets of any kind, also with events so close that the answers to one come after the next."""
+    brokers = draw(st.integers(1, 6))
+    partitions = draw(st.integers(1, 40))
+    failovers = draw(st.integers(0, 3)) if brokers > 1 else 0
+    return Fleet(
+        seed=draw(st.integers(0, 1000)),
+        brokers=brokers,
+        topics=draw(st.integers(1, min(partitions, 5))),
+        partitions=partitions,
+        replication=draw(st.integers(1, min(brokers, 4))),
+        hours=draw(st.sampled_from([0.001, 0.05, 1.0, 30.0])),
+        failovers=failovers,
+        restarts=draw(st.integers(0, 4)) if brokers > 1 else 0,
+        elections=draw(st.integers(0, 25)),
+        isr_changes=draw(st.integers(0, 15)),
+        batch=draw(st.integers(1, 20)),
+        zombies=draw(st.integers(0, 3)) if failovers else 0,
+        deletions=draw(st.integers(0, 2)),
+        loss=draw(st.sampled_from([0.0, 0.05, 0.3])),
+        bodies=draw(st.sampled_from(["fleet", "distinct"])),
+        protocol=draw(st.sampled_from(["3.9", "2.4"])),
+    )
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(fleet=fleets(), per_host=st.booleans())
+def test_all_tables_come_out_of_any_fleet(fleet: Fleet, per_host: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        assert_tables(fleet, Path(directory), per_host=per_host)
 
 
 def test_a_fleet_fills_every_table() -> None:
