@@ -153,6 +153,7 @@ def errors(
         SELECT capture, api_key, api_version, scope, error_code, reason, count(*) AS n,
                epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last,
                list_slice(list(DISTINCT target_broker ORDER BY target_broker), 1, 20) AS brokers,
+               count(DISTINCT target_broker) AS brokers_in_all,
                min_by(frame_id, (ts, frame_id)) AS frame_id, min_by(topic, (ts, frame_id)) AS topic,
                min_by(partition, (ts, frame_id)) AS partition
         FROM found GROUP BY ALL ORDER BY n DESC, first, capture, api_key, api_version, scope, error_code, reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kproto.api import api_name
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["findings"]
 
 _SLOW_US: Final = 1_000_000
+_SLOWER_US: Final = 100_000
+_SLOWER: Final = 5
+"""A broker is slow from ``_SLOW_US`` on, or from ``_SLOWER_US`` on if it takes so many times as long as most others."""
 
 
 class Finding(NamedTuple):
@@ -79,6 +83,8 @@ def _partitions(facts: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _brokers(facts: Mapping[str, Any]) -> Iterator[Finding]:
+    typical = median([row["p99_us"] for row in facts["brokers"] if row["p99_us"] is not None] or [0])
+    slow = min(_SLOW_US, max(_SLOWER_US, _SLOWER * typical))
     for row in facts["brokers"]:
         silent = row["unanswered"] and row["silent"] is not None
         if silent and not row["answered"]:
@@ -88,7 +94,7 @@ def _brokers(facts: Mapping[str, Any]) -> Iterator[Finding]:
         elif silent:
             text = f"Broker {_name(row)} left its last requests unanswered, {row['unanswered']:,} in all."
             yield Finding("warning", text, "brokers")
-        elif (row["p99_us"] or 0) > _SLOW_US:
+        elif (row["p99_us"] or 0) > slow:
             seconds = row["p99_us"] / 1e6
             yield Finding(
                 "warning", f"Broker {_name(row)} is slow: 99 % of its answers took up to {seconds:.1f} s.", "brokers"

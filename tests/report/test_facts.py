@@ -127,3 +127,12 @@ def test_real_captures_make_facts_whose_requests_are_all_there(name: str) -> Non
 def _marks(facts: dict[str, Any]) -> list[int]:
     rows = [*facts["stale"], *facts["errors"], *facts["brokers"], *facts["lag"]["brokers"]]
     return [row["request"] for row in rows] + facts["timeline"]["states"]["request"]
+
+
+def test_a_broker_is_slow_beside_the_others() -> None:
+    cluster = Cluster()
+    for broker in range(5):
+        cluster.send(broker, broker, [state("orders", 0)])
+    cluster.rows["requests"][3]["latency_us"] = 400_000
+    (finding,) = report_facts(cluster.tables())["findings"]
+    assert finding["text"] == "Broker 3 is slow: 99 % of its answers took up to 0.4 s."

@@ -102,7 +102,7 @@ function errorsTable(facts, rows) {
     { name: "error", value: (row) => errorText(facts, row.error_code) || row.scope, cell: (row) => (row.error_code === null ? flag("warning", row.scope === "unanswered" ? "no answer" : "cannot be read") : flag(row.scope === "request" ? "bad" : "", errorText(facts, row.error_code))) },
     { name: "of", cell: (row) => (row.scope === "partition" ? "partitions" : "the whole request") },
     { name: "count", number: true, value: (row) => row.n, cell: (row) => counted(row.n) },
-    { name: "brokers", cell: (row) => row.brokers.join(", "), long: true },
+    { name: "brokers", value: (row) => row.brokers_in_all, cell: (row) => row.brokers.join(", ") + (row.brokers_in_all > row.brokers.length ? ` and ${plural(row.brokers_in_all - row.brokers.length, "other")}` : ""), long: true },
     { name: "first", value: (row) => row.first, cell: (row) => requestButton(facts, row.request, clock(row.first), { partition: row.topic === null ? undefined : [row.topic, row.partition] }) },
     { name: "last", value: (row) => row.last, cell: (row) => clock(row.last) },
     { name: "note", long: true, cell: (row) => row.reason ?? (row.scope === "partition" && row.error_code === STALE_CONTROLLER_EPOCH ? "the broker had that leader epoch already; no zombie" : "") },
