@@ -223,6 +223,7 @@ class Controller:
         self.events.clear_and_put(last)
         last.done.wait()
         self.events.close()
+        self._end_leadership()  # if the session expired meanwhile, and its event took the place of the last one
         self._end_session()
 
     def _end_session(self) -> None:

@@ -295,6 +295,22 @@ def test_a_controller_that_was_deposed_before_its_work_leaves_it_undone(
     until(lambda: fleet.admin.exists(unfinished) is None)  # done by the next controller
 
 
+def test_a_session_that_expires_while_the_controller_closes_leaves_no_leadership(
+    fleet: Fleet, node: ControllerNode
+) -> None:
+    controller = node.controller
+    closing = threading.Thread(target=controller.close)
+    expiring = threading.Thread(target=controller.session_expired)
+    with held(node):
+        closing.start()
+        until(lambda: not controller.events.is_empty)
+        expiring.start()  # its event takes the place of the last one, and is itself cleared by the end of the thread
+        expiring.join(10)
+    closing.join(10)
+    assert not closing.is_alive()
+    assert controller._leadership is None
+
+
 @pytest.mark.conformance("CIT-42")
 def test_an_expired_session_resigns_first_and_registers_anew(fleet: Fleet, node: ControllerNode) -> None:
     controller = node.controller
