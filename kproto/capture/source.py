@@ -255,13 +255,17 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
     )
 
 
-def check_capture(file: File) -> Format:
+def check_capture(file: File, *, opener: Callable[[str], IO[bytes]] | None = None) -> Format:
     """Tell whether a file can be read at all, by its first bytes.
+
+    Args:
+        file: The file.
+        opener: Opens a path; None: the file system does.
 
     Raises:
         CaptureError: It cannot be opened, is empty, or is neither a capture nor a request log.
     """
-    with Source(file) as source:
+    with Source(file, opener=opener) as source:
         head = source.peek(HEAD)
         check_begun(source, begun=bool(head))
         found = detect_format(source.name, head, whole=True)

@@ -64,6 +64,15 @@ Examples:
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the tables go.")
 @click.option("--master", metavar="URL", help="Spark's master; else that of spark-submit, else local[*].")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. Repeatable.")
+@click.option(
+    "--split-size",
+    "split_mb",
+    type=click.IntRange(min=0),
+    default=128,
+    show_default=True,
+    metavar="MB",
+    help="Read captures of twice this size or more in parts of it, by several tasks; 0: never.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other things too.")
 @capture_filters
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -78,6 +87,7 @@ def command(
     out: Path,
     master: str | None,
     conf: tuple[str, ...],
+    split_mb: int,
     overwrite: bool,
     form: str,
     report: Path | None,
@@ -85,7 +95,8 @@ def command(
 ) -> None:
     """Turn captures into tables with PySpark, and sum them up.
 
-    CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, either also gzip or zstd. Each is read once, each
+    CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, either also gzip or zstd; or a directory, a
+    pattern, or a URI that pyarrow opens, such as s3://bucket/captures/*.pcap. Each is read once, each
     distinct message body decoded once. With another --master than local, every worker must see CAPTURE and DIR.
 
     In a job of spark-submit, whose program is "from kproto.__main__ import main; main()", its master and settings stay.
@@ -99,13 +110,14 @@ def command(
     if report is not None:
         check_place(report)
     from kproto.pipeline import OutputDirectory, analyze, spark_session, unchanged
+    from kproto.tables.files import file_size
 
     settings = _settings(conf)
     directory = OutputDirectory(out, overwrite=overwrite)
     directory.check()
     run = unchanged(paths, directory, filters)
     if run is None:
-        small = sum(Path(path).stat().st_size for path in paths) < _SMALL
+        small = sum(map(file_size, paths)) < _SMALL
         with (
             _explained(),
             _Steps() as steps,
@@ -113,7 +125,7 @@ def command(
             _interruptible(),
             steps.watching(spark),
         ):
-            run = analyze(spark, paths, directory, filters=filters, on_step=steps.show)
+            run = analyze(spark, paths, directory, filters=filters, split_bytes=split_mb << 20, on_step=steps.show)
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary, ensure_ascii=False))
     else:
@@ -160,12 +172,13 @@ def _readable(captures: Sequence[str]) -> list[str]:
     """The captures, each once. What is no capture is told before Spark starts."""
     from kproto.capture import capture_points
     from kproto.capture.source import check_capture
+    from kproto.tables.files import expand, open_file
 
     if "-" in captures:
         raise ConfigurationError("analyze reads files; save standard input to one first, or try kproto inspect -")
-    files = [file for point in capture_points(captures) for file in point.files]
+    files = [file for point in capture_points(expand(captures), opener=open_file) for file in point.files]
     for file in files:
-        check_capture(file)
+        check_capture(file, opener=open_file)
     return files
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import ConfigurationError
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
+from kproto.tables.files import file_state
 from kproto.tables.stages import SMALL_TABLES
 from kproto.tables.stored import MANIFEST, SUMMARY, current_run
 
@@ -37,8 +38,7 @@ def fingerprint(points: Sequence[CapturePoint], filters: Filters) -> dict[str, A
 
 
 def _state_of(file: str) -> list[str | int]:
-    state = Path(file).stat()
-    return [str(Path(file).absolute()), state.st_size, state.st_mtime_ns]
+    return [file, *file_state(file)]
 
 
 def _plain(value: Any) -> Any:

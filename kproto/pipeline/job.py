@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import shutil
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import kproto
 from kproto import tables
-from kproto.api import CONTROL_APIS, ApiKey
-from kproto.capture import capture_points
 from kproto.errors import CaptureError
+from kproto.pipeline.captures import gather_captures, points_of
 from kproto.pipeline.former import Former, fingerprint, store_facts
-from kproto.pipeline.tasks import count_changes, gather_pieces, make_tables
+from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.filters import Filters
+from kproto.tables.planning import SPLIT_BYTES
 from kproto.tables.reading import why_nothing
 from kproto.tables.stages import SMALL_TABLES, learn, small_table
 from kproto.tables.stored import SUMMARY, stored_pieces
@@ -30,7 +28,7 @@ from kproto.tables.summary import Figures, summarize
 from kproto.tables.writing import write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -40,9 +38,6 @@ if TYPE_CHECKING:
     from kproto.tables.stages import Knowledge, Made, Piece
 
 __all__ = ["BadInput", "Run", "analyze", "unchanged"]
-
-_TASK_BYTES: Final = 64 << 20
-"""Small captures share a task until they have so many bytes together."""
 
 
 class BadInput(NamedTuple):
@@ -90,15 +85,17 @@ def analyze(
     out: OutputDirectory,
     *,
     filters: Filters | None = None,
+    split_bytes: int = SPLIT_BYTES,
     on_step: Callable[[str], object] = lambda _step: None,
 ) -> Run:
     """Make the tables of some captures.
 
     Args:
         spark: The session. Its executors must see the captures and ``out`` under the same paths.
-        captures: Files.
+        captures: Files, directories, patterns, URIs.
         out: The directory for the tables.
         filters: Which requests to keep; None keeps all control requests.
+        split_bytes: Captures of twice this size or more are read in parts of about this size; 0: never.
         on_step: Called with a short description of each step.
 
     Raises:
@@ -107,14 +104,14 @@ def analyze(
     """
     started = time.monotonic()
     filters = filters or Filters()
-    points = capture_points(str(Path(path).absolute()) for path in captures)
+    points = points_of(captures)
     with out.writing():
         if (same := unchanged(captures, out, filters)) is not None:
             return same
         inputs = fingerprint(points, filters)
         former = Former.of(out.path)
         added = former.added(points, inputs, kproto.__version__) if former else None
-        job = _Job(spark, out.run, filters, on_step, Run(list(captures)))
+        job = _Job(spark, out.run, filters, split_bytes, on_step, Run(list(captures)))
         if not (former and added and job.add_to(former, added)):
             job.make(points)
         job.run.seconds = time.monotonic() - started
@@ -126,7 +123,7 @@ def unchanged(captures: Sequence[str], out: OutputDirectory, filters: Filters | 
     """The run whose tables ``out`` holds, if the same captures as they are today were read with the same filters."""
     filters = filters or Filters()
     former = Former.of(out.path)
-    points = capture_points(str(Path(path).absolute()) for path in captures)
+    points = points_of(captures)
     wanted = fingerprint(points, filters)
     if former is None or former.added(points, wanted, kproto.__version__) != []:
         return None
@@ -151,9 +148,16 @@ class _Job:
     """One run: reads capture points and makes the tables in a directory."""
 
     def __init__(
-        self, spark: SparkSession, directory: Path, filters: Filters, on_step: Callable[[str], object], run: Run
+        self,
+        spark: SparkSession,
+        directory: Path,
+        filters: Filters,
+        split_bytes: int,
+        on_step: Callable[[str], object],
+        run: Run,
     ) -> None:
         self.run = run
+        self._split_bytes = split_bytes
         self._spark = spark
         self._directory = directory
         self._work = directory / "tasks"
@@ -190,10 +194,8 @@ class _Job:
 
     def _gather(self, points: Sequence[CapturePoint]) -> list[Piece]:
         self._on_step("reading captures")
-        shares = _shares(points, self._spark.sparkContext.defaultParallelism)
         self.run.captures_read += len(points)
-        reads = [partial(_scan, share, self._filters) for share in shares]
-        return gather_pieces(self._spark, reads, self._work, self._filters)
+        return gather_captures(self._spark, points, self._work, self._filters, self._split_bytes)
 
     def _check(self, pieces: Sequence[Piece]) -> None:
         """Raise if the captures hold no wanted request."""
@@ -244,29 +246,6 @@ class _Job:
         (self._directory / SUMMARY).write_text(json.dumps(summary, ensure_ascii=False) + "\n", encoding="utf-8")
         store_facts(self._directory, facts, set(addresses).union(*(each.addresses for each in made)))
         shutil.rmtree(self._work)
-
-
-def _scan(points: Sequence[CapturePoint], filters: Filters) -> Iterator[pa.RecordBatch]:
-    return tables.scan(
-        points,
-        ports=filters.ports,
-        apis=filters.apis or CONTROL_APIS,
-        since_ns=filters.since_ns,
-        until_ns=filters.until_ns,
-        always={ApiKey.UPDATE_METADATA},
-    )
-
-
-def _shares(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:
-    """Deal captures to tasks, each to the task with the fewest bytes so far."""
-    sizes = {point: sum(Path(path).stat().st_size for path in point.files) for point in points}
-    count = min(len(points), max(workers, -(-sum(sizes.values()) // _TASK_BYTES)))
-    shares: list[tuple[int, list[CapturePoint]]] = [(0, []) for _ in range(count)]
-    for point in sorted(points, key=sizes.__getitem__, reverse=True):
-        size, share = shares[0]
-        share.append(point)
-        heapq.heapreplace(shares, (size + sizes[point], share))
-    return [share for _size, share in sorted(shares, key=lambda item: item[0], reverse=True)]
 
 
 def _summary(spark: SparkSession, made: Sequence[Made], directory: Path) -> dict[str, Any]:

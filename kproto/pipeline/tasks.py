@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.tables.stages import Knowledge, Made, Piece
 
-__all__ = ["count_changes", "gather_pieces", "make_tables"]
+__all__ = ["RECEIPT", "count_changes", "gather_pieces", "make_tables", "receipt", "results", "task_each"]
 
-_RECEIPT: Final = pa.schema([("receipt", pa.binary())])
+RECEIPT: Final = pa.schema([("receipt", pa.binary())])
+"""How a task tells the driver its result: pickled, in one row."""
+
 _HISTORY_ROWS: Final = 1_000_000
 """Partition histories of more states than this stay on disk, and are joined in parts."""
 
@@ -49,7 +51,7 @@ def gather_pieces(
         for number in numbers:
             yield gather(reads[number](), directory, filters)
 
-    return _results(_for_each(spark, len(reads), run))
+    return results(_for_each(spark, len(reads), run))
 
 
 def make_tables(
@@ -77,7 +79,7 @@ def make_tables(
             yield made
             yield _settled(chosen_of(claims), directory, filters)
 
-        return _results(_for_each(spark, 1, run))
+        return results(_for_each(spark, 1, run))
 
     def run_relate(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
@@ -88,11 +90,11 @@ def make_tables(
     def run_settle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = [row for batch in batches for row in batch.to_pylist()]
         if rows:
-            yield _receipt(_settled(rows, directory, filters))
+            yield receipt(_settled(rows, directory, filters))
 
-    related: list[Made] = _results(_for_each(spark, len(pieces), run_relate))
+    related: list[Made] = results(_for_each(spark, len(pieces), run_relate))
     chosen = _chosen(spark, [str(Path(piece) / "claims.parquet") for piece in pieces], stored)
-    return related + _results(chosen.mapInArrow(run_settle, spark_schema(_RECEIPT)))
+    return related + results(chosen.mapInArrow(run_settle, spark_schema(RECEIPT)))
 
 
 def _chosen(spark: SparkSession, claims: list[str], stored: Path | None) -> DataFrame:
@@ -143,7 +145,7 @@ def count_changes(spark: SparkSession, tasks: Sequence[str]) -> list[Changes]:
                 history.merge(pickle.loads((Path(place) / f"history-{number}").read_bytes()))  # noqa: S301  # our own
             yield history.changes(MOST_CHANGED)
 
-    return _results(_for_each(spark, _HISTORY_PARTS, run))
+    return results(_for_each(spark, _HISTORY_PARTS, run))
 
 
 def _for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], Iterator[object]]) -> DataFrame:
@@ -151,14 +153,21 @@ def _for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], It
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for result in run(number for batch in batches for number in batch.column(0).to_pylist()):
-            yield _receipt(result)
+            yield receipt(result)
 
-    return spark.range(0, count, 1, numPartitions=count).mapInArrow(work, spark_schema(_RECEIPT))
-
-
-def _receipt(result: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result)], pa.binary())], schema=_RECEIPT)
+    return task_each(spark, count).mapInArrow(work, spark_schema(RECEIPT))
 
 
-def _results(receipts: DataFrame) -> list[Any]:
+def task_each(spark: SparkSession, count: int) -> DataFrame:
+    """The numbers up to a count, a task for each."""
+    return spark.range(0, count, 1, numPartitions=count)
+
+
+def receipt(result: object) -> pa.RecordBatch:
+    """A task's result as a row for the driver."""
+    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result)], pa.binary())], schema=RECEIPT)
+
+
+def results(receipts: DataFrame) -> list[Any]:
+    """The tasks' results."""
     return [pickle.loads(row.receipt) for row in receipts.collect()]  # noqa: S301  # our own tasks wrote it

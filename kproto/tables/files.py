@@ -12,7 +12,7 @@ from kproto.errors import CaptureError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["expand", "file_size", "is_uri", "open_file"]
+__all__ = ["expand", "file_size", "file_state", "is_uri", "open_file"]
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _GLOB: Final = re.compile(r"[*?\[]")
@@ -41,11 +41,22 @@ def file_size(path: str) -> int:
     Raises:
         CaptureError: There is no such file.
     """
+    return file_state(path)[0]
+
+
+def file_state(path: str) -> tuple[int, int]:
+    """Bytes of a file, and when it was changed last, in ns since 1970 (0 where its file system does not tell).
+
+    Raises:
+        CaptureError: There is no such file.
+    """
     try:
         if not is_uri(path):
-            return Path(path).stat().st_size
+            state = Path(path).stat()
+            return state.st_size, state.st_mtime_ns
         files, inside = _file_system(path)
-        return int(files.get_file_info(inside).size or 0)
+        info = files.get_file_info(inside)
+        return int(info.size or 0), int(info.mtime_ns or 0)
     except OSError as e:
         raise CaptureError(f"{path}: {e.strerror or e}") from None
 

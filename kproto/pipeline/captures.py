@@ -1,0 +1,135 @@
+"""Captures -> staged pieces on Spark: small capture points share a task, large ones are read in parts and stitched."""
+
+from __future__ import annotations
+
+import heapq
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import PySparkException
+
+from kproto import tables
+from kproto.api import CONTROL_APIS, ApiKey
+from kproto.capture import CapturePoint, capture_points
+from kproto.capture.splits import SplitError
+from kproto.pipeline.stored import spark_schema
+from kproto.pipeline.tasks import RECEIPT, gather_pieces, receipt, results, task_each
+from kproto.tables.files import expand, file_size, is_uri, open_file
+from kproto.tables.planning import plan
+from kproto.tables.scanning import Selection
+from kproto.tables.splitting import SPLIT, scan_parts
+from kproto.tables.stages import gather
+from kproto.tables.stitching import Counts, stitch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from kproto.tables.filters import Filters
+    from kproto.tables.splitting import Part
+    from kproto.tables.stages import Piece
+
+__all__ = ["gather_captures", "points_of", "scan_options"]
+
+_TASK_BYTES: Final = 64 << 20
+"""Small captures share a task until they reach this."""
+
+_BUCKETS_FOR_EACH_WORKER: Final = 2
+"""Connections of large captures are dealt to so many tasks for each worker."""
+
+
+def points_of(captures: Iterable[str]) -> list[CapturePoint]:
+    """The capture points in some files, directories, patterns and URIs.
+
+    Raises:
+        CaptureError: A directory or pattern holds no capture.
+    """
+    absolute = (path if is_uri(path) else str(Path(path).absolute()) for path in expand(captures))
+    return capture_points(absolute, opener=open_file)
+
+
+def scan_options(filters: Filters) -> dict[str, Any]:
+    """What a scan for tables takes: UpdateMetadata is read in any case, for it names the brokers."""
+    return {
+        "ports": filters.ports,
+        "apis": filters.apis or CONTROL_APIS,
+        "since_ns": filters.since_ns,
+        "until_ns": filters.until_ns,
+        "always": {ApiKey.UPDATE_METADATA},
+    }
+
+
+def gather_captures(
+    spark: SparkSession, points: Sequence[CapturePoint], directory: Path, filters: Filters, split_bytes: int
+) -> list[Piece]:
+    """Stage captures.
+
+    A file that cannot be read in parts, for it holds damage where a part ends, is read whole.
+
+    Args:
+        spark: The session. Its executors open the captures by the names given here.
+        points: The captures.
+        directory: Where the pieces go; every worker sees it.
+        filters: Which requests to keep.
+        split_bytes: About how large a part of a large capture shall be; 0 reads each capture point by one task.
+    """
+    whole, parts = plan(points, split_bytes)
+    pieces: list[Piece] = []
+    if parts:
+        of_parts = {part.capture for part in parts}
+        large = {point.name: point for point in points if point.name in of_parts}
+        try:
+            pieces += _gather_parts(spark, parts, large, directory, filters)
+        except PySparkException as e:
+            if SplitError.__name__ not in str(e):
+                raise
+            whole += large.values()
+    if whole:
+        shares = _shares(whole, spark.sparkContext.defaultParallelism)
+        pieces += gather_pieces(
+            spark, [partial(tables.scan, share, **scan_options(filters)) for share in shares], directory, filters
+        )
+    return pieces
+
+
+def _gather_parts(
+    spark: SparkSession,
+    parts: Sequence[Part],
+    points: Mapping[str, CapturePoint],
+    directory: Path,
+    filters: Filters,
+) -> list[Piece]:
+    buckets = max(1, min(_BUCKETS_FOR_EACH_WORKER * spark.sparkContext.defaultParallelism, len(parts)))
+    options = scan_options(filters)
+
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        chosen = (parts[n] for batch in numbers for n in batch.column(0).to_pylist())
+        yield from scan_parts(chosen, Selection(**options), buckets=buckets)
+
+    def join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counts = Counts()
+        piece = gather(stitch(batches, points, Selection(**options), counts), directory, filters)
+        yield receipt((piece, counts))
+
+    rows = task_each(spark, len(parts)).mapInArrow(read, spark_schema(SPLIT))
+    by_connection = rows.repartitionById(buckets, "bucket").sortWithinPartitions("bucket", "key", "part", "item")
+    joined = results(by_connection.mapInArrow(join, spark_schema(RECEIPT)))
+    total = Counts()
+    for _piece, counts in joined:
+        total.merge(counts)
+    return [*(piece for piece, _counts in joined), gather(total.rows(points), directory, filters)]
+
+
+def _shares(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:
+    """Deal captures to tasks, each to the one with the least so far: no worker idle, no task with many large files."""
+    sizes = {point: sum(map(file_size, point.files)) for point in points}
+    count = min(len(points), max(workers, -(-sum(sizes.values()) // _TASK_BYTES)))
+    shares: list[tuple[int, list[CapturePoint]]] = [(0, []) for _ in range(count)]
+    for point in sorted(points, key=sizes.__getitem__, reverse=True):
+        size, share = shares[0]
+        share.append(point)
+        heapq.heapreplace(shares, (size + sizes[point], share))
+    return [share for _size, share in sorted(shares, key=lambda item: item[0], reverse=True)]
