@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kproto.tables.splitting import Part
     from kproto.tables.stages import Piece
 
-__all__ = ["gather_captures", "points_of", "scan_options"]
+__all__ = ["gather_captures", "points_of", "scan_options", "shares_of"]
 
 _TASK_BYTES: Final = 64 << 20
 """Small captures share a task until they reach this."""
@@ -88,7 +88,7 @@ def gather_captures(
                 raise
             whole += large.values()
     if whole:
-        shares = _shares(whole, spark.sparkContext.defaultParallelism)
+        shares = shares_of(whole, spark.sparkContext.defaultParallelism)
         pieces += gather_pieces(
             spark, [partial(tables.scan, share, **scan_options(filters)) for share in shares], directory, filters
         )
@@ -123,7 +123,7 @@ def _gather_parts(
     return [*(piece for piece, _counts in joined), gather(total.rows(points), directory, filters)]
 
 
-def _shares(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:
+def shares_of(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:
     """Deal captures to tasks, each to the one with the least so far: no worker idle, no task with many large files."""
     sizes = {point: sum(map(file_size, point.files)) for point in points}
     count = min(len(points), max(workers, -(-sum(sizes.values()) // _TASK_BYTES)))

@@ -114,6 +114,6 @@ def _file_system(path: str):  # type: ignore[no-untyped-def]  # pyarrow has no t
     from pyarrow.fs import FileSystem
 
     try:
-        return FileSystem.from_uri(path)
+        return FileSystem.from_uri(path.replace(" ", "%20"))
     except (OSError, ValueError) as e:
         raise CaptureError(f"{path}: {e}") from None

@@ -92,6 +92,7 @@ def scan(
     until_ns: int | None = None,
     always: Collection[int] = (),
     on_capture: Callable[[int], object] | None = None,
+    every_payload: bool = False,
     opener: Callable[[str], IO[bytes]] = open_file,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
@@ -108,6 +109,7 @@ def scan(
             point of its own, named as the file is.
         ports, apis, since_ns, until_ns, always: As of ``Selection``.
         on_capture: Called with 1 before each capture, to count the captures, for instance in an accumulator.
+        every_payload: Whether to give each frame's body; else a capture's distinct bodies are given once.
         opener: Opens a file by its path or URI.
         batch_bytes: About how large a batch becomes.
 
@@ -115,7 +117,7 @@ def scan(
         Batches of the schema ``SCAN``.
     """
     selection = Selection(ports=ports, apis=apis, since_ns=since_ns, until_ns=until_ns, always=always)
-    rows = ScanRows(batch_bytes)
+    rows = ScanRows(batch_bytes, every_payload=every_payload)
     waiting = _Waiting(rows)
     for each in captures:
         summary = CaptureSummary()
@@ -148,10 +150,12 @@ class ScanRows(RowBuffer):
     Args:
         limit: About how many bytes a batch shall have.
         schema: Of the batches.
+        every_payload: As of ``scan``.
     """
 
-    def __init__(self, limit: int = BATCH_BYTES, schema: pa.Schema = SCAN) -> None:
+    def __init__(self, limit: int = BATCH_BYTES, schema: pa.Schema = SCAN, *, every_payload: bool = False) -> None:
         super().__init__(schema, limit)
+        self._every_payload = every_payload
         self._given: dict[bytes, int] = {}  # bodies, and when they were sent
 
     def frame_id(self, frame: Frame) -> bytes:
@@ -176,7 +180,7 @@ class ScanRows(RowBuffer):
         else:
             body = frame.body
             body_id = ids.body_id(frame.api_key, frame.api_version, frame.direction, body)
-            if self.is_earliest(body_id, frame.time_ns):
+            if self._every_payload or self.is_earliest(body_id, frame.time_ns):
                 payload = bytes(body)
         if frame.direction == "req":
             broker_epoch = _broker_epoch(frame)
