@@ -109,8 +109,8 @@ def command(
     check_apis(filters)
     if report is not None:
         check_place(report)
-    from kproto.pipeline import OutputDirectory, analyze, spark_session, unchanged
-    from kproto.tables.files import file_size
+    from kproto.pipeline import OutputDirectory, analyze, check_workers, is_cluster, spark_session, unchanged
+    from kproto.tables.files import file_size, is_uri
 
     settings = _settings(conf)
     directory = OutputDirectory(out, overwrite=overwrite)
@@ -125,6 +125,9 @@ def command(
             _interruptible(),
             steps.watching(spark),
         ):
+            if is_cluster(spark.sparkContext.master):
+                steps.show("asking the workers")
+                check_workers(spark, [path if is_uri(path) else str(Path(path).absolute()) for path in paths], out)
             run = analyze(spark, paths, directory, filters=filters, split_bytes=split_mb << 20, on_step=steps.show)
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary, ensure_ascii=False))

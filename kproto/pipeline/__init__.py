@@ -8,6 +8,7 @@ Needs the extra ``pipeline`` (pyspark, pyarrow) and Java 17 or newer.
 
 from __future__ import annotations
 
+from kproto.pipeline.cluster import check_workers, is_cluster
 from kproto.pipeline.derived import derived_table
 from kproto.pipeline.job import BadInput, Run, analyze, unchanged
 from kproto.pipeline.output import OutputDirectory
@@ -20,7 +21,9 @@ __all__ = [
     "Run",
     "analyze",
     "check_java",
+    "check_workers",
     "derived_table",
+    "is_cluster",
     "read_table",
     "spark_session",
     "unchanged",

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import kproto
 from kproto.errors import ConfigurationError
+from kproto.pipeline.cluster import SHIPPED, is_cluster, shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +26,8 @@ __all__ = ["check_java", "spark_session"]
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """An environment variable that ``spark-submit`` sets for its program."""
+
+_PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
 
 _LOWEST_JAVA: Final = 17
 _HOW_TO_GET_JAVA: Final = (
@@ -121,15 +124,23 @@ def spark_session(
     if not submitted:
         master = master or "local[*]"
         local = master.startswith("local")
+        small &= not is_cluster(master)
         wanted = _SETTINGS | ((_LOCAL_SETTINGS | (_SMALL_SETTINGS if small else {})) if local else {}) | wanted
         if local:
             environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DRIVER_MEMORY": "2g"}
     builder = SparkSession.builder.appName("kproto").config(map=cast("dict[str, Any]", _SQL_SETTINGS | wanted))
     if master is not None:
         builder = builder.master(master)
-    local = not submitted and (master or "").startswith("local")
+    local = not submitted and not is_cluster(master)
+    if not local:
+        python_path = filter(None, (SHIPPED, wanted.get(_PYTHON_PATH)))
+        builder = builder.config(_PYTHON_PATH, os.pathsep.join(python_path))
     with _environment(environment, local=local), _started(builder, master, log) as spark:
-        yield spark
+        if is_cluster(spark.sparkContext.master):
+            with shipped(spark):
+                yield spark
+        else:
+            yield spark
 
 
 @contextmanager

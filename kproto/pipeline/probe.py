@@ -1,0 +1,45 @@
+"""What a worker tells of itself. Sent to the workers by value: kproto need not be there."""
+
+from __future__ import annotations
+
+__all__ = ["probe"]
+
+
+def probe(paths: list[str], directory: str) -> tuple[str, dict[str, str]]:
+    """The worker's host, and what is wrong there: kind of fault -> its details.
+
+    Args:
+        paths: Files that the worker must see.
+        directory: A directory that it must see, and write to.
+    """
+    import os
+    import socket
+    import sys
+
+    faults: dict[str, str] = {}
+    try:
+        import kproto
+        from kproto import messages  # noqa: F401  # whether its compiled part loads is asked
+
+        faults["version"] = kproto.__version__
+    except ImportError as e:
+        faults["kproto"] = f"{e} (Python {sys.version.split()[0]} at {sys.executable})"
+    try:
+        import pyarrow  # noqa: F401  # likewise
+    except ImportError as e:
+        faults["pyarrow"] = f"{e} (Python at {sys.executable})"
+    for path in paths:
+        try:
+            if "://" not in path:
+                with open(path, "rb"):  # noqa: PTH123  # no module of kproto's is needed here
+                    continue
+            if "kproto" not in faults and "pyarrow" not in faults:
+                from kproto.tables.files import open_file
+
+                open_file(path).close()
+        except Exception as e:  # noqa: BLE001  # a file system of pyarrow's may raise anything
+            faults["path"] = f"{path}: {e}"
+            break
+    if not os.access(directory, os.W_OK | os.X_OK):
+        faults["directory"] = directory
+    return socket.gethostname(), faults
