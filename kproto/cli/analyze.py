@@ -21,15 +21,17 @@ from kproto.cli.summary import check_apis
 from kproto.cli.summary_text import sections_of
 from kproto.cli.text import counted
 from kproto.errors import ConfigurationError
+from kproto.tables.files import is_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark import StatusTracker
     from pyspark.sql import SparkSession
     from rich.status import Status
 
-    from kproto.pipeline import Run
+    from kproto.pipeline import OutputDirectory, Run
     from kproto.tables.filters import Filters
 
 __all__ = ["command"]
@@ -56,6 +58,7 @@ Examples:
   kproto analyze control.pcap --out tables --report report.html    and a page to look at
   kproto analyze control.pcap --out tables --topic 'orders*'    only what names these topics
   kproto analyze control.pcap --out tables --format json | jq .requests
+  kproto analyze --follow recordings --out tables               add what arrives, until Ctrl-C
   kproto analyze /shared/*.pcap --out /shared/tables --master spark://host:7077
   spark-submit --master yarn $(which kproto) analyze hdfs.pcap --out /shared/tables
   duckdb -c "from 'tables/requests/**/*.parquet' select target_broker, max(latency_us) group by all" """,
@@ -73,6 +76,9 @@ Examples:
     metavar="MB",
     help="Read captures of twice this size or more in parts of it, by several tasks; 0: never.",
 )
+@click.option(
+    "--follow", "follows", is_flag=True, help="Add what arrives in the directory CAPTURE to the tables, until Ctrl-C."
+)
 @click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other things too.")
 @capture_filters
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -88,6 +94,7 @@ def command(
     master: str | None,
     conf: tuple[str, ...],
     split_mb: int,
+    follows: bool,
     overwrite: bool,
     form: str,
     report: Path | None,
@@ -105,16 +112,19 @@ def command(
     that it has read already, with the same filters, are not read again: new ones are added to their tables, and where
     nothing is new, nothing is done. When one of them has changed, all are read.
     """
-    paths = _readable(captures)
+    paths = [] if follows else _readable(captures)
     check_apis(filters)
     if report is not None:
         check_place(report)
     from kproto.pipeline import OutputDirectory, analyze, check_workers, is_cluster, spark_session, unchanged
-    from kproto.tables.files import file_size, is_uri
+    from kproto.tables.files import file_size
 
     settings = _settings(conf)
     directory = OutputDirectory(out, overwrite=overwrite)
     directory.check()
+    if follows:
+        _follow(captures, directory, filters, split_mb << 20, spark_session(master, log=log, settings=settings))
+        return
     run = unchanged(paths, directory, filters)
     if run is None:
         small = sum(map(file_size, paths)) < _SMALL
@@ -137,6 +147,42 @@ def command(
         print(f"kproto report {shlex.quote(str(out))} shows the tables as a page.", file=sys.stderr)
     else:
         print(page_written(out, report), file=sys.stderr)
+
+
+def _follow(
+    captures: Sequence[str],
+    out: OutputDirectory,
+    filters: Filters,
+    split_bytes: int,
+    session: AbstractContextManager[SparkSession],
+) -> None:
+    """Follow a directory until Ctrl-C, and say in a line what each run has made."""
+    from kproto.pipeline import follow
+
+    if len(captures) != 1 or not (is_uri(captures[0]) or Path(captures[0]).is_dir()):
+        raise ConfigurationError("--follow takes one directory, in which captures arrive")
+
+    def said(run: Run) -> None:
+        print(
+            f"{counted(run.rows['captures'], 'capture')}, {counted(run.rows['requests'], 'request')}, "
+            f"{run.seconds:.1f} s",
+            flush=True,
+        )
+
+    with _explained(), session as spark, _interruptible():
+        query = follow(
+            spark,
+            captures[0],
+            out,
+            filters=filters,
+            split_bytes=split_bytes,
+            on_run=said,
+            on_nothing=lambda reason: print(f"no tables yet: {reason}", file=sys.stderr, flush=True),
+        )
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
 
 
 def _settings(texts: Sequence[str]) -> dict[str, str]:

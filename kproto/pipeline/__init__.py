@@ -14,6 +14,7 @@ from kproto.pipeline.job import BadInput, Run, analyze, unchanged
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.session import check_java, spark_session
 from kproto.pipeline.stored import read_table
+from kproto.pipeline.streaming import follow
 
 __all__ = [
     "BadInput",
@@ -23,6 +24,7 @@ __all__ = [
     "check_java",
     "check_workers",
     "derived_table",
+    "follow",
     "is_cluster",
     "read_table",
     "spark_session",

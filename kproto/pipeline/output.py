@@ -28,7 +28,10 @@ from kproto.tables.stored import MANIFEST, current_run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["OutputDirectory"]
+__all__ = ["CHECKPOINT", "OutputDirectory"]
+
+CHECKPOINT: Final = "_checkpoint"
+"""The progress of ``follow``, kept with its tables."""
 
 _RUNS: Final = "kproto-runs"
 _CURRENT: Final = "current"
@@ -51,6 +54,11 @@ class OutputDirectory:
         self.run = self.path / _RUNS / "none"
         self._overwrite = overwrite
 
+    @property
+    def is_written(self) -> bool:
+        """Whether it holds tables."""
+        return self._current() is not None
+
     def check(self) -> None:
         """Check early whether tables can be written here.
 
@@ -61,7 +69,7 @@ class OutputDirectory:
             return
         if not self.path.is_dir():
             raise ConfigurationError(f"{self.path} is a file; --out takes a directory")
-        found = sorted(entry.name for entry in self.path.iterdir() if entry.name != _RUNS)
+        found = sorted(entry.name for entry in self.path.iterdir() if entry.name not in (_RUNS, CHECKPOINT))
         if found and MANIFEST not in found and not self._overwrite:
             raise ConfigurationError(
                 f"{self.path} holds something else ({', '.join(found[:3])}{' ...' if len(found) > 3 else ''}); "

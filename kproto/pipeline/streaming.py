@@ -1,0 +1,85 @@
+"""A directory where recordings arrive -> the tables of one run over all of them, kept up to date.
+
+Structured Streaming notices new files, and remembers over restarts which it has noticed. For each batch of them
+``analyze`` runs over the directory: it reads the captures that the tables do not hold yet, or all of them where a
+capture has grown by a further file, and commits once. A batch that was killed is done again; where it had been
+committed before, that changes nothing. So the tables are at each moment those of one run, and after the last file
+those of the whole directory, in whatever order the files came.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kproto.errors import CaptureError
+from kproto.pipeline.job import analyze
+from kproto.pipeline.output import CHECKPOINT
+from kproto.tables.files import is_uri
+from kproto.tables.planning import SPLIT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from kproto.pipeline.job import Run
+    from kproto.pipeline.output import OutputDirectory
+    from kproto.tables.filters import Filters
+
+__all__ = ["follow"]
+
+_FILES: Final = "path string, modificationTime timestamp, length long, content binary"
+"""What Spark lists of files. It opens none of them, for nobody asks for ``content``."""
+
+
+def follow(
+    spark: SparkSession,
+    directory: str,
+    out: OutputDirectory,
+    *,
+    filters: Filters | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    once: bool = False,
+    seconds: float = 10,
+    on_run: Callable[[Run], object] = lambda _run: None,
+    on_nothing: Callable[[str], object] = lambda _reason: None,
+) -> StreamingQuery:
+    """Keep the tables of the captures in a directory up to date.
+
+    Files must be renamed into the directory when they are complete, and stay there. They may come late, in any order.
+    Names that begin with a dot or an underscore are left alone.
+
+    Args:
+        spark: The session.
+        directory: A directory, or its URI.
+        out: Where the tables go, and what was noticed.
+        filters: As of ``analyze``.
+        split_bytes: As of ``analyze``.
+        once: Whether to end when all files that are there now are in the tables.
+        seconds: How often to look for new files.
+        on_run: Told each run.
+        on_nothing: Told why there are no tables yet, where the captures so far hold no wanted request.
+
+    Returns:
+        The running query; its ``awaitTermination`` waits for its end, and raises what ended it.
+
+    Raises:
+        ConfigurationError: ``out`` holds something else.
+    """
+    out.check()
+    place = directory if is_uri(directory) else str(Path(directory).absolute())
+
+    def add(_files: DataFrame, _batch: int) -> None:
+        try:
+            on_run(analyze(spark, [place], out, filters=filters, split_bytes=split_bytes))
+        except CaptureError as e:
+            if out.is_written:
+                raise
+            on_nothing(str(e))
+
+    files = spark.readStream.format("binaryFile").schema(_FILES).load(place).select("path", "length")
+    writer = files.writeStream.foreachBatch(add).option("checkpointLocation", str(out.path / CHECKPOINT))
+    trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{seconds} seconds")
+    return trigger.start()
