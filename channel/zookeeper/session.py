@@ -343,10 +343,11 @@ class ZooKeeperSession:
     def ensure(self, path: str) -> None:
         """Create a persistent node, and those above it, where they are missing.
 
-        The node has no data at all, as in Kafka, whose migration to KRaft refuses empty data.
+        The node has no data at all, as in Kafka: its migration to KRaft, and brokers below inter-broker protocol 3.0,
+        refuse empty data.
         """
         if path:
-            self._ask(lambda client: client.create_async(path, None, makepath=True), (NodeExists,))
+            self._ask(lambda client: client.create_async(path, None, makepath=True), passed=(NodeExists,))
 
     def set(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Replace a node's data.

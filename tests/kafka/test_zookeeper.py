@@ -14,7 +14,14 @@ from channel.types import Broker, EndPoint
 from channel.zookeeper import cluster
 from channel.zookeeper.operations import Check, Create, Delete, SetData
 from channel.zookeeper.session import ZooKeeperSession
-from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH, broker_path, decode_broker, encode_broker
+from channel.zookeeper.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    PERSISTENT,
+    broker_path,
+    decode_broker,
+    encode_broker,
+)
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,6 +37,13 @@ def session(zookeeper: str) -> Iterator[ZooKeeperSession]:
 
 
 @pytest.mark.conformance("ZKC-01")
+def test_nodes_without_contents_hold_null_as_kafka_leaves_them(session: ZooKeeperSession) -> None:
+    """Brokers below inter-broker protocol 3.0 do not start where the producer ids' node is empty instead."""
+    cluster.create_persistent_nodes(session)
+    cluster.create_persistent_nodes(session)
+    assert [session._client.get(path)[0] for path in PERSISTENT] == [None] * len(PERSISTENT)
+
+
 def test_the_controller_epoch_is_written_by_version(session: ZooKeeperSession) -> None:
     assert cluster.read_controller_epoch(session) is None
     with pytest.raises(NoNode):
