@@ -45,12 +45,14 @@ class ControlRequest:
 
 
 def control_requests(path: Path) -> list[ControlRequest]:
-    """The control requests of a file, in their order."""
+    """The answered control requests of a file, in their order; none of a file that has nothing in it yet."""
+    if not path.exists() or not path.stat().st_size:
+        return []
     return [
         ControlRequest(
             e.time, e.server.port, e.client, api_name(e.api_key), e.api_version,
             e.request_message.to_json(e.api_version),
         )
         for e in exchanges(path)
-        if e.request is not None
+        if e.request is not None and e.response is not None
     ]  # fmt: skip

@@ -203,10 +203,10 @@ class LedCluster:
         """An administrator."""
         return AdminClient(self.client())
 
-    def produce(self, topic: str, count: int, first: int = 0) -> None:
+    def produce(self, topic: str, count: int, first: int = 0, *, idempotent: bool = True) -> None:
         """Write numbers to a topic, each acknowledged by all replicas in sync."""
         failures: list[Any] = []
-        producer = Producer({**self.client(), "enable.idempotence": True, "acks": "all", "linger.ms": 5})
+        producer = Producer({**self.client(), "enable.idempotence": idempotent, "acks": "all", "linger.ms": 5})
 
         def delivered(error: Any, _: Any) -> None:
             if error:

@@ -1,0 +1,61 @@
+"""``kproto controller`` leads real brokers of several inter-broker protocols, and sends what Kafka's own would send.
+
+``tests/data/control_traffic`` keeps what Kafka's controller sent in a run of the same script; the long form
+(``KPROTO_FORM=long``) runs it anew. ``KPROTO_KEEP=1`` keeps what it finds then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from control_events import LedByKafka, LedByOurs, run_events
+from real_brokers import IS_LONG, PROTOCOL_VERSIONS
+
+if TYPE_CHECKING:
+    from control_events import Traffic
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+KEPT = Path(__file__).parents[1] / "data" / "control_traffic"
+RECORDS = 500
+REPEATED = ("kill", "shut_down")
+"""The events at which Kafka's controller repeats leader epochs, as docs/controller.md explains; ours never does."""
+
+LEAVING = ("shut_down", "1")
+"""A broker that shuts down answers as many of its last requests as it has time for."""
+
+
+@pytest.mark.proof(4, 5)
+@pytest.mark.parametrize("ibp", PROTOCOL_VERSIONS)
+def test_brokers_are_led_by_what_kafka_would_send(ibp: str, kafka_jars: Path, tmp_path: Path) -> None:
+    protocol = "SASL_SSL" if ibp == "3.9" else "PLAINTEXT"
+    with LedByOurs(tmp_path, kafka_jars, ibp, protocol) as led:
+        found = run_events(led, RECORDS, idempotent=ibp != "0.10.2")
+    (tmp_path / "ours.json").write_text(json.dumps(found, indent=1))
+    for event, by_broker in kept(ibp).items():
+        for broker, theirs in by_broker.items():
+            ours = found[event][broker]
+            shorter = min(len(each["requests"]) for each in (ours, theirs)) if (event, broker) == LEAVING else None
+            assert ours["requests"][:shorter] == theirs["requests"][:shorter], (event, broker)
+            assert ours["repeated"] == 0, (event, broker)
+        assert any(theirs["repeated"] for theirs in by_broker.values()) == (event in REPEATED), event
+
+
+@pytest.mark.proof(5)
+@pytest.mark.skipif(not IS_LONG, reason="only the long form runs Kafka's own controller anew: KPROTO_FORM=long")
+@pytest.mark.parametrize("ibp", PROTOCOL_VERSIONS)
+def test_kafka_sends_what_is_kept(ibp: str, kafka_jars: Path, tmp_path: Path) -> None:
+    with LedByKafka(tmp_path, kafka_jars, ibp) as led:
+        found = run_events(led, RECORDS, idempotent=ibp != "0.10.2")
+    if os.environ.get("KPROTO_KEEP"):
+        (KEPT / f"ibp-{ibp}.json").write_text(json.dumps(found, indent=1) + "\n")
+    assert found == kept(ibp)
+
+
+def kept(ibp: str) -> Traffic:
+    """What Kafka's own controller sent."""
+    return json.loads((KEPT / f"ibp-{ibp}.json").read_text())
