@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
-from real_brokers import eventually, free_ports, real_kafka
+from real_brokers import PROTOCOL_VERSIONS, eventually, free_ports, real_kafka
 
 from channel.broker.fleet import Fleet
 from channel.broker.rehearsal import Step, rehearse
@@ -40,6 +40,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.proof(3), pytest.mark.timeout(240)]
 COUNT = int(os.environ.get("KPROTO_FLEET", "20"))
 FIRST = 100
 SESSION_MS = 6_000
+newest_protocol = pytest.mark.parametrize("rehearsal", PROTOCOL_VERSIONS[-1:], indirect=True)
 LAG_MS = 2_000
 
 
@@ -148,7 +149,7 @@ class Rehearsal:
         return {m.id for m in self.up() if (r := m.broker.replicas.hosted.get(tp)) is not None and r.role == role}
 
 
-@pytest.fixture(scope="module", params=["3.9", "2.4-IV1"])
+@pytest.fixture(scope="module", params=PROTOCOL_VERSIONS)
 def rehearsal(
     request: pytest.FixtureRequest, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Rehearsal]:
@@ -169,6 +170,7 @@ def rehearsal(
         real_kafka("stop", folder, "--kill")
 
 
+@pytest.mark.proof(4)
 def test_leaders_and_isr_are_as_assigned_at_every_broker(rehearsal: Rehearsal) -> None:
     rehearsal.create("assigned")
     for partition in range(COUNT):
@@ -264,6 +266,7 @@ def test_a_second_real_broker_takes_over_from_the_first(kafka_jars: Path, tmp_pa
         real_kafka("stop", folder, "--kill")
 
 
+@newest_protocol
 def test_the_example_rehearses_without_a_complaint(rehearsal: Rehearsal) -> None:
     fleet = rehearsal.fleet
     path = Path(__file__).parents[2] / "examples" / "rehearse_fleet.py"
@@ -283,6 +286,7 @@ def test_the_example_rehearses_without_a_complaint(rehearsal: Rehearsal) -> None
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
+@newest_protocol
 def test_a_rehearsal_from_standard_input(rehearsal: Rehearsal) -> None:
     """Three more brokers in a process of their own: steps, reports, and a controlled shutdown in the end."""
     steps = "bounce 500-501\nkill 999\nkill 502\nrestart 502\nstop\n"
