@@ -46,6 +46,12 @@ def test_brokers_are_led_by_what_kafka_would_send(ibp: str, kafka_jars: Path, tm
 
 
 @pytest.mark.proof(5)
+def test_the_differences_are_explained() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "controller.md").read_text()
+    assert f"| {', '.join(f'`{event}`' for event in REPEATED)} | repeats LeaderAndIsr" in page
+
+
+@pytest.mark.proof(5)
 @pytest.mark.skipif(not IS_LONG, reason="only the long form runs Kafka's own controller anew: KPROTO_FORM=long")
 @pytest.mark.parametrize("ibp", PROTOCOL_VERSIONS)
 def test_kafka_sends_what_is_kept(ibp: str, kafka_jars: Path, tmp_path: Path) -> None:
