@@ -32,6 +32,9 @@ RECEIPT: Final = pa.schema([("receipt", pa.binary())])
 _HISTORY_ROWS: Final = 1_000_000
 """Partition histories of more states than this stay on disk, and are joined in parts."""
 
+_BATCHES_A_TASK: Final = 4
+"""Batches of staged bodies, of about 8 MiB, that a task settles. Spark would join tasks by the size of their ids."""
+
 _HISTORY_PARTS: Final = 32
 
 
@@ -72,20 +75,16 @@ def make_tables(
         filters: Which requests to keep.
         stored: Files of the table ``bodies`` whose bodies are settled already.
     """
-    if len(pieces) == 1 and stored is None:
-
-        def run(_numbers: Iterator[int]) -> Iterator[object]:
-            made, claims = relate(pieces[0], directory, knowledge, filters)
-            yield made
-            yield _settled(chosen_of(claims), directory, filters)
-
-        return results(_for_each(spark, 1, run))
+    alone = len(pieces) == 1 and stored is None
 
     def run_relate(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
             made, claims = relate(pieces[number], directory, knowledge, filters)
-            pq.write_table(claims, Path(pieces[number]) / "claims.parquet")
             yield made
+            if alone and made.batches <= _BATCHES_A_TASK:
+                yield _settled(chosen_of(claims), directory, filters)
+            else:
+                pq.write_table(claims, Path(pieces[number]) / "claims.parquet")
 
     def run_settle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = [row for batch in batches for row in batch.to_pylist()]
@@ -93,12 +92,16 @@ def make_tables(
             yield receipt(_settled(rows, directory, filters))
 
     related: list[Made] = results(_for_each(spark, len(pieces), run_relate))
+    if len(related) > len(pieces):
+        return related  # there was little to do: one task did it all
     chosen = _chosen(spark, [str(Path(piece) / "claims.parquet") for piece in pieces], stored)
+    batches = sum(made.batches for made in related)
+    chosen = chosen.repartition(max(1, batches // _BATCHES_A_TASK), "piece", "batch")
     return related + results(chosen.mapInArrow(run_settle, spark_schema(RECEIPT)))
 
 
 def _chosen(spark: SparkSession, claims: list[str], stored: Path | None) -> DataFrame:
-    """The first copy of each distinct body, in evenly sized batches that a task each decodes."""
+    """The first copy of each distinct body."""
     chosen = (
         spark.read.schema(spark_schema(CLAIMS))
         .parquet(*claims)
@@ -114,7 +117,7 @@ def _chosen(spark: SparkSession, claims: list[str], stored: Path | None) -> Data
     if stored is not None:
         known = spark.read.schema("body_id binary").parquet(str(stored))
         chosen = chosen.join(known, "body_id", "left_anti")
-    return chosen.repartition("piece", "batch")
+    return chosen
 
 
 def _settled(chosen: list[dict[str, Any]], directory: Path, filters: Filters) -> Made:

@@ -103,6 +103,7 @@ class Made:
         figures: The summary's figures of its rows.
         files: Rows by file, below ``path``.
         bodies: How many distinct bodies it settled.
+        batches: How many batches of bodies the piece has that it related.
         addresses: Capture point, IP and port that its requests were sent to.
     """
 
@@ -110,6 +111,7 @@ class Made:
     figures: Figures
     files: dict[str, int] = field(default_factory=dict)
     bodies: int = 0
+    batches: int = 0
     addresses: set[tuple[str, str, int]] = field(default_factory=set)
 
 
@@ -241,7 +243,8 @@ def relate(piece: str, directory: Path, knowledge: Knowledge, filters: Filters) 
     for name, bodies in (("kept", kept), ("accepted", accepted)):
         is_so = pc.is_in(claims["body_id"], value_set=pa.array(bodies, pa.binary()))
         claims = claims.set_column(CLAIMS.get_field_index(name), name, is_so)
-    return Made(str(path), figures, files.close(), addresses=addresses), claims
+    count = (pc.max(claims["batch"]).as_py() or 0) + 1
+    return Made(str(path), figures, files.close(), batches=count, addresses=addresses), claims
 
 
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:
