@@ -143,10 +143,10 @@ def command(
         print(json.dumps(_facts(run, out) | run.summary, ensure_ascii=False))
     else:
         print_sections([*sections_of(run.summary), _tables(run, out)])
-    if report is None:
-        print(f"kproto report {shlex.quote(str(out))} shows the tables as a page.", file=sys.stderr)
-    else:
+    if report is not None:
         print(page_written(out, report), file=sys.stderr)
+    elif sys.stderr.isatty():
+        print(f"kproto report {shlex.quote(str(out))} shows the tables as a page.", file=sys.stderr)
 
 
 def _follow(
