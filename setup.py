@@ -1,7 +1,10 @@
-"""The extension only; everything else about the distribution stands in pyproject.toml.
+"""The extensions only; everything else about the distribution stands in pyproject.toml.
 
-KPROTO_DEBUG=1 builds it with bounds checks and line tracing, without optimisation. KPROTO_CFLAGS and KPROTO_LDFLAGS
-are added to the compiler's and linker's (the sanitizers come in that way).
+``kproto._codec`` is written in Cython. The modules of the channel that every request passes are plain Python, which
+Cython compiles as they stand: those with a .pxd file beside them, which gives their classes C attributes.
+
+KPROTO_DEBUG=1 builds all of them without optimisation, and the codec with bounds checks and line tracing.
+KPROTO_CFLAGS and KPROTO_LDFLAGS are added to the compiler's and linker's (the sanitizers come in that way).
 """
 
 import os
@@ -31,17 +34,38 @@ VECTORS = ["-mssse3"] if get_platform() == "linux-x86_64" else []
 # Small functions vanish into the loops over rows, which the compiler then makes for each version's form.
 MACROS = [("CYTHON_INLINE", "inline __attribute__((always_inline))"), *([("CYTHON_TRACE", "1")] if DEBUG else [])]
 
+FLAGS = {
+    "extra_compile_args": [
+        *(["-O0", "-g"] if DEBUG else ["-O3"]),
+        *VECTORS,
+        *os.environ.get("KPROTO_CFLAGS", "").split(),
+    ],
+    "extra_link_args": os.environ.get("KPROTO_LDFLAGS", "").split(),
+}
+
 codec = Extension(
     "kproto._codec",
     ["kproto/_codec.pyx"],
     include_dirs=["kproto"],
     depends=[str(path) for path in sorted(Path("kproto/_cython").iterdir())],
-    extra_compile_args=[*(["-O0", "-g"] if DEBUG else ["-O3"]), *VECTORS, *os.environ.get("KPROTO_CFLAGS", "").split()],
-    extra_link_args=os.environ.get("KPROTO_LDFLAGS", "").split(),
     define_macros=MACROS,
+    **FLAGS,
 )
 
+# Python's own rules for Python's own code: None has no attributes, and an annotation converts nothing.
+CHANNEL_DIRECTIVES = {"language_level": 3, "nonecheck": True, "annotation_typing": False}
+
+channel = [
+    Extension(".".join(path.with_suffix("").parts), [str(path.with_suffix(".py"))], **FLAGS)
+    for path in sorted(Path("channel").rglob("*.pxd"))
+]
+
+JOBS = os.cpu_count() or 1
 setup(
     package_dir={"": "."},
-    ext_modules=cythonize([codec], compiler_directives=DIRECTIVES),
+    ext_modules=[
+        *cythonize([codec], compiler_directives=DIRECTIVES),
+        *cythonize(channel, compiler_directives=CHANNEL_DIRECTIVES, nthreads=JOBS),
+    ],
+    options={"build_ext": {"parallel": JOBS}},
 )

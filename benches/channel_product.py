@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from channel_cluster import EPOCH, Cluster, Latch, emit, measured, percentiles
 
 from channel.config import ChannelConfig
+from channel.network import selector
 from channel.network.recorder import PcapngRecorder
 
 if TYPE_CHECKING:
@@ -190,6 +191,8 @@ def resident() -> int:
 def main() -> None:
     given = dict(argument.split("=", 1) for argument in sys.argv[1:])
     what = given["what"]
+    if selector.__file__.endswith(".py"):
+        raise SystemExit("the channel is not compiled, so that its figures would not be the product's; run tools/setup")
     ports = [int(port) for port in given["ports"].split(",")]
     topics, partitions = int(given.get("topics", 1000)), int(given.get("partitions", 20))
     rounds, total = int(given.get("rounds", 5)), int(given.get("total", 20000))

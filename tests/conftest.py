@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent / "data"
 
+for _layout in Path(__file__).parent.parent.joinpath("channel").rglob("*.pxd"):
+    for _compiled in _layout.parent.glob(f"{_layout.stem}.*.so"):
+        for _source in (_layout, _layout.with_suffix(".py")):
+            if _source.stat().st_mtime > _compiled.stat().st_mtime:
+                pytest.exit(f"{_source} has changed since it was compiled; run tools/setup test", 4)
+
 # A run in the background of a script ignores Ctrl-C, and so would the commands that tests start and end with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

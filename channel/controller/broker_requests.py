@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from channel.errors import ClientClosed, Disconnected, IllegalState, RequestTimeout
@@ -33,20 +34,6 @@ class Outcome(Enum):
     POSSIBLY_APPLIED = "possibly applied"
 
 
-class QueueItem(NamedTuple):
-    """A request that waits for its broker.
-
-    Attributes:
-        request: What to send.
-        callback: Takes the response, on the send thread; None if nobody asks.
-        enqueue_time_ms: When it came, in ms of the clock.
-    """
-
-    request: ControlRequest
-    callback: Callable[[Any], None] | None
-    enqueue_time_ms: int
-
-
 class DroppedRequest(NamedTuple):
     """A request that will not be answered any more.
 
@@ -63,6 +50,27 @@ class DroppedRequest(NamedTuple):
     enqueue_time_ms: int
     outcome: Outcome
     error: BaseException | None = None
+
+
+class QueueItem:
+    """A request that waits for its broker.
+
+    Attributes:
+        request: The request to send.
+        callback: Takes the response, on the send thread; None if nobody asks.
+        enqueue_time_ms: When it was put into the queue, in ms of the clock.
+    """
+
+    __slots__ = ("callback", "enqueue_time_ms", "request")
+
+    def __init__(self, request: ControlRequest, callback: Callable[[Any], None] | None, enqueue_time_ms: int) -> None:
+        self.request = request
+        self.callback = callback
+        self.enqueue_time_ms = enqueue_time_ms
+
+    def dropped(self, outcome: Outcome, error: BaseException | None = None) -> DroppedRequest:
+        """The same request, when it will not be answered any more."""
+        return DroppedRequest(self.request, self.callback, self.enqueue_time_ms, outcome, error)
 
 
 class SendThread(Protocol):
@@ -154,9 +162,9 @@ class BrokerRequests:
             except ClientClosed:  # it stays the present request, for ``close`` to give back
                 pass
             except Exception as e:  # noqa: BLE001
-                self.thread.call_soon(lambda error=e: self._undeliverable(error))  # type: ignore[misc]
+                self.thread.call_soon(partial(self._undeliverable, e))
             except BaseException:  # a signal's: nobody knows how far it got, so that the request must be sent again
-                self.thread.call_soon(lambda: self.failed(Disconnected("interrupted while it was sent")))
+                self.thread.call_soon(partial(self.failed, Disconnected("interrupted while it was sent")))
                 raise
             return True
 
@@ -164,11 +172,11 @@ class BrokerRequests:
         """Send nothing any more; gives what was not answered, oldest first."""
         with self._lock:
             self.closed = True
-            left = [DroppedRequest(*item, Outcome.NOT_SENT) for item in self._queue]
+            left = [item.dropped(Outcome.NOT_SENT) for item in self._queue]
             self._queue.clear()
             current, self._current = self._current, None
             if current is not None:
-                left.insert(0, DroppedRequest(*current, self._outcome()))
+                left.insert(0, current.dropped(self._outcome()))
             return left
 
     def _outcome(self) -> Outcome:
@@ -208,7 +216,7 @@ class BrokerRequests:
         """Report a request that cannot be written, and go on with the next."""
         item, self._current = self._current, None
         if item is not None and not self.closed:
-            self._on_undeliverable(self, DroppedRequest(*item, Outcome.NOT_SENT, error))
+            self._on_undeliverable(self, item.dropped(Outcome.NOT_SENT, error))
         self._following()
 
     def _answered(self, response: ClientResponse) -> None:
@@ -269,7 +277,7 @@ class BrokerRequests:
             return
         except Exception as e:  # noqa: BLE001
             # Not from here: many in a row that cannot be written must not pile up calls.
-            self.thread.call_soon(lambda error=e: self._undeliverable(error))  # type: ignore[misc]
+            self.thread.call_soon(partial(self._undeliverable, e))
 
 
 def _all_sent(request: ClientRequest | None) -> bool:

@@ -274,7 +274,7 @@ class ControllerChannelManager:
             broker_id,
             ", as the channel manager is shut down" if self._is_shut_down else "",
         )
-        self._drop(broker_id, [DroppedRequest(*queued, Outcome.NOT_SENT)])
+        self._drop(broker_id, [queued.dropped(Outcome.NOT_SENT)])
 
     # ---- the inside
 

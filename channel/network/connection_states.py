@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from channel.clock import FOREVER
 from channel.errors import IllegalState
@@ -39,6 +39,9 @@ class ConnectionState(Enum):
     def is_connected(self) -> bool:
         """The connection stands."""
         return self is ConnectionState.READY or self is ConnectionState.CHECKING_API_VERSIONS
+
+
+_READY: Final = ConnectionState.READY
 
 
 class _NodeState:
@@ -152,7 +155,7 @@ class ClusterConnectionStates:
     def is_ready(self, node_id: str, now: int) -> bool:
         """Ready, and not throttled."""
         node = self._nodes.get(node_id)
-        return node is not None and node.state is ConnectionState.READY and node.throttled_until <= now
+        return node is not None and node.state is _READY and node.throttled_until <= now
 
     def is_connected(self, node_id: str) -> bool:
         """Ready, or asking for the node's versions."""

@@ -113,9 +113,9 @@ class ClientRequest:
         builder: Makes the body.
         correlation_id: Ties the answer to it.
         created_ms: When it was made.
-        expects_response: Whether the node will answer.
         timeout_ms: How long the answer may take.
         callback: Called with the ``ClientResponse``, if any.
+        expects_response: Whether the node will answer.
     """
 
     __slots__ = (
@@ -130,9 +130,9 @@ class ClientRequest:
         correlation_id: int,
         created_ms: int,
         timeout_ms: int,
+        callback: Callback | None = None,
         *,
         expects_response: bool = True,
-        callback: Callback | None = None,
     ) -> None:
         self.destination = destination
         self.builder = builder

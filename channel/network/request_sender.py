@@ -44,7 +44,7 @@ class RequestSender:
     """
 
     __slots__ = (
-        "_clock", "_framer", "_ids", "_metadata", "_selector", "_versions", "_write", "aborted", "next_timeout_ms",
+        "_clock", "_framer", "_ids", "_metadata", "_selector", "_versions", "_writer", "aborted", "next_timeout_ms",
         "request_timeout_ms", "unanswered",
     )  # fmt: skip
 
@@ -58,7 +58,7 @@ class RequestSender:
         clock: Clock,
     ) -> None:
         self._selector = selector
-        self._write = selector.send_at_once
+        self._writer = selector.writer
         self._metadata = metadata
         self._versions = versions
         self._framer = RequestFramer(client_id)
@@ -115,9 +115,8 @@ class RequestSender:
         Raises:
             IllegalState, EncodeError: As ``send``.
         """
-        request = ClientRequest(
-            node_id, builder, self.next_correlation_id(node_id), now, self.request_timeout_ms, callback=callback
-        )
+        correlation_id = self.next_correlation_id(node_id)
+        request = ClientRequest(node_id, builder, correlation_id, now, self.request_timeout_ms, callback)
         self.send(request, now, channel)
         return request
 
@@ -159,4 +158,4 @@ class RequestSender:
         if channel is None:
             self._selector.send(send)
         else:
-            self._write(channel, send)
+            self._writer.write_at_once(channel, send)

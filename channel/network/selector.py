@@ -42,6 +42,7 @@ __all__ = ["Closing", "Selector"]
 
 _log = get_logger(__name__)
 _NOT_MUTED: Final = MuteState.NOT_MUTED
+_REAUTHENTICATING: Final = Phase.REAUTHENTICATING
 
 
 class Selector:
@@ -71,6 +72,7 @@ class Selector:
         disconnected: The connections that have ended, and how.
         channels: The open connections.
         polled_ns: When the wait of the last ``poll`` ended, in ns of the clock.
+        writer: Writes frames to the channels, from any thread.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Selector:
         self._poller = Poller(system)
         self._waker = sockets.Waker()
         self._poller.watch(self._waker.fileno(), self._waker.drain)
-        self._writer = ChannelWriter(self._traffic, clock, self._poller.changed, self._waker.wake)
+        self.writer = ChannelWriter(self._traffic, clock, self._poller.changed, self._waker.wake)
         self._reader = ChannelReader(
             self._traffic, recorded=recorder is not None, pool=pool, stalled=self._expiry.stalled
         )
@@ -111,9 +113,8 @@ class Selector:
         self.connected = self._registry.connected
         self.prepared = self._registry.prepared
         self.disconnected = self._registry.disconnected
-        self.completed_sends = self._writer.completed
+        self.completed_sends = self.writer.completed
         self.completed_receives = self._reader.completed
-        self.send_at_once = self._writer.write_at_once
         self.polled_ns = clock.nanoseconds()
 
     # ---- connections -------------------------------------------------------------------------------------------------
@@ -231,14 +232,14 @@ class Selector:
             IllegalState: No such connection, or its last frame has not gone out yet. In the second case the
                 connection is closed, and the next ``poll`` reports it with ``FAILED_SEND``.
         """
-        self._writer.start(self._registry.find(send.destination), send)
+        self.writer.start(self._registry.find(send.destination), send)
 
     def write_now(self) -> None:
         """Write new frames, which ``poll`` does too: there is nearly always room, and no event to wait for.
 
         What has gone out is added to ``completed_sends``.
         """
-        writes, self._writer.started = self._writer.started, []
+        writes, self.writer.started = self.writer.started, []
         for channel in writes:
             if channel.connection.outgoing is not None and channel.connection.usable and not channel.broken:
                 self._write(channel)
@@ -246,7 +247,7 @@ class Selector:
                     self._poller.changed(channel)
 
     def _write(self, channel: Channel) -> None:
-        if not self._writer.write(channel):
+        if not self.writer.write(channel):
             self._close(channel, Closing.NOTIFY)
 
     def mute(self, channel_id: str) -> None:
@@ -274,11 +275,11 @@ class Selector:
         if self.completed_receives:
             self._reader.clear()
         self._registry.clear(self.polled_ns)
-        if self._writer.broken:
+        if self.writer.broken:
             self._close_broken()
 
     def _close_broken(self) -> None:
-        broken = self._writer.broken
+        broken = self.writer.broken
         while broken:
             channel = broken.popleft()
             if not channel.closed and self.channels.get(channel.id) is channel:
@@ -302,7 +303,7 @@ class Selector:
         if reader.out_of_memory:
             for refused in reader.refused(self.channels.values()):
                 self._poller.changed(refused)
-        if self._writer.started:
+        if self.writer.started:
             self.write_now()
         if (
             self._registry.immediate
@@ -337,7 +338,7 @@ class Selector:
                 self._process(channel, mask, now)
             elif fd in callbacks:
                 callbacks[fd]()  # the waker, or a listening socket
-        if self._writer.broken:
+        if self.writer.broken:
             self._close_broken()
         for channel, how in self._expiry.expired(self.channels, now):
             self._close(channel, how)
@@ -362,7 +363,7 @@ class Selector:
         if self._expiry.idle is not None:
             self._expiry.idle.touch(channel.id, now)
         try:
-            if connection.usable or connection.phase is Phase.REAUTHENTICATING or self._establish(channel, now):
+            if connection.usable or connection.phase is _REAUTHENTICATING or self._establish(channel, now):
                 if not channel.has_completed_receive and connection.mute_state is _NOT_MUTED:
                     if mask & ~EVENT_WRITE or channel.has_buffered:
                         self._reader.read(channel, now)
@@ -370,7 +371,7 @@ class Selector:
                         not connection.explicitly_muted
                     ):
                         self._reader.buffered[channel] = None
-                if connection.phase is Phase.REAUTHENTICATING:
+                if connection.phase is _REAUTHENTICATING:
                     self._establish(channel, now)
                 if mask & EVENT_WRITE and connection.outgoing is not None:
                     self._write(channel)
@@ -408,7 +409,7 @@ class Selector:
                 channel.metrics.passed(channel.authenticator)
         self.prepared.append(channel.id)
         if channel.connection.outgoing is not None:
-            self._writer.started.append(channel)
+            self.writer.started.append(channel)
         return True
 
     def _refuse(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:

@@ -167,7 +167,8 @@ class SelectorMetrics:
     def refused(self, authenticator: Authenticator | None) -> None:
         """Count an authentication, or its renewal, that failed."""
         renewing = authenticator is not None and authenticator.renewing
-        (self.not_reauthenticated if renewing else self.not_authenticated).value += 1
+        failed = self.not_reauthenticated if renewing else self.not_authenticated
+        failed.value += 1
 
     def node(self, channel_id: str) -> NodeMetrics | None:
         """Metrics of one connection, if they are wanted."""

@@ -116,6 +116,6 @@ def parse_response(request: ClientRequest, payload: Bytes) -> Any:
             raise Malformed(reason, 0, "correlation_id", api_key, version)
         raise CorrelationIdMismatch(expected, received, api_name(api_key))
     at, decode = _reader(api_key, version)
-    if at == 5 and payload[4:5] != b"\0":  # tagged fields: nobody has ever put any there
+    if at == 5 and (len(payload) < 5 or payload[4]):  # tagged fields: nobody has ever put any there
         _, at = codec_for(api_key).decode_response_header_from(payload, 1)
     return decode(api_key, version, memoryview(payload)[at:])

@@ -12,16 +12,29 @@ import resource
 import sys
 import time
 from collections import defaultdict
+from importlib.abc import MetaPathFinder
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 MEMORY = 8 << 30
 """A mutant that allocates without end fails at this many bytes of address space, not with the machine."""
+
+
+class SourcesFirst(MetaPathFinder):
+    """Imports the channel's modules from their sources, those that are compiled too: coverage sees no compiled line."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
+        if path is None or not name.startswith("channel."):
+            return None
+        finders = (FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)) for folder in path)
+        found = (finder.find_spec(name) for finder in finders)
+        return next((spec for spec in found if spec is not None and spec.loader is not None), None)
 
 
 class Measuring:
@@ -35,6 +48,7 @@ class Measuring:
         os.environ["COVERAGE_CORE"] = "ctrace"  # the only core that tells contexts apart in every version of Python
         import coverage
 
+        sys.meta_path.insert(0, SourcesFirst())
         packages = [str(Path.cwd() / name) for name in ("channel", "kproto")]
         self._coverage = coverage.Coverage(data_file=None, config_file=False, source=packages, concurrency="thread")
         self._coverage.start()

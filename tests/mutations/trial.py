@@ -55,7 +55,7 @@ class Outcome:
 
 
 class Tree:
-    """A copy of the packages with their built extensions, and of the tests; what no test writes is linked."""
+    """A copy of the packages with the built codec, and of the tests; what no test writes is linked."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -207,4 +207,12 @@ def _pytest(arguments: list[str], folder: Path, environment: dict[str, str], lim
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    return {name for name in names if name == "__pycache__" or (name == "data" and Path(folder).name == "tests")}
+    """Caches, the tests' data, and compiled modules whose sources are Python: what is broken must be what runs."""
+    compiled = {f"{name.removesuffix('.py')}." for name in names if name.endswith(".py")}
+    return {
+        name
+        for name in names
+        if name == "__pycache__"
+        or (name == "data" and Path(folder).name == "tests")
+        or (name.endswith(".so") and name[: name.index(".") + 1] in compiled)
+    }

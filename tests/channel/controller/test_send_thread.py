@@ -18,7 +18,8 @@ from scripted_broker import answer, until
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
-from channel.controller.broker_requests import DroppedRequest, Outcome
+from channel.controller import manager as channel_manager
+from channel.controller.broker_requests import BrokerRequests, DroppedRequest, Outcome
 from channel.controller.manager import GROUP, ControllerChannelManager
 from channel.controller.requests import ControlRequest, SingleRequest
 from channel.controller.send_thread import RequestSendThread
@@ -149,20 +150,21 @@ def test_a_broker_is_taken_down_in_order(make, monkeypatch: pytest.MonkeyPatch) 
             super().remove(group, name, tags)
 
     before = threading.active_count()
+
+    class NotedRequests(BrokerRequests):
+        def close(self) -> list[DroppedRequest]:
+            notes.append("queue cleared")
+            return super().close()
+
+    monkeypatch.setattr(channel_manager, "BrokerRequests", NotedRequests)
     manager = make(BROKER, metrics=NotedMetrics(), client_factory=lambda *_: FakeClient(notes))
-    requests = manager._brokers[1].requests
-    shutdown, close = RequestSendThread.shutdown, type(requests).close
+    shutdown = RequestSendThread.shutdown
 
     def noted_shutdown(thread: RequestSendThread) -> None:
         shutdown(thread)
         notes.append(f"thread shut down, {threading.active_count() - before} left")
 
-    def noted_close(queue: Any) -> Any:
-        notes.append("queue cleared")
-        return close(queue)
-
     monkeypatch.setattr(RequestSendThread, "shutdown", noted_shutdown)
-    monkeypatch.setattr(type(requests), "close", noted_close)
     manager.remove_broker(1)
     tags = {"broker-id": "1"}
     assert notes == [
@@ -519,23 +521,25 @@ def test_a_forked_child_has_no_channels_and_the_parents_go_on(scripted) -> None:
     assert [(seen.connection, seen.correlation_id) for seen in broker.seen] == [(1, 0), (1, 1)]
 
 
-def test_a_put_that_is_interrupted_loses_no_request(make, scripted, monkeypatch) -> None:
+def test_a_put_that_is_interrupted_loses_no_request(make, scripted) -> None:
     """A signal's exception may come at any point of sending; the request is sent, perhaps twice, as after any fault."""
     broker, answered = scripted(), []
     manager = make(broker.broker())
     manager.send_request(1, request(1), answered.append)
     until(lambda: len(answered) == 1)
-    client = manager._brokers[1].serving.thread.client
-    really = client.request
 
-    def interrupted(*args: Any) -> Any:
-        monkeypatch.setattr(client, "request", really)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
-        raise AssertionError("no signal came")
+    class Interrupted(SingleRequest):
+        builds = 0
+
+        def build(self, version: int) -> Any:
+            self.builds += 1
+            if self.builds == 2:  # the first is the manager's, before the request is in the queue
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(5)
+                raise AssertionError("no signal came")
+            return super().build(version)
 
     until(lambda: not manager._brokers[1].requests._busy)
-    monkeypatch.setattr(client, "request", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        manager.send_request(1, request(2), answered.append)
+        manager.send_request(1, Interrupted(UpdateMetadataRequest(controller_id=2), 8), answered.append)
     until(lambda: len(answered) == 2)

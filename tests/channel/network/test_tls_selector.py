@@ -11,17 +11,21 @@ from channel.network.frames import Send
 from channel.network.selector import Selector
 
 
+class CountingSelector(Selector):
+    """Counts how often it has looked at each channel."""
+
+    def __init__(self, **settings):
+        self.looks = Counter()
+        super().__init__(**settings)
+
+    def _process(self, channel, mask, now):
+        self.looks[channel.id] += 1
+        super()._process(channel, mask, now)
+
+
 @pytest.fixture
-def selector(clock, monkeypatch):
-    made = Selector(clock=clock, channel_builder=cipher_builder(tls=True))
-    made.looks = Counter()
-    process = made._process
-
-    def counted(channel, mask, now):
-        made.looks[channel.id] += 1
-        process(channel, mask, now)
-
-    monkeypatch.setattr(made, "_process", counted)
+def selector(clock):
+    made = CountingSelector(clock=clock, channel_builder=cipher_builder(tls=True))
     with EchoServer(tls=True) as server:
         waiting = {"1", "2"}
         for channel_id in waiting:

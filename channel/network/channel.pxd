@@ -1,0 +1,24 @@
+from .connection cimport Connection
+from .frames cimport FrameReader, Send
+from .selector_metrics cimport NodeMetrics, SelectorMetrics
+
+
+cdef class Channel:
+    cdef public str id
+    cdef public Connection connection
+    cdef public object transport, authenticator, lock, ended, authentication_error, client_information
+    cdef public SelectorMetrics metrics
+    cdef public NodeMetrics node_metrics
+    cdef public list unanswered
+    cdef public int fd, registered
+    cdef int _wanted
+    cdef public bint has_completed_receive, watched, connected, broken, closed
+
+    cpdef tuple write(self)
+    cpdef tuple read(self)
+
+
+cdef class Receive:
+    cdef public Channel channel
+    cdef public object payload
+    cdef object _pool

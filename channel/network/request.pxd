@@ -1,0 +1,17 @@
+from .frames cimport Send
+
+
+cdef class ClientRequest:
+    cdef public str destination
+    cdef public object builder, callback
+    cdef public int api_key, version
+    cdef public long long correlation_id, created_ms, sent_ms, timeout_ms, throttle_ms
+    cdef public bint expects_response, internal
+    cdef public Send send
+
+
+cdef class ClientResponse:
+    cdef public ClientRequest request
+    cdef public long long received_ms
+    cdef public object body, version_mismatch, authentication_error
+    cdef public bint disconnected, timed_out

@@ -1,0 +1,21 @@
+from .channel cimport Channel
+from .connection cimport Connection
+from .frames cimport Send
+from .reading cimport ChannelReader
+from .writing cimport ChannelWriter
+
+
+cdef class Selector:
+    cdef object _clock, _metrics, _dial, _traffic
+    cdef public object _factory, _polls, _expiry, _poller, _registry, _waker
+    cdef public ChannelReader _reader
+    cdef readonly ChannelWriter writer
+    cdef public dict channels, disconnected
+    cdef public list connected, prepared, completed_sends, completed_receives
+    cdef public long long polled_ns
+
+    cpdef send(self, Send send)
+    cpdef write_now(self)
+    cpdef _write(self, Channel channel)
+    cpdef clear(self)
+    cpdef _process(self, Channel channel, int mask, long long now)

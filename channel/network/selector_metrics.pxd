@@ -1,0 +1,29 @@
+from channel.metrics cimport Counter, Histogram, Meter
+
+
+cdef class PollTimes:
+    cdef public object clock
+    cdef public long long began_ns, io_ns, io_wait_ns
+    cdef public Meter selects
+
+
+cdef class NodeMetrics:
+    cdef public Meter request, response, outgoing, incoming
+    cdef public Histogram size, latency
+
+
+cdef class SelectorMetrics:
+    cdef object _metrics
+    cdef dict _tags, _clients
+    cdef public str group
+    cdef str _node_group
+    cdef list _names
+    cdef public bint per_connection
+    cdef public PollTimes polls
+    cdef public long long connections, reads, writes, request_size_max
+    cdef Meter _io
+    cdef public Meter closed, created, authenticated, reauthenticated, not_authenticated, not_reauthenticated
+    cdef public Meter outgoing, incoming, requests, responses
+    cdef long long _without_renewal
+    cdef Histogram _renewals
+    cdef public Counter expired

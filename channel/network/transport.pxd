@@ -1,0 +1,11 @@
+cdef class SocketTransport:
+    cdef public object _sock
+    cdef public bint _connected
+    cdef public tuple local, remote
+
+
+cdef class PlaintextTransport(SocketTransport):
+    cdef public object sendmsg, read_into_raw
+
+    cpdef read_into(self, buffer)
+    cpdef write(self, buffers)
