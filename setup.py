@@ -2,6 +2,7 @@
 
 ``kproto._codec`` is written in Cython. The modules of the channel that every request passes are plain Python, which
 Cython compiles as they stand: those with a .pxd file beside them, which gives their classes C attributes.
+KPROTO_CHANNEL=python leaves them as they are: the same program, slower.
 
 KPROTO_DEBUG=1 builds all of them without optimisation, and the codec with bounds checks and line tracing.
 KPROTO_CFLAGS and KPROTO_LDFLAGS are added to the compiler's and linker's (the sanitizers come in that way).
@@ -58,6 +59,7 @@ CHANNEL_DIRECTIVES = {"language_level": 3, "nonecheck": True, "annotation_typing
 channel = [
     Extension(".".join(path.with_suffix("").parts), [str(path.with_suffix(".py"))], **FLAGS)
     for path in sorted(Path("channel").rglob("*.pxd"))
+    if os.environ.get("KPROTO_CHANNEL") != "python"
 ]
 
 JOBS = os.cpu_count() or 1
