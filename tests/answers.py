@@ -1,4 +1,4 @@
-"""One question to one codec, answered in the oracle's own terms, so that answers can be held against each other.
+"""Answers a question with one codec in the oracle's format, so that answers can be compared.
 
 An answer is what a line of the golden data or a line of ``tools/oracle`` holds: whether the bytes are taken, how many
 of them, the JSON form, and what writing the message again gives.
@@ -32,7 +32,7 @@ Answer = dict[str, Any]
 
 
 def decode(codec: Codec, api: int, version: int, kind: str, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """The message or header (``version`` is then the header's own) and how many bytes it took."""
+    """Decode a message or header (``version`` is then the header's own); return it with the number of bytes read."""
     match kind:
         case "request":
             return codec.decode_request_from(api, version, data, strict=strict)
@@ -55,7 +55,7 @@ def encode(codec: Codec, kind: str, message: Any, version: int) -> bytes:
 
 
 def message_type(codec: Codec, api: int, kind: str) -> Any:
-    """The class behind a kind: a message's or a header's."""
+    """Return the class of a kind of message or header."""
     if kind in ("request", "response"):
         return codec.message_class(api, kind)
     return codec.RequestHeader if kind == "request_header" else codec.ResponseHeader
@@ -66,7 +66,7 @@ def from_json(codec: Codec, api: int, kind: str, form: Any, version: int) -> Any
 
 
 def answer(codec: Codec, api: int, version: int, kind: str, data: Buffer, *, strict: bool = False) -> Answer:
-    """What the codec says of these bytes. ``DecodeError`` and ``EncodeError`` are answers; the rest is a failure."""
+    """Return the codec's answer for these bytes. ``DecodeError`` and ``EncodeError`` are answers, others failures."""
     try:
         message, consumed = decode(codec, api, version, kind, data, strict=strict)
     except DecodeError:
@@ -80,7 +80,7 @@ def answer(codec: Codec, api: int, version: int, kind: str, data: Buffer, *, str
 
 
 def recorded(line: Answer) -> Answer:
-    """The same four facts out of a line of golden data or of the oracle."""
+    """Read the same four facts from a line of golden data or of the oracle."""
     if not line.get("accept", True):
         return {"accept": False}
     again = line["reencoded"] if "reencoded" in line else line["hex"]
@@ -89,12 +89,12 @@ def recorded(line: Answer) -> Answer:
 
 
 def json_equal(a: Any, b: Any) -> bool:
-    """Equal as JSON is: 1 is not true, and every character counts. (Python's own ``==`` holds True equal to 1.)"""
+    """Compare values as JSON: 1 is not true, and every character counts. (In Python ``True == 1``.)"""
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 
 
 def difference(got: Answer, expected: Answer) -> str:
-    """Which facts differ, in a line that can be read; empty where none does."""
+    """Describe in a line the facts that differ; empty where none does."""
     wrong = []
     for key in expected.keys() | got.keys():
         a, b = got.get(key, "(none)"), expected.get(key, "(none)")

@@ -1,4 +1,4 @@
-"""Fixtures that every test shares: both codecs, one after the other or side by side, and the golden data."""
+"""Provides the fixtures that all tests share: both codecs, one after the other or side by side, and the golden data."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ IMPLEMENTATIONS = [CodecImplementation("cython"), CodecImplementation("construct
 
 @pytest.fixture(params=IMPLEMENTATIONS, ids=str, scope="session")
 def codec(request: pytest.FixtureRequest) -> Codec:
-    """Each codec in turn: what a test says of it holds for both."""
+    """Run the test with each codec."""
     return request.param.module
 
 
 @pytest.fixture(scope="session")
 def both() -> tuple[Codec, Codec]:
-    """The extension and the reference, to be held against each other."""
+    """Give the extension and the reference, to be compared."""
     return get_codec("cython"), get_codec("construct")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A test answers to the conformance rows that it holds: ``pytest -k CCM-07`` runs them."""
+    """Make a test selectable by its conformance rows: ``pytest -k CCM-07`` runs them."""
     for marker in item.iter_markers("conformance"):
         item.extra_keyword_matches.update(marker.args)
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a compressed file of JSON lines."""
+    """Read the objects of a compressed file of JSON lines."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["LedByKafka", "LedByOurs", "Told", "Traffic", "run_events"]
+__all__ = ["EventRequests", "LedByKafka", "LedByOurs", "Traffic", "run_events"]
 
 BROKERS = (0, 1, 2)
 RING = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 PARTITIONS = {"moved": 6, "kept": 3}
 
 
-class Told(TypedDict):
-    """What a broker was told at an event.
+class EventRequests(TypedDict):
+    """The requests that a broker was sent at an event.
 
     Attributes:
         requests: The requests in their order, each as a line of text with the number of partitions.
@@ -37,7 +37,7 @@ class Told(TypedDict):
     repeated: int
 
 
-Traffic = dict[str, dict[str, Told]]
+Traffic = dict[str, dict[str, EventRequests]]
 """By event and broker."""
 
 OPTIONS = (
@@ -59,7 +59,7 @@ class LedByOurs(LedCluster):
         """The requests that each broker has answered."""
         found: dict[int, list[ControlRequest]] = {b: [] for b in BROKERS}
         for request in control_requests(self.recording):
-            if request.port - self.base in found:  # it tells its own listener too
+            if request.port - self.base in found:  # the controller sends UpdateMetadata to its own listener too
                 found[request.port - self.base].append(request)
         return found
 
@@ -175,7 +175,7 @@ def _in_sync(led: LedCluster, isr: set[int]) -> None:
 
 
 def _settled(led: LedByOurs | LedByKafka) -> dict[int, list[ControlRequest]]:
-    """The requests, once all registered brokers were told ZooKeeper's state, and a second has passed in silence."""
+    """Return the requests once all registered brokers were sent ZooKeeper's state and none came for a second."""
     deadline = time.monotonic() + 60
     before: dict[int, list[ControlRequest]] = {}
     while True:
@@ -203,7 +203,7 @@ def _state(led: LedCluster) -> dict[tuple[str, int], tuple[int, frozenset[int]]]
 
 
 def _told(requests: Iterable[ControlRequest]) -> dict[tuple[str, int], tuple[int, frozenset[int]]]:
-    """Leader and ISR of each partition by the UpdateMetadata requests of one broker."""
+    """Read leader and ISR of each partition from the UpdateMetadata requests to one broker."""
     found = {}
     for request in requests:
         if request.api == "UpdateMetadata":
@@ -216,7 +216,7 @@ def _told(requests: Iterable[ControlRequest]) -> dict[tuple[str, int], tuple[int
 
 
 def _partitions(request: ControlRequest) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
-    """The partitions of the script's topics in a request, with what it says of each."""
+    """Return the states of the script's partitions in a request."""
     body = request.body
     for state in (*body.get("ungroupedPartitionStates", ()), *body.get("ungroupedPartitions", ())):
         if state["topicName"] in PARTITIONS:
@@ -238,7 +238,7 @@ class _Recount:
         self._epochs: dict[tuple[str, int], int] = {}
         self._source: object = None
 
-    def __call__(self, requests: Iterable[ControlRequest]) -> Told:
+    def __call__(self, requests: Iterable[ControlRequest]) -> EventRequests:
         """One line for each request that names partitions of the script's topics, or none at all.
 
         Requests of one kind that follow on each other make one line: how many partitions share a request is a matter

@@ -1,4 +1,4 @@
-"""Short ways to write the three control requests in tests, with the values that a healthy cluster would have."""
+"""Builds the three control requests for tests, with the values that a healthy cluster would have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLAINTEXT, SSL = 0, 1
 
 
 def topic_id(name: str) -> bytes:
-    """A topic id that the reader of a failure can recognise."""
+    """Make a topic id that is easy to recognise in a failure."""
     return name.encode().ljust(16, b".")[:16]
 
 
@@ -35,7 +35,7 @@ def metadata_state(partition: int, leader: int, *, epoch: int = 0, **more: Any) 
 def update_metadata(
     topics: dict[str, list[Any]], brokers: list[Any] | None = None, *, ids: dict[str, bytes] | None = None, **more: Any
 ) -> Any:
-    """An UpdateMetadata request with topics by name; each has the id that ``topic_id`` makes unless told otherwise."""
+    """An UpdateMetadata request with topics by name; by default each has the id that ``topic_id`` makes."""
     known = {name: topic_id(name) for name in topics} if ids is None else ids
     states = [
         c.UpdateMetadataTopicState(topic_name=name, topic_id=known.get(name, ZERO_UUID), partition_states=rows)

@@ -1,4 +1,4 @@
-"""The control requests of a recording or of a broker's request log, as tests compare them."""
+"""Reads the control requests of a recording or of a broker's request log, for comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ControlRequest:
         time: When it passed, in seconds since the epoch; in a request log, when it was answered.
         port: The broker's port.
         source: The controller's end of the connection.
-        api, version: What it is.
+        api, version: The API and version.
         body: Its JSON form.
     """
 
@@ -40,7 +40,7 @@ class ControlRequest:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The body without the broker epoch, which alone differs between brokers that are told the same."""
+        """The body without the broker epoch, which alone differs between brokers that are sent the same."""
         return {name: value for name, value in self.body.items() if name != "brokerEpoch"}
 
 

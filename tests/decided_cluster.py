@@ -1,4 +1,4 @@
-"""An elected controller's decisions over a store in memory, with brokers that only keep what they are sent."""
+"""Runs an elected controller over a store in memory, with brokers that only keep their requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def broker(broker_id: int, port: int | None = None) -> Broker:
 
 
 class Channels:
-    """Takes the place of the channel manager and of the event queue; keeps every call in order."""
+    """Replaces the channel manager and the event queue; keeps every call in order."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []

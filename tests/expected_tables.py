@@ -1,4 +1,4 @@
-"""How tables are compared with those that a generated fleet must give."""
+"""Compares tables with the expected tables of a generated fleet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ANY_REASON = "unmatched_reason"
-"""The generator has its own words for it: only whether there is one is compared."""
+"""Columns in the generator's own words: only whether they are null is compared."""
 
 STORED = ("requests", "responses", "partition_errors", "partition_states", "frames", "bodies", "brokers")
 

@@ -1,4 +1,4 @@
-"""Real brokers that ``kproto controller`` leads, each process started and ended by the tests."""
+"""Runs real brokers that ``kproto controller`` leads; tests start and end each process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LedCluster:
     """ZooKeeper and real brokers in a folder, and a process of ``kproto controller``; a context manager.
 
     Args:
-        folder: Where data, logs and recordings go.
+        folder: The directory for data, logs and recordings.
         jars: The folder with Kafka's jars.
         brokers: How many brokers there are.
         options: More options of ``real-kafka start``.
@@ -108,7 +108,7 @@ class LedCluster:
         return self.folder / "recordings" / f"controller-{CONTROLLER}.pcapng"
 
     def stand(self) -> subprocess.Popen[str]:
-        """Start the controller's process, and return once it has told where it listens."""
+        """Start the controller's process, and return once it has printed its listener."""
         config = self.folder / "controller.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
         command = [

@@ -1,7 +1,7 @@
-"""The live comparison: Kafka's own classes make questions and answer them, and both codecs are held to the answers.
+"""Compares both codecs with Kafka's own classes, which make questions and answer them.
 
 ``tools/oracle`` writes random and bent messages of an API with Java's verdicts to a file; ``compare`` holds each codec
-to every line. What was asked is counted in ``REPORT``.
+to every line. ``REPORT`` counts the questions.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ REPORT = Report()
 
 
 def compare(lines: list[str]) -> tuple[Report, list[str]]:
-    """Every codec that speaks the line's API against the line; the counts, and what differs in words."""
+    """Compare every codec that has the line's API with the line; return the counts, and the differences in words."""
     tally, wrong = Report(), []
     for text in lines:
         line = json.loads(text)

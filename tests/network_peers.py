@@ -1,4 +1,4 @@
-"""Peers for tests of the network: an echo server over real sockets, transports of all kinds, a scripted network."""
+"""Provides peers for tests of the network: an echo server over real sockets, transports, a scripted network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def frame(payload: bytes) -> bytes:
 
 
 class FakeClock:
-    """A clock that moves only when it is told to, or slept on."""
+    """A clock that moves only when a test sets ``ns`` or something sleeps on it."""
 
     def __init__(self, ms: int = 1_000_000) -> None:
         self.ns = ms * 1_000_000
@@ -65,7 +65,7 @@ SECURITY = SecurityConfig(
 
 
 PLAIN_OR_TLS = [SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL]
-"""What tests of faults run over."""
+"""The security protocols over which tests of faults run."""
 
 
 def accepted(sock: socket.socket, protocol: SecurityProtocol) -> socket.socket:
@@ -139,7 +139,7 @@ class EchoServer:
 
 
 class CipherTransport(PlaintextTransport):
-    """A transport with the habits of TLS and none of its secrets: a handshake, and bytes held back in both directions.
+    """A transport that behaves like TLS without encryption: a handshake, and bytes held back in both directions.
 
     Args:
         handshake: What each step of the handshake waits for. Reading steps wait for an echo of what they have sent.
@@ -232,7 +232,7 @@ TRANSPORTS = {
 
 
 def cipher_builder(*, tls=False, **habits):
-    """A channel builder for transports with these habits, or for TLS itself."""
+    """Return a channel builder for such transports, or for TLS itself."""
     if tls:
         near = client_channels(SecurityProtocol.SSL, SECURITY, None)
         far = server_channels(SecurityProtocol.SSL, SECURITY, None)
@@ -286,7 +286,7 @@ class ScriptedTransport:
         return 0
 
     def readiness(self):
-        """What an event would tell."""
+        """Return the readiness that an event would report."""
         if self.ended is not None:
             return EVENT_READ | EVENT_WRITE
         if not self.connected:
@@ -326,7 +326,7 @@ class ScriptedTransport:
 
 
 class ObservedSelector(Selector):
-    """The selector itself over a network that a test owns, with what it was asked to do.
+    """The real selector over a network that a test owns; it records its calls.
 
     A connection stands at the next poll unless its node is ``blocked``; it is refused at once if its address is in
     ``refused``; its handshake fails with the error that ``failing`` has for its node.
@@ -406,7 +406,7 @@ class ScriptedSelector(ObservedSelector):
         super().__init__(clock, channel_builder=builder, system=self.Events(self))
 
     class Events:
-        """What the system would tell."""
+        """The readiness events that the system would report."""
 
         def __init__(self, network):
             self.network = network

@@ -1,4 +1,4 @@
-"""Starting and stopping a real Kafka 3.9.1 by ``tools/real_kafka``."""
+"""Starts and stops a real Kafka 3.9.1 by ``tools/real_kafka``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REAL_KAFKA = Path(__file__).parents[1] / "tools" / "real_kafka" / "real-kafka"
 
 
 def real_kafka(*args: str) -> dict[str, Any]:
-    """Run tools/real_kafka and give what it says."""
+    """Run tools/real_kafka and return its output."""
     done = subprocess.run(
         [sys.executable, str(REAL_KAFKA), *args], capture_output=True, text=True, timeout=280, check=False
     )
@@ -35,7 +35,7 @@ def real_kafka(*args: str) -> dict[str, Any]:
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for what real processes do; they may take long."""
+    """Wait until a condition on real processes holds, which may take long."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
@@ -43,7 +43,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on."""
+    """Return the first of several consecutive ports that are free."""
     for base in range(21_000, 31_000, count + 3):
         sockets = []
         try:

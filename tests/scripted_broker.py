@@ -1,4 +1,4 @@
-"""A broker by script: it answers, or keeps silent, or breaks the connection, as a test says."""
+"""Runs a broker by a test's script: it answers, or keeps silent, or breaks the connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_S = 20
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, f"waited {WAIT_S} s in vain"
@@ -33,7 +33,7 @@ _BODIES = {4: b"\0\0\1\0", 5: b"\0\0\1\0", 6: b"\0\0\0"}  # no error, no partiti
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as it came: on which connection, when, what."""
+    """A received request with its connection and time."""
 
     connection: int
     at: float

@@ -1,4 +1,4 @@
-"""What the tables must hold, from what the brokers logged: plain Python over Kafka's JSON, none of kproto's reading."""
+"""Computes the expected tables from the brokers' logs: plain Python over Kafka's JSON, without kproto's readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Key = tuple[str, int, int, int, int, int]
 
 @dataclass
 class Analyzed:
-    """Tables on disk, what the run said of itself, and the summary; each table read once, with pyarrow."""
+    """Tables on disk, the run's manifest, and the summary; each table is read once, with pyarrow."""
 
     path: Path
     run: Run
@@ -70,7 +70,7 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 def expected_request(row: Row) -> Row:
-    """What the row of ``requests`` must say of a logged request."""
+    """Return the expected row of ``requests`` for a logged request."""
     request, response = row["request"], row["response"]
     states = expected_states(row)
     return {
@@ -93,7 +93,7 @@ def expected_request(row: Row) -> Row:
 
 
 def expected_states(row: Row) -> list[Row]:
-    """What ``partition_states`` must hold of a logged request, in its order."""
+    """Return the expected ``partition_states`` of a logged request, in its order."""
     request, api_key = row["request"], row["api_key"]
     return [_state(api_key, topic, topic_id, state) for topic, topic_id, state in _flat(api_key, request)]
 
@@ -147,7 +147,7 @@ def _state(api_key: int, topic: str, topic_id: bytes, state: Row) -> Row:
 
 
 def expected_errors(row: Row) -> list[Row]:
-    """What ``partition_errors`` must hold of a logged response, in its order."""
+    """Return the expected ``partition_errors`` of a logged response, in its order."""
     names = {_uuid(t["topicId"]): t["topicName"] for t in row["request"].get("topicStates", ()) if "topicId" in t}
     response = row["response"]
     found = [(e["topicName"], None, e) for e in response.get("partitionErrors", ())]

@@ -1,4 +1,4 @@
-"""What an import costs and pulls in, and that a missing extension is loud. Each in an interpreter of its own."""
+"""Imports are quick, load few modules, and report a missing extension. Each runs in an interpreter of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first fields of a control request: where its body is cut is told by bytes laid out by hand."""
+"""The first fields of a control request, and the place of its broker epoch, are checked by bytes laid out by hand."""
 
 from __future__ import annotations
 

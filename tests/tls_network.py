@@ -14,7 +14,7 @@ from channel.network.tls import TlsTransport
 
 
 class _NearTransport(TlsTransport):
-    """The client's end, which fails or does not come to stand where the test says so."""
+    """The client's end; its connection fails or never completes where the test says so."""
 
     def __init__(self, sock, context, peer, network):
         super().__init__(sock, context, server_side=False, server_hostname=peer.host)

@@ -1,4 +1,4 @@
-"""Bytes by hand, for tests that say what is on the wire; written from the protocol's description, no codec in it.
+"""Writes bytes by hand for tests, from the protocol's description, without a codec.
 
 Every function gives bytes; a test joins them in the order of the wire.
 """

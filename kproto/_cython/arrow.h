@@ -1,4 +1,4 @@
-/* A batch handed out, and columns taken in, by Arrow's C data interface (its two structs are the standard's own). */
+/* Exports a batch, and imports columns, by Arrow's C data interface (its two structs are the standard's own). */
 #ifndef KPROTO_ARROW_H
 #define KPROTO_ARROW_H
 
@@ -188,7 +188,7 @@ static int kp_array_of(kp_batch *b, struct ArrowArray *a) {
     return bad;
 }
 
-/* ---- a stream of one batch, for consumers that take nothing else ------------------------------------------------------ */
+/* ---- a stream of one batch, for consumers that only take streams ------------------------------------------------------ */
 
 typedef struct { kp_batch *batch; int given; } kp_stream;
 

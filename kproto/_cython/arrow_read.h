@@ -1,7 +1,7 @@
 /* Columns from another library by Arrow's C data interface: checked, and copied into a batch of ours.
  *
- * Nothing is read before the array is known to fit its schema, and offsets and codes are checked on the copy: memory that
- * its owner changes meanwhile gives odd rows or an error, never a read out of bounds.
+ * No value is read before the array is known to fit its schema, and offsets and codes are checked on the copy: memory
+ * that its owner changes meanwhile gives wrong rows or an error, never a read out of bounds.
  */
 #ifndef KPROTO_ARROW_READ_H
 #define KPROTO_ARROW_READ_H
@@ -12,7 +12,7 @@ enum kp_trouble {
     KP_FINE, KP_NO_COLUMN, KP_BAD_TYPE, KP_UNFIT, KP_NULL_ROW, KP_BAD_OFFSETS, KP_BAD_CODE, KP_LONG_NAME, KP_RECOVERING,
     KP_MANY, KP_FLAGS_DIFFER, KP_OUT_OF_MEMORY
 };
-/* The first thing that is wrong with the columns: in which column and row, and a number or Arrow format that shows it. */
+/* The first problem in the columns: its column and row, and the number or Arrow format that shows it. */
 typedef struct {
     enum kp_trouble trouble;
     const char *column, *expected, *format;
@@ -190,7 +190,7 @@ static int kp_copy_topics(kp_batch *b, const kp_values *names, const kp_values *
 
 /* ---- a whole record batch --------------------------------------------------------------------------------------------- */
 
-/* Fill a new batch with an array's rows; 0, or -1 with the problem. `frame` is not looked at, `topic_id` may be missing. */
+/* Fill a new batch with an array's rows; 0, or -1 with the problem. `frame` is ignored, `topic_id` may be missing. */
 static int kp_copy_arrow(kp_batch *b, const struct ArrowSchema *s, const struct ArrowArray *a, kp_problem *x) {
     kp_values names, ids;
     int64_t i, at;

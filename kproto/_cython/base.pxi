@@ -56,7 +56,7 @@ cdef str as_text_or_none(object value, str field):
 
 
 cdef list as_list(object value, str field):
-    """A list as it is; any other iterable as a new one."""
+    """Return a list itself, and any other iterable as a new list."""
     if type(value) is list:
         return <list>value
     if isinstance(value, (str, bytes, dict)) or value is None:
@@ -91,7 +91,7 @@ cdef int lacking(int version, str field) except -1:
 
 
 cdef object _shown(object value):
-    """A value in a repr: long lists cut, so that a message of 200,000 partitions still fits a screen."""
+    """Write a value for a repr: long lists are cut, so that a message of 200,000 partitions still fits a screen."""
     if isinstance(value, (list, tuple)) and len(value) > 6:
         inner = f"{', '.join([_shown(x) for x in value[:3]])}, ... {len(value)} in all"
         return f"[{inner}]" if isinstance(value, list) else f"({inner})"
@@ -110,7 +110,7 @@ def _rebuild(cls, values):
 
 
 cdef class Struct:
-    """A part of a message. Fields may be set; an unfit value raises ``OutOfRange`` or ``TypeError`` at once."""
+    """A part of a message. Fields may be set; an invalid value raises ``OutOfRange`` or ``TypeError`` at once."""
 
     __hash__ = None
     _fields = ()

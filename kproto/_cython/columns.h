@@ -29,7 +29,7 @@ typedef struct {
     uint8_t *names, *topic_ids, *has;
     uint32_t *hashes;
     uint32_t *slots, mask;           /* topic + 1 by hash, 0 free; a power of two of them, at most half full */
-    int64_t collisions;              /* slots of other topics that were looked at on the way to one */
+    int64_t collisions;              /* slots of other topics that were visited in searches */
     uint8_t *valid[2];               /* sealed, layout KP_ERRORS: which rows have a name, an id */
 } kp_batch;
 
@@ -37,7 +37,7 @@ typedef struct { int64_t rows, used[KP_LISTS], topics; } kp_mark;
 
 static const uint8_t kp_zero_id[16] = {0};
 
-/* A batch let go is kept for the next of its layout, one of each and none of more than this: fresh pages from the system
+/* A freed batch is kept for the next of its layout, one for each layout, up to this size: fresh pages from the system
  * cost several times as much as filling them. */
 #define KP_SPARE (8 << 20)
 static kp_batch *kp_spare[KP_UMR + 1];
@@ -179,7 +179,7 @@ static inline void kp_topic_place(kp_batch *b, int64_t t) {
     b->slots[at] = (uint32_t)t + 1;
 }
 
-/* Forget the topics from `topics` on. The last placed leaves first, so no search path of an earlier one breaks. */
+/* Forget the topics from `topics` on. The last inserted is removed first, so no search path of an earlier topic breaks. */
 static KP_COLD void kp_topics_forget(kp_batch *b, int64_t topics) {
     while (b->topics > topics) {
         uint32_t t = (uint32_t)--b->topics, at = b->hashes[t] & b->mask;
@@ -219,7 +219,7 @@ static inline int64_t kp_topic_find(kp_batch *b, uint32_t hash, kp_ptr name, int
     return -1;
 }
 
-/* A new topic; its code, or -1 after a fault. The name is judged by our copy of it, which no other thread can change;
+/* A new topic; its code, or -1 after a fault. The name is checked in our copy, which no other thread can change;
  * an ill-formed name is kept as Java reads it, and may then be in the dictionary already. */
 static int64_t kp_topic_add(kp_reader *r, kp_batch *b, uint32_t hash, kp_ptr name, int64_t n, kp_ptr id) {
     int64_t t = b->topics;
@@ -254,7 +254,7 @@ none:
     return -1;
 }
 
-/* The code of a topic, known or new; -1 after a fault. `name` NULL: it has none, `id` likewise. */
+/* The code of a topic, known or new; -1 after a fault. `name` is NULL if the topic has no name, `id` likewise. */
 static inline int64_t kp_topic(kp_reader *r, kp_batch *b, kp_ptr name, int64_t n, kp_ptr id, int64_t before) {
     if (before + 1 < b->topics && kp_topic_is(b, before + 1, name, n, id)) return before + 1;   /* as in the last frame */
     uint32_t hash = kp_topic_hash(name, n, id);

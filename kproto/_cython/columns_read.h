@@ -1,4 +1,4 @@
-/* Partition rows from the wire: into a batch of columns, or (without one) checked alone. */
+/* Reads partition rows from the wire into a batch of columns, or (without a batch) only checks them. */
 #ifndef KPROTO_COLUMNS_READ_H
 #define KPROTO_COLUMNS_READ_H
 

@@ -1,4 +1,4 @@
-/* Requests written straight from columns: sizes and checks in one pass, bytes in another, no interpreter in either. */
+/* Writes requests straight from columns: sizes and checks in one pass, bytes in another, no interpreter in either. */
 #ifndef KPROTO_COLUMNS_WRITE_H
 #define KPROTO_COLUMNS_WRITE_H
 

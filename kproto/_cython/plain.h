@@ -1,8 +1,8 @@
 /* Live brokers and live leaders in the plain form: Kafka itself would write them byte for byte as they are.
  *
- * Every request has such a list, and few callers read it, so it is kept as bytes until its field is read. For a list that
- * is not plain (an overlong varint, text beyond ASCII, a tagged field, a length of 127 or more) the functions return NULL;
- * the caller then reads it at once, with all checks and faults.
+ * Every request has such a list, and few callers read it, so the list is kept as bytes until its field is read. For a
+ * list that is not plain (an overlong varint, text beyond ASCII, a tagged field, a length of 127 or more) the functions
+ * return NULL; the caller then reads it at once, with all checks and faults.
  */
 #ifndef KPROTO_PLAIN_H
 #define KPROTO_PLAIN_H

@@ -1,7 +1,7 @@
-/* The grammar of a partition's row in each message: read, sized and written here alone, for objects and columns alike.
+/* The grammar of a partition's row in each message: reads, sizes and writes the rows of objects and columns alike.
  *
- * Everything is inlined; where the version is a constant, nothing of the other versions is left. Versions whose requests
- * have one form of topics and rows go by the highest of them, kp_form.
+ * Everything is inlined; where the version is a constant, the code of other versions is removed. Versions whose requests
+ * share the form of topics and rows are replaced by the highest of them, kp_form.
  */
 #ifndef KPROTO_ROWS_H
 #define KPROTO_ROWS_H

@@ -2,7 +2,7 @@
  *
  * A reader function takes the place of its first byte and returns the place behind its last one, or NULL (-1 for a count)
  * after it has noted a fault in the reader. Nothing here needs the interpreter, allocates, or reads a byte twice: bytes that another thread
- * changes meanwhile give odd values, never a read or write out of bounds.
+ * changes meanwhile give wrong values, never a read or write out of bounds.
  */
 #ifndef KPROTO_WIRE_H
 #define KPROTO_WIRE_H
@@ -43,8 +43,8 @@ KP_INLINE void kp_reverse_four(void *to, const void *from) {
     memcpy(to, four, 16);
 }
 
-/* The same where the bytes behind may be read and overwritten: fours of ids, so that lists of different short lengths
- * are no branches that go wrong. `e` ends the bytes; KP_SLACK more ids may be written behind `to`. */
+/* The same where the bytes behind may be read and overwritten: ids in fours, so that lists of different short lengths
+ * cause no mispredicted branches. `e` ends the bytes; KP_SLACK more ids may be written behind `to`. */
 #define KP_SLACK 8
 KP_INLINE void kp_ids_loose(int32_t *restrict to, kp_ptr restrict p, int64_t n, kp_ptr e) {
     if (n == 0) return;

@@ -1,6 +1,6 @@
 """The ``kproto`` command. Each sub-command is a module of its own, imported when it is chosen.
 
-All that a user can get wrong ends here, as one line on standard error and exit code 2. A reader that goes away
+Every user error ends here, as one line on standard error and exit code 2. A reader that closes the pipe
 (``kproto inspect ... | head``) ends the command quietly with 141 and Ctrl-C with 130, as a shell would say it.
 """
 
@@ -26,15 +26,15 @@ COMMANDS: Final = {
     "analyze": "Turn captures into tables with PySpark, and sum them up.",
     "query": "Ask the tables: who led, who is behind, what flapped, who was stale.",
     "report": "Write a report as one HTML page: timeline, delays, zombies, errors.",
-    "tables": "Describe the tables: columns, types, units, what joins what.",
-    "generate": "Make captures of a synthetic fleet, of any size, with the tables that must come out.",
+    "tables": "Describe the tables: columns, types, units and joins.",
+    "generate": "Make captures of a synthetic fleet, of any size, with their expected tables.",
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",
     "encode": "Write one message, header or frame from Kafka's JSON form.",
     "controller": "Lead a real cluster as its controller, by ZooKeeper.",
     "brokers": "Run embedded brokers in the foreground, for a controller to rule.",
-    "metadata": "Show what a cluster says of itself.",
+    "metadata": "Show a cluster's brokers, controller, leaders, ISR and epochs.",
     "check": "Verify captures and recordings, packet by packet.",
-    "audit": "Read every frame with both codecs, and tell where they differ.",
+    "audit": "Read every frame with both codecs, and list the frames on which they differ.",
     "tap": "Relay Kafka connections and record them as pcapng.",
     "send": "Send one request to a broker, and print its answer.",
     "demo": "Run a live cluster in one process, record it, and make tables of the recording.",
@@ -55,7 +55,7 @@ EXTRAS: Final = {
     "prometheus_client": "metrics",
     "kazoo": "zookeeper",
 }
-"""An optional package -> the extra of kproto that brings it."""
+"""Maps an optional package to the extra of kproto that installs it."""
 
 
 class Commands(click.Group):
@@ -78,7 +78,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a closed pipe is still ours to explain
+            sys.stdout.flush()  # flushed here, where a closed pipe can still be handled
         except BrokenPipeError:
             _discard_output()
             ctx.exit(EXIT_PIPE_CLOSED)
@@ -114,7 +114,7 @@ class Commands(click.Group):
 
 
 def reason_of(error: BaseException) -> str:
-    """A failure as one line for the person at the terminal."""
+    """Describe a failure in one line for the terminal."""
     if isinstance(error, OSError) and error.strerror:
         names = [os.fspath(n) for n in (error.filename, error.filename2) if isinstance(n, (str, bytes, os.PathLike))]
         paths = " -> ".join(os.fsdecode(n) for n in names)
@@ -154,7 +154,7 @@ def _tell(error: click.ClickException) -> int:
 
 
 def _discard_output() -> None:
-    """Nobody reads standard output any more: let the interpreter's last flush go nowhere instead of failing."""
+    """Point standard output, whose reader has gone, to /dev/null, so that the interpreter can flush it."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -176,7 +176,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
     name="kproto",
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog="Every command has its own --help, with examples. What they read and print is described in README.md.",
+    epilog="Every command has its own --help, with examples. README.md describes their input and output.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."

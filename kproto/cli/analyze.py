@@ -1,4 +1,4 @@
-"""``kproto analyze``: captures -> Parquet tables, and what they say in short."""
+"""``kproto analyze``: turns captures into Parquet tables, and prints their summary."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SMALL: Final = 32 << 20
-"""Bytes of captures that are analysed with a Spark that is quick to start rather than quick."""
+"""Captures of fewer bytes are analysed with Spark settings for a quick start rather than for throughput."""
 
 
 @click.command(
@@ -74,12 +74,12 @@ Examples:
     default=128,
     show_default=True,
     metavar="MB",
-    help="Read captures of twice this size or more in parts of it, by several tasks; 0: never.",
+    help="Read captures of twice this size or more in parts of this size, by several tasks; 0: never.",
 )
 @click.option(
-    "--follow", "follows", is_flag=True, help="Add what arrives in the directory CAPTURE to the tables, until Ctrl-C."
+    "--follow", "follows", is_flag=True, help="Add captures to the tables as they arrive in CAPTURE, until Ctrl-C."
 )
-@click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other things too.")
+@click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other files too.")
 @capture_filters
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
@@ -156,7 +156,7 @@ def _follow(
     split_bytes: int,
     session: AbstractContextManager[SparkSession],
 ) -> None:
-    """Follow a directory until Ctrl-C, and say in a line what each run has made."""
+    """Follow a directory until Ctrl-C, and print a line about each run."""
     from kproto.pipeline import follow
 
     if len(captures) != 1 or not (is_uri(captures[0]) or Path(captures[0]).is_dir()):
@@ -196,7 +196,7 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _facts(run: Run, out: Path) -> dict[str, Any]:
-    """What the run did, beside the summary."""
+    """The facts of the run that stand beside the summary: files, rows, seconds."""
     return {
         "out": str(out),
         "inputs": run.inputs,
@@ -218,7 +218,7 @@ def _tables(run: Run, out: Path) -> Section:
 
 
 def _readable(captures: Sequence[str]) -> list[str]:
-    """The captures, each once. What is no capture is told before Spark starts."""
+    """Return the captures, each once. Files that are no captures are reported before Spark starts."""
     from kproto.capture import capture_points
     from kproto.capture.source import check_capture
     from kproto.tables.files import expand, open_file
@@ -233,12 +233,12 @@ def _readable(captures: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """A failure inside Spark as one line instead of two stack traces."""
+    """Turn a failure inside Spark into one line instead of two stack traces."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it prints stack traces
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # this logger prints stack traces
     try:
         yield
     except (Py4JError, PySparkException) as e:
@@ -250,7 +250,7 @@ def _explained() -> Iterator[None]:
 
 
 def _interrupted(error: BaseException | None) -> bool:
-    """Whether this came of cleaning up after Ctrl-C."""
+    """Tell whether Ctrl-C, and the cleaning up after it, caused this failure."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
@@ -258,13 +258,13 @@ def _interrupted(error: BaseException | None) -> bool:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C without a word. Spark's own handler talks to the JVM in the middle of another call to it, and fails."""
+    """End quietly on Ctrl-C. Spark's own handler calls the JVM in the middle of another call, and fails."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(*_: object) -> None:
-        logging.disable(logging.CRITICAL)  # Py4J tells at length which call it was
+        logging.disable(logging.CRITICAL)  # Py4J logs the interrupted call at length
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, interrupt)
@@ -275,7 +275,7 @@ def _interruptible() -> Iterator[None]:
 
 
 class _Steps:
-    """What is being done and how far it is, on standard error, where a person looks at it."""
+    """Shows the current step and its progress on standard error, if that is a terminal."""
 
     def __init__(self) -> None:
         self._status: Status | None = None
@@ -300,7 +300,7 @@ class _Steps:
 
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[None]:
-        """Add the running tasks to the words. Ends before Spark does, whose tracker it asks."""
+        """Show the running tasks behind the step. Ends before Spark does, since it reads Spark's status tracker."""
         if self._status is None:
             yield
             return

@@ -1,4 +1,4 @@
-"""``kproto audit``: whether both codecs, and Kafka's own classes, read the frames of captures alike."""
+"""``kproto audit``: compares how both codecs, and Kafka's own classes, read the frames of captures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SHOWN: Final = 20
-"""Mismatches that the text lists."""
+"""The most mismatches that the text output lists."""
 
 _DIRECTIONS: Final = {"req": "request", "resp": "response"}
 
@@ -44,7 +44,7 @@ Examples:
 The exit code is 1 if any frame is read in two ways. """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@click.option("--oracle", metavar="COMMAND", help="Ask Kafka's own classes too: a program that answers JSON lines.")
+@click.option("--oracle", metavar="COMMAND", help="Compare Kafka's own classes too: a program that answers JSON lines.")
 @click.option(
     "--sample",
     type=click.FloatRange(0, 1, min_open=True),
@@ -79,10 +79,10 @@ def command(
     write: Path | None,
     form: str,
 ) -> None:
-    """Read every control frame with both codecs, write it again, and tell where they differ.
+    """Read every control frame with both codecs, write it again, and list the differences.
 
-    The C-accelerated codec and the reference share no code. A frame that they read alike, and write again as it was,
-    was read right, or wrong by two in the same way; --oracle asks Kafka's own classes as well.
+    The C-accelerated codec and the reference share no code. A frame that both read alike and write again unchanged
+    was read correctly, unless both have the same fault; --oracle compares Kafka's own classes as well.
     """
     keep_pandas_out()
     import pyarrow as pa

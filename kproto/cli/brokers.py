@@ -1,4 +1,4 @@
-"""``kproto brokers``: embedded brokers in the foreground, for a controller to rule."""
+"""``kproto brokers``: runs embedded brokers in the foreground, for a controller to lead."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def command(
     finally:
         signal.signal(signal.SIGTERM, previous)
     if unread.is_set():
-        raise BrokenPipeError  # as any command whose reader goes away
+        raise BrokenPipeError  # as for any command whose reader closes the pipe
 
 
 def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
@@ -181,12 +181,12 @@ def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
         from channel.broker.fleet import Fleet
     except ModuleNotFoundError as e:
         raise ConfigurationError(f"--zookeeper needs {e.name}: pip install 'kproto[zookeeper]'") from e
-    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # each attempt to connect is no news for people
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # it logs each attempt to connect
     return Fleet(zookeeper, broker_ids, **settings)
 
 
 def _voter(text: str) -> Node:
-    """A controller of the quorum, as Kafka's ``controller.quorum.voters`` writes it."""
+    """Parse a controller of the quorum, written as in Kafka's ``controller.quorum.voters``."""
     from channel.addresses import parse_address
     from channel.types import Node
 
@@ -227,7 +227,7 @@ def _leave(fleet: Fleet, timeout_s: float) -> None:
 
 
 def _by_reason(failures: dict[int, str]) -> dict[str, list[int]]:
-    """The brokers by the reason that the controller did not let them go."""
+    """Group the brokers by the reason why the controller did not complete their shutdown."""
     found: dict[str, list[int]] = {}
     for broker_id, reason in failures.items():
         found.setdefault(reason, []).append(broker_id)
@@ -313,5 +313,5 @@ def _printing_hooks(broker_id: int, reader_is_gone: Callable[[], None]) -> Broke
 
 
 def _line(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")  # at once: two threads write lines
+    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")  # one call a line: two threads write
     sys.stdout.flush()

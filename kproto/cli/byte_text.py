@@ -1,4 +1,4 @@
-"""Bytes from text and back: hex, base64, and the dumps of xxd, hexdump, od, tcpdump and Wireshark."""
+"""Converts bytes from text and back: hex, base64, and the dumps of xxd, hexdump, od, tcpdump and Wireshark."""
 
 from __future__ import annotations
 

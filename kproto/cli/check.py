@@ -1,4 +1,4 @@
-"""``kproto check``: whether captures and recordings are whole."""
+"""``kproto check``: verifies that captures and recordings are complete and undamaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kproto.cli.text import counted
 
 __all__ = ["command"]
 
-_SHOWN = 20  # damages of one file that the text lists
+_SHOWN = 20  # the most damages of one file that the text output lists
 
 
 @click.command(

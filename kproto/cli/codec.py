@@ -31,11 +31,11 @@ _print: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False, al
 
 
 class BadQuestion(KprotoError):
-    """A question that cannot be answered: not JSON, an unknown op or kind, a missing key or one of the wrong type."""
+    """A question that cannot be answered: not JSON, an unknown op or kind, a key that is missing or of a wrong type."""
 
 
 class Respondent:
-    """Answers questions; none of them can end it.
+    """Answers questions; no question ends the process.
 
     Args:
         implementation: ``cython`` uses the reference for the APIs that the extension lacks, as ``kproto.codec`` does;
@@ -63,7 +63,7 @@ class Respondent:
         try:
             return _print(_with_id(question, {"ok": False, "error": error}))
         except (RecursionError, ValueError):
-            return _print({"ok": False, "error": error})  # the id is nested too deeply, or not a number that JSON has
+            return _print({"ok": False, "error": error})  # the id is nested too deeply, or is a number that JSON lacks
 
     def _reply(self, question: Any) -> dict[str, Any]:
         if type(question) is not dict:
@@ -169,7 +169,7 @@ def _data(question: dict[str, Any]) -> bytes:
 
 
 def _text(data: bytes, question: dict[str, Any]) -> str:
-    """Write bytes in the form that ``as`` names, by default in the question's own."""
+    """Write bytes in the form that the key ``as`` names, by default in the question's form."""
     form = question.get("as")
     if form == "base64" or (form != "hex" and "base64" in question):
         return base64.b64encode(data).decode("ascii")

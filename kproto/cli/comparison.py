@@ -1,4 +1,4 @@
-"""The comparison of a recording's tables with the controller's own journal, request by request and field by field."""
+"""Compares a recording's tables with the controller's own journal, request by request and field by field."""
 
 from __future__ import annotations
 

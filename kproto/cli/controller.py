@@ -1,4 +1,4 @@
-"""``kproto controller``: a candidate for the controller of a real cluster, in the foreground."""
+"""``kproto controller``: runs a candidate for the controller of a real cluster, in the foreground."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Examples:
     "--zookeeper", required=True, metavar="HOST:PORT[,...][/PATH]", help="Where ZooKeeper is; /PATH is a chroot."
 )
 @click.option(
-    "--id", "controller_id", required=True, type=click.IntRange(0, (1 << 31) - 1), help="A broker id that is free."
+    "--id", "controller_id", required=True, type=click.IntRange(0, (1 << 31) - 1), help="A broker id not in use."
 )
 @click.option(
     "--listener", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT",
@@ -127,7 +127,7 @@ def command(
             while not stop.wait(1):
                 pass
     if unread.is_set():
-        raise BrokenPipeError  # as any command whose reader goes away
+        raise BrokenPipeError  # as for any command whose reader closes the pipe
     if recorder is not None and recorder.error is not None:
         raise ConfigurationError(f"the recording is incomplete: {recorder.error.strerror}; make room and start again")
 
@@ -149,13 +149,13 @@ def _log_to_stderr(*, as_json: bool, verbose: bool) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("kazoo").setLevel(logging.ERROR)  # the session tells of its connection itself
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # the session logs the state of its connection itself
     STATE_CHANGE.setLevel(logging.INFO if verbose else logging.ERROR)
 
 
 @contextlib.contextmanager
 def _served(metrics: Metrics, address: str) -> Iterator[None]:
-    """Serve metrics for Prometheus."""
+    """Serve metrics to Prometheus while the block runs."""
     import prometheus_client
 
     from channel.addresses import parse_address
@@ -177,5 +177,5 @@ def _served(metrics: Metrics, address: str) -> Iterator[None]:
 
 
 def _line(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")  # at once: two threads write lines
+    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")  # one call a line: two threads write
     sys.stdout.flush()

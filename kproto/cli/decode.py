@@ -1,4 +1,4 @@
-"""``kproto decode``: show one message, header or frame as JSON or field by field."""
+"""``kproto decode``: shows one message, header or frame as JSON or field by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kproto demo``: a live cluster in one process, recorded, analysed, and held against the controllers' own account."""
+"""``kproto demo``: runs and records a cluster in one process, and compares its tables with the controllers' journal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Examples:
   kproto demo --zookeeper 127.0.0.1:2181                  in a chroot of its own, which goes again
   kproto inspect out/demo/recording.pcapng --errors       then look into what was recorded """
 )
-@click.option("--seed", default=1, show_default=True, help="Decides topics, replicas and changes.")
+@click.option("--seed", default=1, show_default=True, help="The seed of topics, replicas and changes.")
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(2, 200), help="Embedded brokers.")
 @click.option(
     "--out",
@@ -39,7 +39,7 @@ Examples:
     show_default=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Takes recording.pcapng, tables/ and report.html.",
+    help="The directory for recording.pcapng, tables/ and report.html.",
 )
 @click.option("--zookeeper", metavar="HOST:PORT", help="Let the controllers be elected in this ZooKeeper.")
 def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
@@ -52,7 +52,7 @@ def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
     from kproto.cli import analyze
     from kproto.cli.comparison import differences
 
-    logging.basicConfig(level=logging.ERROR)  # the scenario's mishaps are on purpose
+    logging.basicConfig(level=logging.ERROR)  # the scenario's faults are on purpose
     try:
         out.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -64,7 +64,7 @@ def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
     answered = sum(entry.answered for entry in journal.entries)
     _tell(f"{len(journal.entries)} requests, {answered} answered, in {time.monotonic() - began:.1f} s: {recording}")
     arguments = [str(recording), "--out", str(tables), "--overwrite"]
-    if find_spec("duckdb"):  # which the extra pipeline does not bring
+    if find_spec("duckdb"):  # DuckDB, which the extra pipeline does not install
         arguments += ["--report", str(out / "report.html")]
     with analyze.command.make_context("analyze", arguments) as context:  # main() would end the process by itself
         analyze.command.invoke(context)
@@ -75,7 +75,7 @@ def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
 
 
 def _run(zookeeper: str | None, brokers: int, **settings: Any) -> Journal:
-    """Run the scenario; gives its journal."""
+    """Run the scenario and return its journal."""
     if zookeeper is None:
         from channel.scenario import Scenario
 

@@ -1,4 +1,4 @@
-"""What a control request said, in words: changes first, topic names as long as there is room."""
+"""Describes a control request in words: changes first, topic names as long as the line has room."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["PartitionWords", "answer_of", "parts_of", "state_cells"]
 _LEADERS: Final = {-1: "none", -2: "deleted"}
 _UPDATE_TYPES: Final = {1: "incremental", 2: "full"}
 _LONGEST_JSON: Final = 160
-"""How much of another API's request is shown."""
+"""How many characters of another API's request are shown."""
 _KEPT: Final = 64
 _MOST_TOPICS: Final = 4
 _LONGEST_RANGES: Final = 24
 
 
 def answer_of(entry: Entry) -> tuple[str, str]:
-    """How the broker answered, and the colour of that."""
+    """Return the broker's answer in words, and its colour."""
     verdict = entry.verdict
     match verdict.outcome:
         case "unreadable":
@@ -55,13 +55,13 @@ def _partition_errors(verdict: Verdict, named: int) -> str:
 
 
 class PartitionWords:
-    """Words for the partitions of requests, kept for a while: the same update goes to every broker."""
+    """Words for the partitions of requests, cached, since the same update goes to every broker."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, int | None], tuple[Sequence[PartitionChange], list[str]]] = {}
 
     def of(self, partitions: Sequence[PartitionChange], name_limit: int | None) -> list[str]:
-        """The parts about these partitions; ``name_limit`` as of ``parts_of``."""
+        """Return the words about these partitions; ``name_limit`` is that of ``parts_of``."""
         key = (id(partitions), name_limit)
         known = self._kept.get(key)
         if known is not None and known[0] is partitions:
@@ -74,7 +74,7 @@ class PartitionWords:
 
 
 def parts_of(entry: Entry, words: PartitionWords, name_limit: int | None = None) -> Iterator[str]:
-    """The parts of what was said: why it was refused, the kind of update, what changed, what did not.
+    """Return the description's parts: reason of a refusal, kind of update, changed and unchanged partitions.
 
     Args:
         entry: The request.
@@ -144,7 +144,7 @@ def _partition_parts(changes: Sequence[PartitionChange], name_limit: int | None)
 
 
 def _label(change: PartitionChange) -> str:
-    """What changed, in the words that partitions with the same change share."""
+    """The change of a partition, in words that partitions with the same change share."""
     kind, state, before = change
     if kind != "changed" or before is None:
         return "" if kind == "refused" else kind
@@ -161,7 +161,7 @@ def _label(change: PartitionChange) -> str:
 
 
 def _named(states: Iterable[PartitionState], name_limit: int | None) -> str:
-    """Partitions by topic: ``orders[0-2,5] payments[1]``."""
+    """Write partitions by topic: ``orders[0-2,5] payments[1]``."""
     topics: dict[str, list[int]] = {}
     for state in states:
         topics.setdefault(state.topic, []).append(state.partition)
@@ -184,7 +184,7 @@ def _named(states: Iterable[PartitionState], name_limit: int | None) -> str:
 
 
 def state_cells(change: PartitionChange) -> tuple[str, str, str, str, str]:
-    """A partition in full: kind of change, leader, ISR, replicas, and what else is out of the ordinary."""
+    """Describe a partition in full: kind of change, leader, ISR, replicas, and unusual fields."""
     kind, state, before = change
     if before is None or kind not in ("changed", "unchanged"):
         before = state
@@ -214,7 +214,7 @@ def _ids(ids: Sequence[int]) -> str:
 
 
 def _notes(state: PartitionState, before: PartitionState) -> Iterator[str]:
-    """What is out of the ordinary, or was before."""
+    """Describe unusual fields: replicas that are, or were, offline, added or removed."""
     for name in ("adding", "removing", "offline"):
         earlier, ids = getattr(before, name), getattr(state, name)
         if earlier or ids:

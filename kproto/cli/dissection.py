@@ -1,4 +1,4 @@
-"""A frame, header or body with every field's value and position, as a dissector shows it."""
+"""Reads a frame, header or body into fields with their values and positions, as a dissector shows them."""
 
 from __future__ import annotations
 

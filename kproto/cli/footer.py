@@ -1,4 +1,4 @@
-"""What ``inspect`` says on standard error when it has come to the end."""
+"""The footer that ``inspect`` prints on standard error at its end."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _OUTCOMES = {
 }
 
 _MOST_LISTENERS = 6
-"""So many listeners are named."""
+"""The most listeners that a warning names."""
 
 Read = tuple[str, "CaptureSummary"]
-"""A capture that was read: its path, and what was met."""
+"""A capture that was read: its path and its summary."""
 
 
 def print_footer(timeline: Timeline, captures: Sequence[Read], filters: Filters, *, quiet: bool) -> None:
-    """Say what was shown, what was folded away, and where to look if nothing was.
+    """Print which requests were shown, which were left out, and what to try if none was shown.
 
     Args:
-        timeline: Counted what was shown.
-        captures: What was read.
-        filters: What was asked for.
-        quiet: Say only what a program's user must know.
+        timeline: Has counted the requests.
+        captures: The captures that were read.
+        filters: The requests that the user asked for.
+        quiet: Print only warnings, for output that a program reads.
 
     Raises:
         CaptureError: None of the captures holds a request of the wanted APIs.
@@ -93,7 +93,7 @@ def _where_to_look(captures: Sequence[Read]) -> str:
 
 
 def _why_nothing(path: str, summary: CaptureSummary, filters: Filters) -> str:
-    """Why a capture gave nothing at all."""
+    """Explain why a capture gave no request at all."""
     problem = problem_with_path(path, summary)
     if problem is not None and filters.ports is not None and not summary.kafka_connections:
         kafka = _kafka_ports(path)
@@ -108,13 +108,13 @@ def _why_nothing(path: str, summary: CaptureSummary, filters: Filters) -> str:
 
 
 def problem_with_path(path: str, summary: CaptureSummary) -> str | None:
-    """Why a capture holds no control request, with its whole path; None if it holds one."""
+    """Explain why a capture holds no control request, naming its whole path; None if it holds any."""
     problem = summary.problem()
     return None if problem is None else path + problem.removeprefix(summary.file or "the capture")
 
 
 def _kafka_ports(path: str) -> set[int]:
-    """The ports of a capture's listeners, whichever they are."""
+    """The ports of all Kafka listeners in a capture."""
     from kproto.capture import frames
 
     if path == "-":
@@ -126,12 +126,12 @@ def _kafka_ports(path: str) -> set[int]:
 
 
 def has_loss(summary: CaptureSummary) -> bool:
-    """Whether bytes of a capture are missing, or could not be used."""
+    """Tell whether bytes of a capture are missing, or could not be used."""
     return any(_losses(summary))
 
 
 def warn_of_losses(captures: Iterable[Read]) -> None:
-    """Say what the captures lack, one line each."""
+    """Print a warning line for each kind of loss in the captures."""
     for path, summary in captures:
         if lost := "; ".join(_losses(summary)):
             _say(f"warning: {path}: {lost}")

@@ -1,4 +1,4 @@
-"""``kproto generate``: captures of a synthetic fleet, of any size, and what must come out of them."""
+"""``kproto generate``: makes captures of a synthetic fleet, of any size, and their expected tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 
 def _count(name: str, help_text: str) -> Callable[[_Command], _Command]:
-    """An option for a whole number of the fleet."""
+    """Make an option for an integer field of the fleet."""
     option, default = f"--{name.replace('_', '-')}", getattr(Fleet, name)
     return click.option(
         option, metavar="N", type=click.IntRange(min=0), default=default, show_default=True, help=help_text
@@ -73,9 +73,9 @@ The same options give the same bytes, on any machine. """,
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Where files go; - for standard output.",
+    help="The directory for the files; - for standard output.",
 )
-@_count("seed", "Everything random follows from it.")
+@_count("seed", "The seed of every random choice.")
 @_count("brokers", "Brokers.")
 @_count("topics", "Topics.")
 @_count("partitions", "Partitions of all topics together.")
@@ -85,7 +85,7 @@ The same options give the same bytes, on any machine. """,
 @_count("restarts", "How often a broker stops and comes back.")
 @_count("elections", "How often the leaders of a batch of partitions move.")
 @_count("isr_changes", "How often the in-sync replicas of a batch of partitions change.")
-@_count("batch", "Partitions of such a change.")
+@_count("batch", "Partitions in an election or ISR change.")
 @click.option(
     "--zombies",
     metavar="N",
@@ -115,8 +115,8 @@ The same options give the same bytes, on any machine. """,
     help="Inter-broker protocol: decides the versions of the requests.",
 )
 @click.option("--size", type=_Size(), help="About how large the capture becomes, e.g. 250M or 8G: sets --isr-changes.")
-@click.option("--per-host", is_flag=True, help="A capture for each broker, as recorded on its host.")
-@click.option("--rotate", type=_Size(), metavar="SIZE", help="Begin another file when one would become larger.")
+@click.option("--per-host", is_flag=True, help="Write a capture for each broker, as recorded on its host.")
+@click.option("--rotate", type=_Size(), metavar="SIZE", help="Begin another file where a file would become larger.")
 @click.option(
     "--mss",
     type=click.IntRange(64, 65_000),
@@ -124,14 +124,14 @@ The same options give the same bytes, on any machine. """,
     show_default=True,
     help="Bytes of data in a TCP segment at most.",
 )
-@click.option("--expected", is_flag=True, help="Also write the tables that must come out, as Parquet files.")
+@click.option("--expected", is_flag=True, help="Also write the expected tables, as Parquet files.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="What is printed: text, or one JSON object.",
+    help="Print text, or one JSON object.",
 )
 def command(
     out: Path,
@@ -176,7 +176,7 @@ def command(
 
 
 def _counter(update: Callable[[int, int | None], None] | None, total: int | None) -> Callable[[int], None] | None:
-    """Adds up the bytes that are written and shows their sum."""
+    """Counts the bytes that are written, and shows their sum."""
     if update is None:
         return None
     done = 0

@@ -1,4 +1,4 @@
-"""``kproto inspect``: each control request, what it changed at its broker, and how the broker answered."""
+"""``kproto inspect``: shows each control request, what it changed at its broker, and the broker's answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["command"]
 
 _STANDARD_INPUT: Final = "-"
 _OPEN_FILES: Final = 200
-"""How many captures are read side by side."""
+"""The most captures that are read side by side."""
 _EXIT_LOSS: Final = 3
 
 
@@ -70,7 +70,7 @@ kproto summary answers for a whole capture in one page. """,
 @capture_filters
 @click.option("--changes", is_flag=True, help="Only requests that changed something at their broker.")
 @click.option("--deletes", is_flag=True, help="Only requests that delete partitions.")
-@click.option("--slow", metavar="DURATION", help="Only requests answered so late or later, e.g. 500ms.")
+@click.option("--slow", metavar="DURATION", help="Only requests whose answer took this long or longer, e.g. 500ms.")
 @click.option("--unanswered", is_flag=True, help="Only requests without answer.")
 @click.option("--all-apis", is_flag=True, help="Other requests too: AlterPartition, Metadata, ControlledShutdown ...")
 @click.option("-v", "--details", is_flag=True, help="Each partition state and live broker on a line of its own.")
@@ -96,7 +96,7 @@ def command(
     strict: bool,
     **layout: Any,
 ) -> None:
-    """Show each control request, what it changed at its broker, and how the broker answered.
+    """Show each control request, what it changed at its broker, and the broker's answer.
 
     CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, a directory of such files,
     or - for standard input, which is followed as it grows. Several files, as rotation leaves them, are shown as one
@@ -104,13 +104,13 @@ def command(
 
     One line is one request with its response: when (UTC); controller → broker; the request and its version; its
     correlation id; controller epoch/broker epoch (- where the version has none); milliseconds until the answer; the
-    answer; and what changed against what the same broker was told before: "leader 0→2", "isr 0,1,2→0,2", "new",
+    answer; and the changes since earlier requests to the same broker: "leader 0→2", "isr 0,1,2→0,2", "new",
     "deleted", "unchanged". "first seen" marks what the broker may have known before the capture began.
 
     REFUSED is an error of the whole request. "ok, 1 of 3 partitions: ..." is a request that was accepted, with an error
     of a partition alone: most often a leader epoch that the broker has already.
 
-    Broker ids are learnt from the traffic; --brokers names those that it does not tell.
+    Broker ids are learnt from the traffic; --brokers gives the ids that the traffic does not show.
 
     --format json prints an object a line. "record" is "exchange" for a request: time (seconds), server, client,
     api_key, api_version, correlation_id, client_id, request and response (Kafka's JSON form, or null), latency_ms, and
@@ -150,7 +150,7 @@ def command(
 
 
 def _printer(filters: Filters, *, form: str, details: bool, wide: bool, color: str) -> Callable[[Entry], None]:
-    """Prints an entry in the chosen form."""
+    """Return a function that prints an entry in the chosen form."""
     if form == "json":
         return lambda entry: print(exchange_record(entry, filters))
     terminal = sys.stdout.isatty()
@@ -170,7 +170,7 @@ def _printer(filters: Filters, *, form: str, details: bool, wide: bool, color: s
 
 
 class _Captures:
-    """The captures of a command, read as if one capture had seen them all.
+    """The captures of a command, read as if they were one capture.
 
     Attributes:
         read: Path and summary of each capture that could be read.
@@ -187,7 +187,7 @@ class _Captures:
         self.read: list[tuple[str, CaptureSummary]] = []
 
     def exchanges(self) -> Iterator[Exchange]:
-        """All exchanges by time.
+        """Yield all exchanges in the order of time.
 
         A pipe cannot wait for the others, and files can be too many to be open at once: then one is read after the
         other.
@@ -217,7 +217,7 @@ class _Captures:
             self._problems.append(_with_path(str(e), path))
 
     def check(self) -> None:
-        """Say which captures could not be read.
+        """Warn of captures that could not be read.
 
         Raises:
             CaptureError: None could.
@@ -229,6 +229,6 @@ class _Captures:
 
 
 def _with_path(reason: str, path: str) -> str:
-    """A reason that begins with a file's name, with its whole path instead."""
+    """Replace the file name at the beginning of a reason by the whole path."""
     name = os.path.basename(path)  # noqa: PTH119  a path as the user typed it
     return path + reason.removeprefix(name) if reason.startswith(f"{name}: ") else reason

@@ -1,4 +1,4 @@
-"""One request as lines of text for the person on call.
+"""Formats a request as lines of text for the person on call.
 
 On a terminal each day has a heading and each line the time of day; every line fits, and topic names give way before
 anything else does. In a pipe every line stands for itself, with its date, whole and plain.
@@ -33,18 +33,18 @@ _API_COLOURS: Final = {
 }
 _LONGEST_CLIENT: Final = 40
 _LONGEST_NAME: Final = 40
-"""How wide the names of partitions make their column; a longer one moves its own line alone."""
+"""The widest column of partition names; a longer name shifts its own line alone."""
 _NARROW: Final = 120
-"""A terminal below leaves version, correlation id and epochs out."""
+"""On a terminal of fewer columns lines leave out version, correlation id and epochs."""
 _FEW_LINES: Final = 2
-"""In so few lines what was said may stand below; else topic names give way first."""
+"""The description may take this many lines below the columns; a longer description shortens topic names first."""
 _NAME_LIMITS: Final = (None, 60, 40, 24, 16)
 """How long topic names may be, tried in this order until a line fits."""
 _INDENT: Final = "    "
 
 
 class LineFormatter:
-    """Makes lines of entries; remembers the day and how wide the columns have become.
+    """Formats entries as lines; remembers the day and the widths of the columns.
 
     Args:
         filters: Which partitions are wanted.
@@ -90,7 +90,7 @@ class LineFormatter:
         }
         cells = {name: cells[name] for name in self._sizes}
         for name, text in cells.items():
-            if name != "answer":  # a long error moves its own line, not all that follow
+            if name != "answer":  # a long error shifts its own line, not all that follow
                 self._sizes[name] = max(self._sizes[name], len(text))
         styles: dict[str, dict[str, Any]] = {
             "from → to": {"bold": True},
@@ -106,7 +106,7 @@ class LineFormatter:
             self._width is not None
             and len(moment) + sum(2 + self._sizes[n] for n in cells) - 6 + len(answer) > self._width
         ):
-            cells["answer"] = ""  # it goes on a line of its own, before what was said
+            cells["answer"] = ""  # the answer goes on a line of its own, before the description
         shown = [self._paint(moment, {"dim": True})]
         used = len(moment)
         for name, text in cells.items():
@@ -127,7 +127,7 @@ class LineFormatter:
     # ---- what the request says ----
 
     def _fitted(self, entry: Entry, answer: str, used: int, *, single: bool) -> tuple[str, list[str]]:
-        """What was said: behind the other columns, or on lines of its own where that is too narrow.
+        """The description: behind the other columns, or on lines of its own where those leave too little room.
 
         Args:
             entry: The request.
@@ -191,7 +191,7 @@ class LineFormatter:
         return click.style(text, **style) if self._color and style else text
 
     def _time(self, time_ns: int) -> tuple[str, str]:
-        """The heading where a new day begins, and the moment as the line shows it."""
+        """Return the heading of a new day, if any, and the time as the line shows it."""
         day, clock = day_and_clock(time_ns)
         if not self._terminal:
             return "", f"{day}T{clock}Z"
@@ -209,7 +209,7 @@ class LineFormatter:
 
 
 def _single(entry: Entry, name_limit: int | None) -> str:
-    """The one wanted partition, in full."""
+    """Describe the only wanted partition in full."""
     (change,) = entry.partitions
     name = _partition_name(change)
     name = name if name_limit is None else shortened(name, name_limit)

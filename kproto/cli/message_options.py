@@ -1,4 +1,4 @@
-"""The options that name a message for ``decode`` and ``encode``, the input, and where a frame's header begins."""
+"""The options by which ``decode`` and ``encode`` name a message, and the reading of their input."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def size_field(data: bytes) -> int:
 def request_header_at(data: bytes) -> int:
     """Return where the header of a request frame begins: after the length, or at 0 if the frame has none.
 
-    In a frame that is cut off, or followed by others, the length is not that of the rest. Four such bytes count as a
-    length if they may be one, and if a header may begin after them but not with them.
+    In a frame that is cut off, or followed by others, the length is not that of the rest. The first four bytes count
+    as a length if they may be one, and if a header may begin after them but not with them.
     """
     if size_field(data) or len(data) < 8:
         return size_field(data)

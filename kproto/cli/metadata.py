@@ -1,4 +1,4 @@
-"""``kproto metadata``: what a cluster says of itself."""
+"""``kproto metadata``: shows a cluster's brokers, controller, leaders, ISR and epochs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Examples:
   kproto metadata --bootstrap kafka-1:9093 --security client.properties --format json | jq .controller_id """
 )
 @click.option(
-    "--bootstrap", required=True, multiple=True, metavar="HOST:PORT", help="A node to ask; more if it may be down."
+    "--bootstrap", required=True, multiple=True, metavar="HOST:PORT", help="A node to ask; several if any may be down."
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only these topics.")
 @click.option("--all-brokers", is_flag=True, help="Ask every broker, and show where their answers differ.")
@@ -43,7 +43,7 @@ Examples:
     default=2.0,
     show_default=True,
     type=Seconds(0.1, 3600),
-    help="Seconds between, with --watch.",
+    help="Seconds between two requests of --watch.",
 )
 @click.option(
     "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
@@ -61,7 +61,7 @@ def command(
     timeout: float,
     form: str,
 ) -> None:
-    """Show brokers, controller, leaders, ISR and epochs as a cluster's brokers tell of them.
+    """Show brokers, controller, leaders, ISR and epochs, as the Metadata responses of brokers give them.
 
     With --all-brokers the exit code is 1 if brokers disagree, do not answer, or know of no brokers yet.
     """
@@ -70,7 +70,7 @@ def command(
     from channel.cluster_view import differences
     from channel.security import read_security
 
-    logging.basicConfig(level=logging.ERROR)  # a failed connection is this command's own error
+    logging.basicConfig(level=logging.ERROR)  # this command reports a failed connection as its error
     protocol, settings = read_security(security)
     addresses = [parse_address(text) for text in bootstrap]
     wanted = topics or None

@@ -1,4 +1,4 @@
-"""The options by which ``inspect``, ``summary``, ``analyze`` and ``query`` choose, parsed into one ``Filters``.
+"""The filter options that ``inspect``, ``summary``, ``analyze`` and ``query`` share, parsed into one ``Filters``.
 
 @click.command
 @capture_filters
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["CaptureCommand", "answer_filters", "capture_filters", "parse_api", "parse_brokers", "parse_topic_partition"]
 
 
-# ---- the texts that people type --------------------------------------------------------------------------------------
+# ---- parsing of values -----------------------------------------------------------------------------------------------
 
 
 def parse_api(text: str) -> int:
-    """``6``, ``UpdateMetadata``, ``UPDATE_METADATA`` or ``update-metadata`` -> 6.
+    """Parse an API: ``6``, ``UpdateMetadata``, ``UPDATE_METADATA`` or ``update-metadata`` -> 6.
 
     Raises:
         ConfigurationError: Kafka 3.9.1 has no such API.
@@ -63,7 +63,7 @@ def _apis_by_name() -> dict[str, int]:
 
 
 def parse_topic_partition(text: str) -> TopicPartition:
-    """``orders-3`` -> topic ``orders``, partition 3; the last dash parts them, as topic names may hold dashes.
+    """Parse ``orders-3`` into topic ``orders``, partition 3; the last dash separates them: topics may hold dashes.
 
     Raises:
         ConfigurationError: Not of that form.
@@ -75,7 +75,7 @@ def parse_topic_partition(text: str) -> TopicPartition:
 
 
 def parse_ports(texts: Iterable[str]) -> tuple[int, ...] | None:
-    """``9092,9093`` -> those ports; None where there are none.
+    """Parse ports: ``9092,9093``; None where there are none.
 
     Raises:
         ConfigurationError: Not a TCP port.
@@ -84,7 +84,7 @@ def parse_ports(texts: Iterable[str]) -> tuple[int, ...] | None:
 
 
 def parse_brokers(texts: Iterable[str]) -> dict[tuple[str, int], BrokerId]:
-    """``7=10.0.0.7:9092`` or ``7=[fd00::7]:9092`` -> ``{("10.0.0.7", 9092): 7}``; a name stands for its addresses.
+    """Parse ``7=10.0.0.7:9092`` or ``7=[fd00::7]:9092`` into ``{("10.0.0.7", 9092): 7}``; host names are resolved.
 
     Raises:
         ConfigurationError: Not of that form, a name that does not resolve, two hosts with one id, or two ids for one
@@ -110,7 +110,7 @@ def parse_brokers(texts: Iterable[str]) -> dict[tuple[str, int], BrokerId]:
 
 
 def parse_ids(texts: Iterable[str], option: str) -> frozenset[BrokerId]:
-    """``0,1`` -> those node ids.
+    """Parse node ids: ``0,1``.
 
     Raises:
         ConfigurationError: Not a number.
@@ -171,18 +171,18 @@ _CAPTURE_OPTIONS: Final = [
         "--errors",
         type=click.Choice(_ERRORS),
         help="Only requests with an error: of the whole request (or a body that cannot be read), of a partition, or "
-        "any of both, which is meant where none is named.",
+        "any, the default: of either.",
     ),
-    click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else found."),
-    click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else learnt."),
+    click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else detected."),
+    click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else detected."),
 ]
 
 
 class CaptureCommand(click.Command):
-    """A command with the shared options, of which ``--errors`` may stand without a value."""
+    """A command with the shared options; ``--errors`` may be given without a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does it, with the value that a bare ``--errors`` stands for."""
+        """Parse arguments as click does, and add the value ``any`` to a bare ``--errors``."""
         given = []
         for number, text in enumerate(args):
             if text == "--errors" and args[number + 1 : number + 2] not in [[scope] for scope in _ERRORS]:
@@ -192,12 +192,12 @@ class CaptureCommand(click.Command):
 
 
 def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the shared options; it gets them as one argument, ``filters``."""
+    """Give a command the shared options, passed to it as one argument, ``filters``."""
     return _with_options(command, _ANSWER_OPTIONS + _CAPTURE_OPTIONS)
 
 
 def answer_filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command those of the shared options that restrict an answer; it gets them as ``filters``."""
+    """Give a command the shared options that apply to tables, passed to it as ``filters``."""
     return _with_options(command, _ANSWER_OPTIONS)
 
 

@@ -1,4 +1,4 @@
-"""How far reading has come, on standard error, where a person looks at it."""
+"""Shows the progress of reading on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["ReadingProgress", "reading"]
 
 _QUIET_SECONDS: Final = 1.0
-"""Nothing is shown for work that is done sooner, nor while lines come out."""
+"""Seconds before the bar appears, and after each line of output."""
 
 
 class ReadingProgress:
-    """A bar that comes up when nothing else has been printed for a while, and gives way to what is."""
+    """A bar that appears when nothing was printed for a while, and disappears before the next output."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
@@ -27,7 +27,7 @@ class ReadingProgress:
         self._quiet_since = time.monotonic()
 
     def of(self, name: str) -> Callable[[int, int | None], None] | None:
-        """What to call with the bytes read so far and their total; None where nobody looks."""
+        """Return a callback for the bytes read so far and their total; None where standard error is no terminal."""
         if not self._enabled:
             return None
 
@@ -40,7 +40,7 @@ class ReadingProgress:
         return update
 
     def hide(self) -> None:
-        """Something is about to be printed."""
+        """Remove the bar before output is printed."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -61,7 +61,7 @@ class ReadingProgress:
 
 @contextmanager
 def reading() -> Iterator[ReadingProgress]:
-    """Progress for as long as a command reads; shows nothing unless standard error is a terminal."""
+    """Show progress while a command reads; shows nothing unless standard error is a terminal."""
     progress = ReadingProgress(enabled=sys.stderr.isatty())
     try:
         yield progress

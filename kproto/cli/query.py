@@ -1,4 +1,4 @@
-"""``kproto query``: questions to the tables that ``kproto analyze`` wrote."""
+"""``kproto query``: answers questions from the tables that ``kproto analyze`` wrote, or from a capture."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Examples:
 @click.argument("source", metavar="DIR|CAPTURE", type=click.Path(path_type=Path))
 @click.argument("question", required=False, metavar="[QUESTION]")
 @answer_filters
-@click.option("--at", metavar="TIME", help="Only what was so at this time; of the question leader.")
+@click.option("--at", metavar="TIME", help="Only rows that were valid at this time; for the question leader.")
 @click.option("--sql", metavar="TEXT", help="A query of your own, instead of a question.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True)
@@ -66,7 +66,7 @@ def command(
     limit: int | None,
     form: str,
 ) -> None:
-    """Ask the tables in DIR, which kproto analyze wrote, or a capture; without QUESTION: say how much they hold.
+    """Ask the tables in DIR, which kproto analyze wrote, or a capture; without QUESTION: count the rows of each table.
 
     A capture is read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
 
@@ -111,7 +111,7 @@ def _print_text(title: str, answer: Answer) -> None:
 
 
 def _heading(name: str, values: Sequence[Any]) -> str:
-    """A column's name, with the mark of numbers or of texts that give way."""
+    """Return a column's heading, marked as a number or as a text that may be shortened."""
     kinds = {type(value) for value in values if value is not None}
     return f">{name}" if kinds and kinds <= {int, float} else f"~{name}" if kinds == {str} else name
 

@@ -1,4 +1,4 @@
-"""``kproto inspect --format json``: one object a line, for programs."""
+"""``kproto inspect --format json``: makes one object a line, for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["exchange_record", "loss_records"]
 
 
 def exchange_record(entry: Entry, filters: Filters) -> str:
-    """A request and its response, in Kafka's JSON form, and beside them ids and names that are easy to select by."""
+    """Make the record of a request and its response in Kafka's JSON form, with ids and names to select by."""
     exchange, sender, verdict = entry.exchange, entry.sender, entry.verdict
     form: dict[str, Any] = {"record": "exchange", **exchange.to_json()}
     form.pop("unmatched_reason", None)
@@ -50,7 +50,7 @@ def exchange_record(entry: Entry, filters: Filters) -> str:
 
 
 def loss_records(path: str, summary: CaptureSummary) -> Iterator[str]:
-    """What a capture lacks: one record of its counts if there is a loss, and one a piece that could not be used."""
+    """Make the records of losses: the counts of a capture with any, and each piece that could not be used."""
     counts = {
         "gaps": summary.gaps,
         "gap_bytes": summary.gap_bytes,

@@ -1,4 +1,4 @@
-"""``kproto report``: one HTML page about a cluster's control traffic, for people."""
+"""``kproto report``: writes one HTML page about a cluster's control traffic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ The page is one file and asks no network: mail it, attach it, open it from disk.
     default=Path("report.html"),
     show_default=True,
     metavar="FILE",
-    help="Where the page goes; a former one is replaced.",
+    help="The file of the page; an existing file is replaced.",
 )
 @click.option(
     "--partitions",
@@ -43,7 +43,7 @@ The page is one file and asks no network: mail it, attach it, open it from disk.
     default=50_000,
     show_default=True,
     metavar="N",
-    help="At most so many partitions in the timeline, those that changed most.",
+    help="The most partitions in the timeline; those that changed most are shown.",
 )
 def command(source: Path, *, out: Path, partitions: int) -> None:
     """Write a report on the tables in DIR, which kproto analyze wrote, or on a capture, as one HTML page.
@@ -71,7 +71,7 @@ def command(source: Path, *, out: Path, partitions: int) -> None:
 
 
 def check_place(out: Path) -> None:
-    """Say early that a page could not be written.
+    """Fail early if a page could not be written.
 
     Raises:
         ConfigurationError: There is no such directory.
@@ -84,7 +84,7 @@ def check_place(out: Path) -> None:
 
 
 def page_written(tables: Path, out: Path) -> str:
-    """Write the report on tables; gives a line that says where it is."""
+    """Write the report on tables; return a line that names its file."""
     from kproto.report import write_report
 
     return _place(write_report(tables, out), out)

@@ -1,4 +1,4 @@
-"""Titled tables of text: as wide as they are in a pipe, fitted to a terminal without breaking words."""
+"""Prints titled tables of text: unshortened in a pipe, fitted to a terminal without breaking words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Section", "print_sections", "shortened"]
 
 _INDENT: Final = "  "
 _SHORTEST: Final = 12
-"""How short a column that gives way may become."""
+"""The least width to which a column may be shortened."""
 
 
 @dataclass(slots=True)
@@ -27,8 +27,8 @@ class Section:
 
     Attributes:
         title: The heading.
-        names: The columns' names; ``>`` before one of numbers, ``~`` before one that gives way on a narrow terminal,
-            ``_`` before a last one of sentences, which go on below.
+        names: The columns' names; ``>`` before a column of numbers, ``~`` before one that may be shortened,
+            ``_`` before a last column of sentences, which are continued below.
         rows: The cells.
         text: A sentence below the title.
     """
@@ -40,7 +40,7 @@ class Section:
 
 
 def shortened(text: str, width: int) -> str:
-    """A text of at most so many columns, its middle left out: names that begin alike often differ at their end.
+    """Shorten a text to a width by cutting its middle: names that begin alike often differ at their end.
 
     >>> shortened("a-long-topic-name-17", 12)
     'a-long…me-17'
@@ -52,7 +52,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def print_sections(sections: Iterable[Section]) -> None:
-    """Print to standard output; on a terminal with bold titles and no line longer than it is wide."""
+    """Print sections to standard output; on a terminal with bold titles, and lines cut to its width."""
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal else None
     bold = terminal and "NO_COLOR" not in os.environ
@@ -63,7 +63,7 @@ def print_sections(sections: Iterable[Section]) -> None:
 
 
 def lines_of(section: Section, width: int | None) -> Iterator[str]:
-    """What stands below a section's title."""
+    """Return the lines below a section's title."""
     if section.text:
         yield from _wrapped(section.text, width)
     if section.rows:
@@ -92,7 +92,7 @@ def _table(section: Section, width: int | None) -> Iterator[str]:
 
 
 def _fit(sizes: list[int], gives_way: Sequence[bool], width: int) -> None:
-    """Make the columns that give way so narrow that all fit, the widest first."""
+    """Narrow the columns that may be shortened until all fit, the widest first."""
     while sum(sizes) > width:
         widest = max(
             (size, number) for number, size in enumerate([s * g for s, g in zip(sizes, gives_way, strict=True)])
@@ -103,7 +103,7 @@ def _fit(sizes: list[int], gives_way: Sequence[bool], width: int) -> None:
 
 
 def _row(row: Sequence[str], sizes: Sequence[int], right: Sequence[bool], width: int | None) -> Iterator[str]:
-    """A row; what does not fit beside the other columns goes on below, at its last column's place."""
+    """Format a row; a last cell that does not fit is continued below, in its own column."""
     *cells, last = row
     parts = [
         (shortened(cell, size).rjust(size) if at_right else shortened(cell, size).ljust(size))

@@ -1,4 +1,4 @@
-"""``kproto send``: one request to any broker, and its answer."""
+"""``kproto send``: sends one request to any broker, and prints its answer."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Examples:
 )
 @click.argument("broker", metavar="HOST:PORT")
 @click.option("--api", required=True, metavar="API", help="Name or number: UpdateMetadata, 6.")
-@click.option("--api-version", type=int, metavar="N", help="Version; the newest unless told otherwise.")
+@click.option("--api-version", type=int, metavar="N", help="Version; by default the newest.")
 @click.option(
     "--file",
     "source",
     default="-",
     type=click.Path(dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="The request in Kafka's JSON form; standard input unless told otherwise.",
+    help="The request in Kafka's JSON form; by default standard input.",
 )
 @click.option("--client-id", default="kproto", show_default=True)
 @click.option("--timeout", default=30.0, show_default=True, type=Seconds(0.001, 86_400), help="Seconds to wait.")
@@ -55,7 +55,7 @@ def command(
 ) -> None:
     """Send one request and print its answer in Kafka's JSON form.
 
-    Brokers of 3.9 take any controller's word: this tells a real broker what to lead, follow or delete.
+    Brokers obey any sender with a current controller epoch: a request can make a real broker lead or delete partitions.
     """
     from channel.addresses import parse_address
     from kproto.api import ApiKey, check_version
@@ -73,7 +73,7 @@ def command(
     if not isinstance(value, dict):
         raise ConfigurationError("the request is no JSON object")
     request = message_of(message_class(api_key, "request"), value, version)
-    logging.basicConfig(level=logging.ERROR)  # what the client warns of is this command's own error
+    logging.basicConfig(level=logging.ERROR)  # this command reports as its error what the client would warn of
     answer = _ask(address, request, version, client_id, round(timeout * 1000), security)
     print(json.dumps(answer.to_json(version), indent=2 if sys.stdout.isatty() else None))
 

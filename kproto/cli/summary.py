@@ -1,4 +1,4 @@
-"""``kproto summary``: what captures say in short, within a second, without Spark."""
+"""``kproto summary``: sums up captures within a second, without Spark."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def command(captures: tuple[str, ...], filters: Filters, *, form: str) -> None:
 
 
 def check_apis(filters: Filters) -> None:
-    """Refuse APIs of which there are no tables.
+    """Refuse APIs that have no tables.
 
     Raises:
         ConfigurationError: Another API than the three control requests is chosen.
@@ -85,7 +85,7 @@ def check_apis(filters: Filters) -> None:
 
 
 class _NoPandas:
-    """An import hook by which pandas is not found."""
+    """An import hook that hides pandas."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> None:
@@ -94,7 +94,7 @@ class _NoPandas:
 
 
 def keep_pandas_out() -> None:
-    """Make pyarrow do without pandas, which it looks for with the first array: half a second that nothing here uses."""
+    """Hide pandas from pyarrow, which would import it with the first array: half a second for no use here."""
     if "pandas" in sys.modules:
         return
     sys.meta_path.insert(0, _NoPandas)

@@ -1,4 +1,4 @@
-"""The summary of captures for people: sections of text, or one line."""
+"""Formats the summary of captures: sections of text, or one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def sections_of(summary: Mapping[str, Any]) -> Iterator[Section]:
-    """The summary as ``summarize`` gives it, in the order of an engineer's questions."""
+    """Return the sections of a summary made by ``summarize``, in the order of an engineer's questions."""
     yield Section(
         "Captures",
         ["~file", "format", ">packets", ">connections", "first (UTC)", "last"],
@@ -188,7 +188,7 @@ def _losses(summary: Mapping[str, Any]) -> Section:
 
 
 def losses_of(gap: Row) -> Iterator[str]:
-    """What a capture lost, from a row of ``gaps``."""
+    """Describe the losses of a capture, from a row of ``gaps``."""
     if gap["gaps"]:
         yield f"{counted(gap['gap_bytes'], 'byte')} in {counted(gap['gaps'], 'gap')}"
     if gap["cut_packets"]:
@@ -202,7 +202,7 @@ def losses_of(gap: Row) -> Iterator[str]:
 
 
 def one_line(summary: Mapping[str, Any]) -> str:
-    """The summary in one line, its figures in fixed order."""
+    """Return the summary in one line, its figures in a fixed order."""
     requests = summary["requests"]
     controllers = ", ".join(
         f"{r['controller_id']} (epoch {r['controller_epoch']}, {r['mode']})" for r in summary["controllers"]
@@ -228,7 +228,7 @@ def one_line(summary: Mapping[str, Any]) -> str:
 
 
 def _answer(row: Row) -> str:
-    """The outcome of a row of ``requests``."""
+    """Return the outcome of a row of ``requests`` in words."""
     if row["error_code"] is not None:
         return named_error(row["error_code"]) if row["error_code"] else "ok"
     parts = [f"{row['unanswered']} unanswered"] if row["unanswered"] else []
@@ -246,19 +246,19 @@ def _ms(value: float | None) -> str:
 
 
 def _time(moment: str | None) -> str:
-    """``2026-11-20 19:34:50``; a moment beyond the calendar as it is."""
+    """Format a time: ``2026-11-20 19:34:50``; a time beyond the calendar stays unchanged."""
     if moment is None:
         return "-"
     return f"{moment[:10]} {moment[11:19]}" if moment.endswith("Z") else moment
 
 
 def _clock(moment: str) -> str:
-    """``19:34:50``, of a day that stands elsewhere."""
+    """Format a time of day: ``19:34:50``, where the day is shown elsewhere."""
     return moment[11:19] if moment.endswith("Z") else moment
 
 
 def _later(row: Row) -> str:
-    """When the last of a row's requests passed: its time of day, where that is the day of the first."""
+    """Format the time of a row's last request: only its time of day, if that is the day of the first."""
     first, last = row["first"], row["last"]
     if first is None or last is None:
         return "-"

@@ -1,4 +1,4 @@
-"""A dissected message as a table: offset, bytes, field, value."""
+"""Formats a dissected message as a table: offset, bytes, field, value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["table"]
 
 _BYTES: Final = 8
-"""How many bytes of a field are shown; what a string holds stands in its value."""
+"""How many bytes of a field are shown; a string's characters stand in its value."""
 
 _TAGGED: Final = "_tagged"
 _LEADERS: Final = {-1: "none", -2: "being deleted"}
@@ -29,7 +29,7 @@ _TYPES: Final = {0: "unknown", 1: "incremental", 2: "full"}
 
 
 def table(parts: Dissection, width: int | None = None, *, color: bool = False) -> Iterator[str]:
-    """The lines of the table.
+    """Return the lines of the table.
 
     Args:
         parts: What to show.
@@ -51,7 +51,7 @@ def table(parts: Dissection, width: int | None = None, *, color: bool = False) -
     for section in parts.sections:
         yield paint(f"{'':{digits}}  {section.title}, {counted(section.end - section.start, 'byte')}", bold=True)
         for span in _shown(section):
-            # Of a struct or an array the bytes stand with the fields in it.
+            # The bytes of a struct or an array are shown beside the fields in it.
             shown_bytes = "" if _is_struct(span) else _hex(parts.data[span.start : _own_end(span)])
             value = _value(span)
             cells = f"{span.start:>{digits}}  {shown_bytes:<{column}}  {_label(span):<{names}}  "
@@ -67,7 +67,7 @@ def table(parts: Dissection, width: int | None = None, *, color: bool = False) -
 
 
 def _shown(section: Section) -> Iterator[FieldSpan]:
-    """The fields without the elements of arrays of numbers, which read better side by side."""
+    """Return the fields but for the elements of number arrays, which are shown side by side."""
     inside = ""
     for span in section.fields:
         if inside and span.path.startswith(inside):
@@ -85,7 +85,7 @@ def _is_struct(span: FieldSpan) -> bool:
 
 
 def _own_end(span: FieldSpan) -> int:
-    """Where the bytes end that are shown of a field: an array's length alone, where what is in it has own lines."""
+    """Return where a field's shown bytes end: behind an array's length, if its elements have lines of their own."""
     if span.first_inner is not None and not _is_numbers(span.value):
         return span.first_inner
     return span.end
@@ -132,7 +132,7 @@ def _value(span: FieldSpan) -> str:
 
 
 def _number(name: str, value: int) -> str:
-    """A number and what it stands for."""
+    """Format a number with its meaning."""
     meaning = ""
     match name:
         case "error_code":

@@ -1,4 +1,4 @@
-"""Where ``kproto query`` and ``kproto report`` take their tables from."""
+"""Opens the tables that ``kproto query`` and ``kproto report`` read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["tables_of"]
 
 
 def tables_of(source: Path) -> Path | dict[str, pa.Table]:
-    """The directory of tables, or a capture's tables in memory."""
+    """Return the directory of tables, or a capture's tables in memory."""
     from kproto.tables import read
 
     return read(str(source)) if source.is_file() else source

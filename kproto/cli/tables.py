@@ -1,4 +1,4 @@
-"""``kproto tables``: every table and column, described."""
+"""``kproto tables``: describes every table and column."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def command(names: tuple[str, ...], *, form: str) -> None:
 
 
 def _type_name(name: str) -> str:
-    """An Arrow type in short: ``timestamp[us, tz=UTC]``, ``list<int32>``, ``struct``."""
+    """Return an Arrow type's short name: ``timestamp[us, tz=UTC]``, ``list<int32>``, ``struct``."""
     name = name.replace("element: ", "")
     return "list<struct>" if name.startswith("list<struct") else "struct" if name.startswith("struct") else name

@@ -1,4 +1,4 @@
-"""``kproto tap``: a relay in the foreground that records Kafka traffic."""
+"""``kproto tap``: runs a relay in the foreground that records Kafka traffic."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ A properties file has Kafka's own names:
     "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="The recording; with rotation FILE-00001.pcapng and so on.",
 )  # fmt: skip
-@click.option("--rotate-size", type=click.IntRange(1), metavar="MB", help="Begin a new file after so many megabytes.")
-@click.option("--rotate-seconds", type=Seconds(1), metavar="SECONDS", help="Begin a new file after so many seconds.")
+@click.option("--rotate-size", type=click.IntRange(1), metavar="MB", help="Begin a new file after this many megabytes.")
+@click.option("--rotate-seconds", type=Seconds(1), metavar="SECONDS", help="Begin a new file after this many seconds.")
 @click.option("--mask-sasl", is_flag=True, help="Write zeros for SASL passwords and tokens.")
 @click.option(
     "--listener-security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
@@ -67,7 +67,7 @@ def command(
 ) -> None:
     """Relay connections between Kafka nodes, and record both directions as pcapng, until Ctrl-C.
 
-    Needs no right to capture packets. Every byte goes on as it came; a slow disk slows the relay down, and nothing is
+    Needs no right to capture packets. Every byte is relayed unchanged; a slow disk slows the relay down, and nothing is
     lost. TLS ends at the tap and begins anew, so that the recording is readable.
     """
     from channel.network.recorder import PcapngRecorder

@@ -1,4 +1,4 @@
-"""Words for people: what every command prints in the same way."""
+"""Formats text, counts, ranges and times in the same way for every command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["counted", "day_and_clock", "printable", "ranges"]
 
 
 def printable(text: str | None) -> str:
-    """Text from the wire, harmless on a terminal: control characters are written as escapes.
+    """Make text from the wire harmless on a terminal: control characters become escapes.
 
     >>> printable("orders"), printable("\\x1b[2J"), printable(None)
     ('orders', '\\\\x1b[2J', 'null')
@@ -23,7 +23,7 @@ def printable(text: str | None) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun.
+    """Write a number with its noun.
 
     >>> counted(1, "byte"), counted(2, "byte"), counted(2, "entry")
     ('1 byte', '2 bytes', '2 entries')
@@ -34,7 +34,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in order and short.
+    """Write numbers in order, as ranges.
 
     >>> ranges([4, 1, 2, 0, 7])
     '0-2,4,7'
@@ -49,9 +49,9 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def day_and_clock(time_ns: int) -> tuple[str, str]:
-    """A moment in UTC: its day, and its time of day to the millisecond.
+    """Format a time in UTC: the day, and the time of day to the millisecond.
 
-    A damaged capture can name any moment; one beyond the calendar is given in seconds since 1970.
+    A damaged capture can hold any time; a time beyond the calendar is given in seconds since 1970.
 
     >>> day_and_clock(1_795_203_290_558_999_999)
     ('2026-11-20', '19:34:50.558')

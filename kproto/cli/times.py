@@ -1,4 +1,4 @@
-"""The times that people type: whole ones, times of day, and times before the capture's end."""
+"""Parses the times that users type: full times, times of day, and times before the capture's end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Seconds(click.FloatRange):
     """An option's range of seconds; unlike click's own range it refuses ``nan``, which no bound excludes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number of seconds that a text says."""
+        """Convert a text to a number of seconds."""
         seconds = super().convert(value, param, ctx)
         if math.isnan(seconds):
             self.fail(f"{value} is not a number of seconds", param, ctx)
@@ -35,7 +35,7 @@ class Seconds(click.FloatRange):
 
 
 def moment_ns(text: str, captures: Sequence[str] = ()) -> int:
-    """A moment as ns since 1970 UTC.
+    """Convert a time that a user typed to ns since 1970 UTC.
 
     Args:
         text: As of ``parse_time``; ``19:37:10``, a time of the day on which the captures begin (of the next day, if
@@ -66,7 +66,7 @@ def moment_ns(text: str, captures: Sequence[str] = ()) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """``500ms``, ``2s``, ``1.5m``, ``1h`` or ``1d`` in ns.
+    """Parse a duration into ns: ``500ms``, ``2s``, ``1.5m``, ``1h`` or ``1d``.
 
     Raises:
         ConfigurationError: Not of that form.
@@ -78,7 +78,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_time(text: str) -> int:
-    """A moment as ns since 1970 UTC: ISO 8601 (UTC where it names no zone), or seconds since 1970.
+    """Parse a time into ns since 1970 UTC: ISO 8601 (UTC where it names no zone), or seconds since 1970.
 
     A zone's name may follow: ``2026-11-21T06:59 Europe/Berlin``.
 
@@ -106,7 +106,7 @@ def _of_iso(text: str, zone: tzinfo | None) -> int:
 
 
 def _zoned(text: str) -> tuple[str, tzinfo | None]:
-    """A time without the zone's name behind it, and the zone."""
+    """Split a time into the time itself and the zone named behind it."""
     moment, space, name = text.rpartition(" ")
     if not space or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_+/-]*", name):
         return text, None
@@ -124,7 +124,7 @@ def _duration_ns(text: str) -> int | None:
 
 
 def _begin_ns(captures: Sequence[str]) -> int:
-    """When the captures begin: the first request or response in any of them."""
+    """Return when the captures begin: the time of the first request or response in any of them."""
     from kproto.capture import frames
 
     times = []
@@ -139,7 +139,7 @@ def _begin_ns(captures: Sequence[str]) -> int:
 
 
 def _end_ns(captures: Sequence[str]) -> int:
-    """When the captures end: the last packet in any of them."""
+    """Return when the captures end: the time of the last packet in any of them."""
     from kproto.capture import CaptureSummary, frames
 
     times = []

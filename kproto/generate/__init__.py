@@ -1,8 +1,8 @@
-"""Synthetic fleets: captures of control-plane traffic of any size, and the tables that must come out of them.
+"""Generates synthetic fleets: captures of control-plane traffic of any size, and their expected tables.
 
-``Fleet`` names a cluster and its history, and a seed decides all the rest: events -> contents (what the controller
-tells) -> exchanges (to whom, when, with what answer) -> packets. Nothing here knows how captures are read or tables
-are made, so that the one can be held against the other. ``kproto.generate.expected`` has the tables,
+``Fleet`` describes a cluster and its history, and a seed decides all the rest: events -> contents (the controller's
+requests) -> exchanges (broker, times, response) -> packets. This package shares no code with the reading of captures
+and the making of tables, so that each can be checked by the other. ``kproto.generate.expected`` has the tables,
 ``kproto.generate.frames`` and ``kproto.generate.spark`` the frames without a capture; these need pyarrow and pyspark.
 
 >>> from kproto.generate import Fleet

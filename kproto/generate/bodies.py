@@ -1,4 +1,4 @@
-"""The bodies of a fleet's requests and responses, encoded."""
+"""Encodes the bodies of a fleet's requests and responses."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = ["encode_response", "request_head", "response_head", "shared_body"]
 _LISTENER: Final = "PLAINTEXT"
 _RACKS: Final = 3
 _FLAG_OF_PARTITIONS: Final = 3
-"""From this version on StopReplica says of each partition whether its log is to be deleted, before of all together."""
+"""From this version on StopReplica has the flag for deletion in each partition; before, one flag for all."""
 
 
 def shared_body(content: Content) -> SharedBody:
-    """The body of a request, encoded when first asked for; each broker's own epoch is put in where it is sent."""
+    """Return the body of a request, encoded at the first call; each broker's epoch is put in when it is sent."""
     if content.encoded is None:
         content.encoded = SharedBody(content.api_key, content.version, [_encode_request(content)])
     return content.encoded
@@ -74,7 +74,7 @@ def _live_broker(content: Content, broker: int) -> UpdateMetadataBroker:
 
 
 def encode_response(content: Content) -> bytes:
-    """The body of a broker's response."""
+    """Encode the body of a broker's response."""
     return codec.encode(_response(content), content.version)
 
 
@@ -114,13 +114,13 @@ def _response(content: Content) -> LeaderAndIsrResponse | StopReplicaResponse | 
 
 
 def request_head(content: Content, correlation_id: int) -> bytes:
-    """The header of a request."""
+    """Encode the header of a request."""
     header = request_header(content.api_key, content.version, correlation_id, str(content.controller.id))
     return encode_request_header(header, request_header_version(content.api_key, content.version))
 
 
 def response_head(content: Content, correlation_id: int) -> bytes:
-    """The header of a response."""
+    """Encode the header of a response."""
     return encode_response_header(
         response_header(correlation_id), response_header_version(content.api_key, content.version)
     )

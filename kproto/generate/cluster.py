@@ -1,4 +1,4 @@
-"""The state of a fleet, and the control requests by which its controller tells brokers of each change."""
+"""Keeps the state of a fleet, and makes the control requests that its controller sends after each change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIRST_BROKER_EPOCH: Final = 4_294_967_296
 
 
 class Cluster:
-    """The fleet as its controller knows it. Events are applied in order.
+    """The state of the fleet as its controller knows it. Events are applied in order.
 
     Attributes:
         broker_epochs: The epoch of each broker's current registration.
@@ -58,7 +58,7 @@ class Cluster:
         self.controller = Controller(random_of(fleet.seed, "controller").choice(self.live), 1)
 
     def apply(self, event: Event) -> list[Content]:
-        """Let an event happen; gives what the controller then sends, in the order in which it does."""
+        """Apply an event; return the requests that the controller then sends, in order."""
         happen: Callable[[Event], list[Content]] = getattr(self, f"_{event.kind}")
         return [content for content in happen(event) if content.recipients]
 
@@ -113,7 +113,7 @@ class Cluster:
         return [*contents, *self._leader_and_isr(leaderless), self._update_metadata(hosted)]
 
     def _election(self, event: Event) -> list[Content]:
-        hot = self.fleet.elections // 20 + 1  # few places see all elections, so that leaders flap
+        hot = self.fleet.elections // 20 + 1  # elections fall on few batches, so that leaders flap
         place = self._random(event).randrange(hot)
         moved = []
         for partition in self._batch(place * self.fleet.partitions // hot):
@@ -176,7 +176,7 @@ class Cluster:
         self._controller_epoch[partition] = self.controller.epoch
 
     def _leave(self, partition: int, broker: int) -> None:
-        """A broker leaves a partition's ISR; its last member stays in it, and the partition has no leader."""
+        """Remove a broker from a partition's ISR; the last member stays in the ISR, and the partition has no leader."""
         isr = [other for other in self._isr[partition] if other != broker]
         leader = self._leader[partition]
         if not isr:
@@ -230,7 +230,7 @@ class Cluster:
         return {name: _picked(values, partitions) for name, values in columns.items()}
 
     def _by_broker(self, partitions: Iterable[int]) -> dict[int, list[int]]:
-        """The partitions that each live broker hosts, brokers ascending."""
+        """Return the partitions that each live broker hosts, brokers ascending."""
         hosts: dict[int, list[int]] = {broker: [] for broker in self.live}
         for partition in partitions:
             for broker in self._replicas[partition]:
@@ -239,14 +239,14 @@ class Cluster:
         return {broker: hosted for broker, hosted in hosts.items() if hosted}
 
     def _told(self, hosts: dict[int, list[int]]) -> list[tuple[int, list[int]]]:
-        """The brokers to tell of their partitions."""
+        """Return the brokers that are sent a request about their partitions."""
         brokers = list(hosts)
         if self.fleet.bodies == "distinct":
             brokers = self._one(brokers)
         return [(broker, hosts[broker]) for broker in brokers]
 
     def _one(self, brokers: list[int]) -> list[int]:
-        """The broker whose turn it is."""
+        """Return the next broker in turn."""
         self._turn += 1
         return [brokers[self._turn % len(brokers)]] if brokers else []
 
@@ -255,7 +255,7 @@ class Cluster:
         return every if not self._gone else [partition for partition in every if partition not in self._gone]
 
     def _batch(self, start: int) -> Sequence[int]:
-        """A batch of consecutive partitions, without those of deleted topics."""
+        """Return a batch of consecutive partitions, without those of deleted topics."""
         start = min(start, max(self.fleet.partitions - self.fleet.batch, 0))
         batch = range(start, min(start + self.fleet.batch, self.fleet.partitions))
         return batch if not self._gone else [partition for partition in batch if partition not in self._gone]

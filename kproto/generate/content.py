@@ -1,4 +1,4 @@
-"""What a controller tells brokers: one body, and who is sent it."""
+"""Describes a control request before encoding: its body, and the brokers to which it is sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Controller(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Content:
-    """One request body, and the brokers that are sent it.
+    """One request body, and the brokers to which it is sent.
 
     Attributes:
         fleet: The fleet, for its versions and addresses.
@@ -64,5 +64,5 @@ class Content:
 
     @property
     def partitions(self) -> int:
-        """How many partitions it names."""
+        """The number of partitions in the body."""
         return len(self.rows["partition"])

@@ -1,4 +1,4 @@
-"""What happens to a fleet, and when: the schedule that a seed makes."""
+"""Makes the schedule of a fleet's events from its seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind: TypeAlias = Literal[
 ]
 
 _AWAY: Final = 5
-"""A broker that stops comes back after so many further events at most."""
+"""A broker that stops comes back after at most this many further events."""
 
 _HOUR_NS: Final = 3_600 * 1_000_000_000
 _US: Final = 1000
@@ -24,12 +24,12 @@ _SCATTER: Final = 1 << 16
 
 
 class Event(NamedTuple):
-    """One thing that happens.
+    """One event in a fleet's history.
 
     Attributes:
         number: Counts the fleet's events from 0.
-        kind: What happens.
-        time_ns: When, ns since 1970, a whole number of microseconds.
+        kind: The kind of the event.
+        time_ns: When it happens, ns since 1970, a whole number of microseconds.
     """
 
     number: int

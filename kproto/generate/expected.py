@@ -1,4 +1,4 @@
-"""The tables that must come out of a fleet's capture: from what was generated, not from what can be read."""
+"""Makes the expected tables of a fleet's capture from the generated history, without reading the capture."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Stored:
         self._listed: dict[tuple[str, int], _Row] = {}
 
     def add(self, request: Frame, response: Frame | None) -> None:
-        """Take an exchange."""
+        """Add the rows of an exchange."""
         content = request.exchange.content
         errors = _partition_errors(content) if response is not None else []
         self.rows["requests"].append(_request(request, response))
@@ -109,7 +109,7 @@ class _Stored:
 
 
 def expected_tables(fleet: Fleet, *, per_host: bool = False, mss: int = DEFAULT_MSS) -> dict[str, pa.Table]:
-    """The tables that must come out of a fleet's captures. They are held in memory.
+    """Return the expected tables of a fleet's captures. They are held in memory.
 
     Args:
         fleet: The fleet.
@@ -129,7 +129,7 @@ def expected_tables(fleet: Fleet, *, per_host: bool = False, mss: int = DEFAULT_
 
 
 def payload_of(frame: Frame) -> bytes:
-    """A frame's body as it is sent."""
+    """Return a frame's body as it is sent."""
     content = frame.exchange.content
     if frame.direction == "resp":
         return encode_response(content)
@@ -137,7 +137,7 @@ def payload_of(frame: Frame) -> bytes:
 
 
 def frame_row(frame: Frame) -> _Row:
-    """The row of ``frames`` about a frame."""
+    """Return the row of ``frames`` about a frame."""
     exchange, connection = frame.exchange, frame.exchange.connection
     source, target = connection.client, connection.server
     if frame.direction == "resp":
@@ -234,7 +234,7 @@ def _partition_errors(content: Content) -> list[_Row]:
 
 
 def _states(body_id: bytes, content: Content) -> Iterator[_Row]:
-    """The partitions of a body, in its order."""
+    """Return the partitions of a body, in its order."""
     rows, api_key = content.rows, content.api_key
     own: _Row = dict.fromkeys(_STATE_COLUMNS)
     if api_key == ApiKey.LEADER_AND_ISR:

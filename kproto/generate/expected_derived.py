@@ -1,4 +1,4 @@
-"""The derived tables that must come out of a fleet's capture, by plain Python over its expected stored tables."""
+"""Makes the expected derived tables of a fleet's capture, by plain Python over its expected stored tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FLAPS: Final = 3
 
 
 def derived_rows(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
-    """The derived tables that must come out.
+    """Return the expected derived tables.
 
     Args:
         stored: The expected stored tables.
@@ -91,7 +91,7 @@ def _by_partition(rows: Iterable[_Row]) -> dict[_Partition, list[_Row]]:
 
 
 def _deletions(requests: Iterable[_Row], states: Mapping[bytes, list[_Row]]) -> dict[tuple[str, str, int], int]:
-    """When a broker was first told that a topic's partition goes."""
+    """Return the time of the first request by which any broker learnt of a partition's deletion."""
     found: dict[tuple[str, str, int], int] = {}
     for request in _accepted(requests):
         if request["api_key"] == ApiKey.UPDATE_METADATA:
@@ -103,7 +103,7 @@ def _deletions(requests: Iterable[_Row], states: Mapping[bytes, list[_Row]]) -> 
 
 
 def _leadership(changes: Iterable[_Row], deletions: Mapping[tuple[str, str, int], int]) -> list[_Row]:
-    """Each reign; a partition's leader epochs grow by one with each."""
+    """Return each leadership; a partition's leader epoch grows by one with each."""
     rows = []
     for (capture, topic, _topic_id, partition), states in _by_partition(changes).items():
         reigns: dict[int, list[_Row]] = defaultdict(list)
@@ -127,7 +127,7 @@ def _leadership(changes: Iterable[_Row], deletions: Mapping[tuple[str, str, int]
 
 
 def _isr_events(changes: Iterable[_Row]) -> list[_Row]:
-    """Each change of an ISR; a partition's epoch grows by one with each change of its state."""
+    """Return each change of an ISR; a partition's epoch grows by one with each change of its state."""
     rows = []
     for states in _by_partition(changes).values():
         states.sort(key=lambda state: state["partition_epoch"])
@@ -172,7 +172,7 @@ def _leader_flaps(leadership: Iterable[_Row]) -> list[_Row]:
 
 def _stale_requests(requests: Iterable[_Row]) -> list[_Row]:
     rows = []
-    controllers: dict[str, int] = {}  # the newest epoch that a broker has taken, by capture
+    controllers: dict[str, int] = {}  # the newest epoch that a broker has accepted, by capture
     for request in sorted(requests, key=_order):
         newest = controllers.get(request["capture"])
         epoch, code = request["controller_epoch"], request["error_code"]

@@ -1,4 +1,4 @@
-"""A fleet's packets in pcap files: one capture of all connections or one for each broker, rotated or not."""
+"""Writes a fleet's packets to pcap files: one capture of all connections or one for each broker, rotated or not."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_MSS", "Written", "write_captures", "write_stream"]
 
 DEFAULT_MSS: Final = 1460
-"""Of Ethernet without jumbo frames."""
+"""The maximum segment size of Ethernet without jumbo frames."""
 
 _BUFFERED: Final = 64 << 10
-"""Bytes of one file that are held back; files are opened to be appended to, so that a thousand need no descriptors."""
+"""Bytes buffered for a file; files are reopened to append, so that a thousand of them hold no descriptors."""
 
 
 class Written:
@@ -90,9 +90,9 @@ def write_captures(
         fleet: The fleet.
         directory: Where the files go; it must exist. ``control.pcap``, or ``broker-ID.pcap`` for each broker.
         per_host: Whether each broker's connections are a capture of their own, as recorded on its host.
-        rotate_bytes: A file that would become larger is followed by another: ``control.pcap1`` and so on.
+        rotate_bytes: The most bytes of a file; the next file is ``control.pcap1`` and so on.
         mss: Bytes of data in a TCP segment at most.
-        progress: Told after each burst how many bytes it had.
+        progress: Called after each burst with its number of bytes.
     """
     written = Written()
     captures: dict[str, _Capture] = {}

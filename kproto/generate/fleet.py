@@ -1,4 +1,4 @@
-"""A synthetic fleet: its size, what happens to it, and what a seed makes of both."""
+"""Defines a synthetic fleet: its size, the number of its events, and everything that its seed decides."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Address(NamedTuple):
 
 
 def random_of(*names: object) -> Random:
-    """A generator of random numbers that depends on nothing but these names."""
+    """Make a generator of random numbers that depends on nothing but these names."""
     text = "\0".join(map(str, names)).encode()
     return Random(int.from_bytes(blake2b(text, digest_size=8).digest()))  # noqa: S311  # data, no secrets
 
@@ -55,7 +55,7 @@ class Fleet:
     """A cluster and its history. Equal fleets give the same bytes, on any machine.
 
     Attributes:
-        seed: Everything random follows from it.
+        seed: The seed of every random choice.
         brokers, topics, partitions: How many; partitions of all topics together.
         replication: Replicas of each partition.
         hours: Between the first event and the last.
@@ -63,16 +63,16 @@ class Fleet:
         restarts: How often a broker stops and comes back.
         elections: How often the leaders of a batch of partitions move.
         isr_changes: How often the in-sync replicas of a batch of partitions change.
-        batch: Partitions of such a change.
+        batch: Partitions in an election or ISR change.
         zombies: How often a former controller sends an update that brokers refuse.
         deletions: How many topics are deleted.
         loss: Share of requests whose connection breaks before the response; they are sent again.
-        bodies: Who is sent a change, see ``Bodies``.
+        bodies: To which brokers a change is sent, see ``Bodies``.
         protocol: The inter-broker protocol, see ``Protocol``.
         start_ns: When the first event happens, ns since 1970.
 
     Raises:
-        ConfigurationError: Numbers that make no cluster.
+        ConfigurationError: The numbers make no valid cluster.
     """
 
     seed: int = 1
@@ -122,7 +122,7 @@ class Fleet:
 
     @property
     def has_topic_ids(self) -> bool:
-        """Whether requests name topics by id beside the name."""
+        """Whether requests hold topic ids beside topic names."""
         return self.protocol == "3.9"
 
     @property
@@ -131,7 +131,7 @@ class Fleet:
         return range(1, self.brokers + 1)
 
     def address(self, broker: int) -> Address:
-        """Where a broker listens; its requests as a controller come from the same host."""
+        """Return a broker's listener; its requests as a controller come from the same host."""
         return Address(f"10.{broker >> 16 & 255}.{broker >> 8 & 255}.{broker & 255}", LISTENER_PORT)
 
     @cached_property

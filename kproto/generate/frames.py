@@ -1,4 +1,4 @@
-"""A fleet's frames as Arrow batches, event by event: any part of them by itself, without a capture."""
+"""Generates a fleet's frames as Arrow batches, event by event: any part of them alone, without a capture."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _ROW_BYTES: Final = 300
 
 
 def frames(fleet: Fleet, events: Collection[int], *, batch_bytes: int = _BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """The frames of some of a fleet's events: the same, whatever other events are asked for with them.
+    """Generate the frames of some of a fleet's events: the same, whichever other events are generated with them.
 
-    Earlier events are followed without a byte being encoded. A frame is named by its correlation id, not by its offset,
-    which only those know that have encoded all before it: ``frame_id`` differs from that of a capture, no other column
+    Earlier events are replayed without encoding. A frame's id is made of its correlation id, not of its offset in the
+    stream, which needs all earlier frames encoded: ``frame_id`` differs from that of a capture, no other column
     does. A body is given with the first frame of an event that holds it.
 
     Args:

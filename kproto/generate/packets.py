@@ -1,4 +1,4 @@
-"""Exchanges as TCP packets in the form of a pcap file, in the order of time."""
+"""Turns exchanges into TCP packets in the form of a pcap file, in the order of time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PCAP_HEADER: Final = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, _SNAPLEN, _
 
 _FIN, _SYN, _RST, _PSH, _ACK = 1, 2, 4, 8, 16
 _BURST_SEGMENTS: Final = 11
-"""A connection sends so many segments at a time; then the other side acknowledges, and other connections send."""
+"""The segments that a connection sends at a time; then the other side acknowledges, and other connections send."""
 _HANDSHAKE_STEP_NS: Final = 100_000
 _MSS_OPTION: Final = struct.Struct(">BBH")
 _RECORD: Final = struct.Struct("<IIII")
@@ -47,7 +47,7 @@ class Burst(NamedTuple):
     Attributes:
         time_ns: When they pass, ns since 1970.
         connection: The connection.
-        packets: How many they are.
+        packets: The number of packets.
         data: The packets, each behind its pcap record header.
     """
 
@@ -58,7 +58,7 @@ class Burst(NamedTuple):
 
 
 def bursts(steps: Iterable[Step], *, seed: int, mss: int) -> Iterator[Burst]:
-    """The packets of a fleet's history, in the order of time.
+    """Yield the packets of a fleet's history, in the order of time.
 
     Args:
         steps: The history.
@@ -88,7 +88,7 @@ def bursts(steps: Iterable[Step], *, seed: int, mss: int) -> Iterator[Burst]:
 
 
 _Moments: TypeAlias = "Iterator[tuple[int, Callable[[], Burst]]]"
-"""When something passes, and what makes its packets then: sequence numbers depend on all that passed before."""
+"""The time of a burst, and a function that makes its packets then: sequence numbers depend on earlier packets."""
 
 _Waiting: TypeAlias = "tuple[int, int, Callable[[], Burst], _Moments]"
 
@@ -129,7 +129,7 @@ def _exchanged(conversation: _Conversation, exchange: Exchange) -> _Moments:
 def _sent(
     conversation: _Conversation, side: int, pieces: Sequence[bytes | memoryview], first_ns: int, last_ns: int
 ) -> _Moments:
-    """A frame, its bursts spread evenly over its time."""
+    """Spread the bursts of a frame evenly over its time."""
     size = sum(map(len, pieces))
     pieces = (size.to_bytes(4), *pieces)
     room = conversation.mss * _BURST_SEGMENTS
@@ -143,10 +143,10 @@ def _closed(conversation: _Conversation, time_ns: int) -> _Moments:
 
 
 def burst_times(size: int, first_ns: int, last_ns: int, mss: int) -> list[int]:
-    """When the bursts of a frame pass, ns since 1970; a frame of one burst passes at its first moment.
+    """Return the times of a frame's bursts, ns since 1970; a single burst passes at the frame's first moment.
 
     Args:
-        size: Bytes of the frame, without those of its size field.
+        size: Bytes of the frame, without its size field.
         first_ns, last_ns: When the first and the last burst pass.
         mss: As of ``bursts``.
     """
@@ -177,7 +177,7 @@ class _Conversation:
         self._ports = [_PORTS.pack(ends[0].port, ends[1].port), _PORTS.pack(ends[1].port, ends[0].port)]
 
     def opened(self) -> Burst:
-        """The handshake."""
+        """Make the packets of the handshake."""
         option = _MSS_OPTION.pack(2, 4, self.mss)
         time_ns = self.connection.opened_ns
         packets = [
@@ -188,7 +188,7 @@ class _Conversation:
         return Burst(time_ns, self.connection, len(packets), b"".join(packets))
 
     def send(self, side: int, time_ns: int, pieces: Sequence[bytes | memoryview], start: int, end: int) -> Burst:
-        """Some of the bytes of a frame in segments, and the other side's acknowledgement."""
+        """Make the segments of some bytes of a frame, and the other side's acknowledgement."""
         data = memoryview(_part(pieces, start, end))
         full, rest = divmod(len(data), self.mss)
         out: list[bytes | memoryview] = []
@@ -205,11 +205,11 @@ class _Conversation:
         return Burst(time_ns, self.connection, full + bool(rest) + 1, b"".join(out))
 
     def reset(self, time_ns: int) -> Burst:
-        """The broker breaks the connection."""
+        """Make the packet by which the broker resets the connection."""
         return Burst(time_ns, self.connection, 1, self._packet(_SERVER, time_ns, _RST | _ACK))
 
     def closed(self, time_ns: int) -> Burst:
-        """Both sides close the connection."""
+        """Make the packets by which both sides close the connection."""
         packets = [
             self._packet(_SERVER, time_ns, _FIN | _ACK),
             self._packet(_CLIENT, time_ns, _FIN | _ACK),
@@ -226,7 +226,7 @@ class _Conversation:
         return b"".join((lead, sequence.to_bytes(4), self._tail(side, flags, len(options)), options, data))
 
     def _lead(self, side: int, time_ns: int, size: int, options: int = 0) -> bytes:
-        """A packet's bytes before the sequence number."""
+        """Return a packet's bytes before the sequence number."""
         length = _TCP_SIZE + options + size
         seconds, rest = divmod(time_ns, 1_000_000_000)
         record = _RECORD.pack(seconds, rest // _US, length + 34, length + 34)
@@ -236,13 +236,13 @@ class _Conversation:
         return record + self._ethernet[side] + _IP.pack(*fields, checksum, source, target) + self._ports[side]
 
     def _tail(self, side: int, flags: int, options: int = 0) -> bytes:
-        """A TCP header's bytes from the acknowledgement number on; the checksum is left to the network card."""
+        """Return a TCP header's bytes from the acknowledgement number on; the checksum is left to the network card."""
         acknowledged = self._next[1 - side] if flags & _ACK else 0
         return _TCP_TAIL.pack(acknowledged, (_TCP_SIZE + options) << 2, flags, _WINDOW, 0, 0)
 
 
 def _part(pieces: Sequence[bytes | memoryview], start: int, end: int) -> bytes:
-    """Some of the bytes that pieces make together."""
+    """Return a range of bytes from consecutive pieces."""
     found, at = [], 0
     for piece in pieces:
         size = len(piece)

@@ -1,4 +1,4 @@
-"""The columns of the tables that must come out, as the generator understands their documentation.
+"""Lists the columns of the expected tables, as the generator understands their documentation.
 
 A column's name has one meaning and one type in all tables.
 """
@@ -74,11 +74,11 @@ EXPECTED: Final = {
         "errors": "api_key api_version scope error_code n first_ts last_ts",
     }.items()
 }
-"""The tables that must come out, by name. Frames lack the file, which depends on how a capture is cut into files."""
+"""The expected tables by name. Frames lack the file, which depends on how a capture is cut into files."""
 
 FRAMES: Final = _columns(
     "frame_id capture file conn_id flow direction ts ts_last ts_ns status api_key api_version correlation_id client_id "
     "frame_len body_id date broker_epoch request_frame_id unmatched_reason error payload"
 )
 """Generated frames: the columns of ``frames``, and the facts that reading a capture would find beside them. A row
-without ``frame_id`` says of a request, ``request_frame_id``, why it has no response."""
+without ``frame_id`` gives the reason why the request ``request_frame_id`` has no response."""

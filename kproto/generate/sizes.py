@@ -1,4 +1,4 @@
-"""How many ISR changes make a capture of a wanted size."""
+"""Computes the number of ISR changes that makes a capture of a wanted size."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["sized"]
 
 _EXCHANGE_BYTES: Final = 420
-"""About what an exchange takes beside the request's body: the response, headers and acknowledgements."""
+"""About how many bytes an exchange takes beside the request's body: the response, headers and acknowledgements."""
 
 _SEGMENT_OVERHEAD: Final = 1.055
 """Headers of full segments and acknowledgements."""
 
 
 def sized(fleet: Fleet, wanted_bytes: int) -> Fleet:
-    """The fleet with so many ISR changes that its capture takes about ``wanted_bytes``.
+    """Return the fleet with the number of ISR changes that makes its capture about ``wanted_bytes`` large.
 
     Raises:
-        ConfigurationError: The other events alone make a larger one.
+        ConfigurationError: The other events alone make a larger capture.
     """
     cluster = Cluster(fleet)
     controllers = Schedule(replace(fleet, isr_changes=1))

@@ -1,4 +1,4 @@
-"""A fleet's frames as a Spark DataFrame, made on the executors: the one module of this package that knows Spark."""
+"""Generates a fleet's frames on Spark's executors: the only module of this package that imports Spark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["spark_frames"]
 
 
 def spark_frames(spark: SparkSession, fleet: Fleet, *, partitions: int | None = None) -> DataFrame:
-    """The frames of a fleet, with the columns of ``kproto.generate.schemas.FRAMES``; nothing is made before it is used.
+    """Return a fleet's frames as a lazy DataFrame with the columns of ``kproto.generate.schemas.FRAMES``.
 
-    Each task follows the fleet's history to its own events: that costs about a microsecond for each partition that
+    Each task replays the fleet's history up to its own events: that costs about a microsecond for each partition that
     changes, so that a few tasks a core are better than many.
 
     Args:
         spark: The session.
         fleet: The fleet.
-        partitions: Into how many tasks the events are cut, which changes no row; None leaves it to Spark.
+        partitions: The number of tasks that share the events, which changes no row; None leaves it to Spark.
     """
     events = spark.range(0, len(Schedule(fleet)), 1, partitions)
     return events.mapInArrow(partial(_generate, fleet), from_arrow_schema(FRAMES, prefer_timestamp_ntz=False))

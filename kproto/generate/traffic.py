@@ -1,4 +1,4 @@
-"""A fleet's history as exchanges: each request with its connection, its times and the broker's answer."""
+"""Turns a fleet's history into exchanges: each request with its connection, its times and the broker's answer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Connection", "Exchange", "Step", "steps"]
 
 _US: Final = 1000
 _BETWEEN_REQUESTS_NS: Final = 20 * _US
-"""The controller hands the requests of an event to its send threads one after the other."""
+"""Time between two requests of an event, which the controller queues one after the other."""
 _HANDSHAKE_NS: Final = 300 * _US
 _PAUSE_NS: Final = 100 * _US
-"""Between a response and the next request on its connection."""
+"""Time between a response and the next request on its connection."""
 _REQUEST_ROW_NS: Final = 100
 _RESPONSE_ROW_NS: Final = 10
-"""How long a partition takes on the wire. Times follow from rows, not bytes: nothing need be encoded to know them."""
+"""Time of a partition on the wire. Times follow from rows, not bytes, so that they are known without encoding."""
 _LEAST_LATENCY_US: Final = 200
 _MORE_LATENCY_US: Final = 20_000
 _FIRST_PORT: Final = 32_768
@@ -55,12 +55,12 @@ class Exchange:
     """One request to one broker, and the response.
 
     Attributes:
-        content: What is sent.
+        content: The request's content.
         broker_epoch: The broker's epoch, as the request names it.
         connection: The connection that carries it.
-        opens: Whether it is the connection's first.
+        opens: Whether it is the connection's first request.
         correlation_id: Of request and response.
-        time_ns, last_ns: When the request's first and last byte pass, ns since 1970.
+        time_ns, last_ns: When the request's first and last bytes pass, ns since 1970.
         answer_ns, answer_last_ns: The same of the response; where it is lost, when the broker resets the connection.
         lost: Whether the connection breaks before the response.
     """
@@ -84,7 +84,7 @@ class Exchange:
 
 @dataclass(eq=False, slots=True)
 class Step:
-    """What one event puts on the wire.
+    """The traffic of one event.
 
     Attributes:
         event: The event.
@@ -99,7 +99,7 @@ class Step:
 
 @dataclass(slots=True)
 class _Channel:
-    """A controller's way to one broker."""
+    """A controller's channel to one broker."""
 
     connection: Connection | None = None
     correlation_id: int = 0
@@ -107,7 +107,7 @@ class _Channel:
 
 
 def steps(fleet: Fleet) -> Iterator[Step]:
-    """The fleet's history, event by event."""
+    """Yield the fleet's history, event by event."""
     traffic = _Traffic(fleet)
     for event in Schedule(fleet):
         yield traffic.step(event)
@@ -165,7 +165,7 @@ class _Traffic:
         return exchange
 
     def _lose(self, exchange: Exchange) -> None:
-        """The broker resets the connection instead of answering; the next request opens another one."""
+        """Let the broker reset the connection instead of answering; the next request opens another connection."""
         exchange.lost = True
         exchange.answer_last_ns = exchange.answer_ns
         channel = self._channels[exchange.content.controller.epoch, exchange.broker]

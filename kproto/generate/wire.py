@@ -1,4 +1,4 @@
-"""Exchanges as frames: the bytes of both halves, when they pass, and the ids by which tables name them."""
+"""Turns exchanges into frames: the bytes of both halves, their times, and the ids by which tables name them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Frame:
 
 
 class Recorder:
-    """Gives exchanges as frames.
+    """Makes the frames of exchanges.
 
     Args:
         per_host: Whether each broker's connections are a capture of their own.
         mss: Of the packets, which decide when a frame's last byte passes.
-        positions: By which place in its connection a frame is named: ``offset``, as in captures, for which all frames
+        positions: The place in its connection that makes a frame's id: ``offset``, as in captures, for which all frames
             before it must have been recorded; or ``correlation_id``.
     """
 
@@ -63,11 +63,11 @@ class Recorder:
         self._body_ids: dict[Content, tuple[bytes, bytes, int]] = {}
 
     def forget(self) -> None:
-        """Forget bodies: none of them is sent again."""
+        """Forget bodies that are not sent again."""
         self._body_ids.clear()
 
     def record(self, exchange: Exchange) -> tuple[Frame, Frame | None]:
-        """The request, and the response unless it is lost."""
+        """Return the frames of the request, and of the response unless it is lost."""
         content = exchange.content
         request_body_id, response_body_id, response_size = self._bodies(content)
         body = sum(map(len, shared_body(content).pieces(0)))

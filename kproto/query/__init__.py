@@ -1,4 +1,4 @@
-"""Questions to the tables that ``kproto analyze`` wrote, answered by DuckDB.
+"""Answers questions from the tables that ``kproto analyze`` wrote, with DuckDB.
 
     with open_tables(Path("tables")) as sql:
         sql.sql("SELECT * FROM leadership WHERE topic = 'orders'").df()

@@ -1,4 +1,4 @@
-"""The questions that people ask of a cluster's control traffic, as queries over the tables' views."""
+"""Defines questions about a cluster's control traffic as queries over the tables' views."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Question(NamedTuple):
     Attributes:
         text: The question in words.
         sql: The query, over the views of ``open_tables``.
-        order: What the answer is ordered by.
+        order: The SQL order of the answer's rows.
         time: The column that ``since`` and ``until`` look at; empty if the answer has no time.
         until: The column with the end of a row's validity, for questions that can be asked of a moment.
     """
@@ -151,10 +151,10 @@ def ask(
 
 
 def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | None = None) -> Answer:
-    """Answer a query in DuckDB's SQL over the tables' views.
+    """Run a query in DuckDB's SQL over the tables' views.
 
     Raises:
-        ConfigurationError: DuckDB refuses the query; its words.
+        ConfigurationError: DuckDB refuses the query; the message is DuckDB's.
     """
     try:
         relation = tables.execute(sql, values or [])

@@ -1,4 +1,4 @@
-"""A DuckDB connection over the tables on disk: each stored and each derived table is a view."""
+"""Opens a DuckDB connection over tables: each stored and each derived table is a view."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _SPARK_FUNCTIONS: Final = """
     CREATE MACRO timestamp_micros(n) AS make_timestamptz(n);
     CREATE MACRO unix_micros(t) AS epoch_us(t);
 """
-"""What the derived tables' SQL uses under Spark's name."""
+"""Defines the functions that the derived tables' SQL calls by Spark's names."""
 
 
 def open_tables(tables: Path | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
     """Open tables for questions.
 
-    Times are shown in UTC. The connection reads files while it is used, and is the caller's to close.
+    Times are shown in UTC. The connection reads files while it is used; the caller closes it.
 
     Args:
         tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.

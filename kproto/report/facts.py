@@ -1,6 +1,6 @@
-"""The facts that a report's page shows, as one object that is ready for JSON.
+"""Reads the facts that a report's page shows into one object that is ready for JSON.
 
-The page draws and words them; each mark in it names a request by its place in ``requests``.
+The page draws and describes the facts; each mark in it names a request by its index in ``requests``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Limits", "report_facts"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of a page's size. The page says what they cut.
+    """Bounds of a page's size. The page says which rows were left out.
 
     Attributes:
         partitions: Partitions in the timeline; those that changed most are kept.
@@ -56,7 +56,7 @@ class Limits:
 
 
 def report_facts(tables: Path | Mapping[str, pa.Table], limits: Limits | None = None) -> dict[str, Any]:
-    """Read what the page shows from tables.
+    """Read the facts for the page from tables.
 
     Args:
         tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.

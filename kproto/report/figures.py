@@ -1,4 +1,4 @@
-"""A report's figures beside the timeline: controllers, answers, delays, errors, rates and losses, by capture point."""
+"""Computes a report's figures beside the timeline: controllers, answers, delays, errors, rates, losses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PERCENTILES: Final = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9, 100)
 """The percentiles of a broker's lag."""
 
 _BINS: Final = 240
-"""Into so many equal stretches a capture's time is parted, to count requests."""
+"""How many intervals of equal length a capture's time is divided into, to count requests."""
 
 
 def keep_stale(sql: duckdb.DuckDBPyConnection) -> None:
@@ -50,7 +50,7 @@ def keep_stale(sql: duckdb.DuckDBPyConnection) -> None:
 
 
 def captures(sql: duckdb.DuckDBPyConnection) -> list[Row]:
-    """The capture points by name, with their files and the times of the first and the last control request."""
+    """Return the capture points by name, with their files and the times of the first and last control request."""
     found = ask_sql(
         sql,
         """
@@ -69,7 +69,7 @@ def captures(sql: duckdb.DuckDBPyConnection) -> list[Row]:
 
 
 def controllers(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int]) -> list[Row]:
-    """Each controller with each of its epochs, by their first requests."""
+    """Return each controller with each of its epochs, ordered by their first requests."""
     return _rows(
         sql,
         places,
@@ -91,7 +91,7 @@ def stale(
     most: int,
     cut: list[str],
 ) -> list[Row]:
-    """Requests of controllers that were replaced, and requests meant for an earlier start of their broker.
+    """Return requests of controllers that were replaced, and requests for an earlier start of their broker.
 
     Args:
         sql: The tables.
@@ -128,7 +128,7 @@ def stale(
 def errors(
     sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: RequestIndex, most: int, cut: list[str]
 ) -> list[Row]:
-    """Errors of requests and of partitions, bodies that cannot be read and requests without response, counted."""
+    """Count errors of requests and of partitions, bodies that cannot be read, and requests without response."""
     rows = _rows(
         sql,
         places,
@@ -163,7 +163,7 @@ def errors(
 
 
 def responders(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: RequestIndex) -> list[Row]:
-    """How each broker answers, the slowest first; ``silent`` tells since when it has answered nothing."""
+    """Return how each broker answers, the slowest first; since the time ``silent`` it has answered no request."""
     rows = _rows(
         sql,
         places,
@@ -194,7 +194,7 @@ def responders(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], reques
 
 
 def lag(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: RequestIndex) -> Row:
-    """How much later than the first broker each broker was sent each metadata update.
+    """Return each broker's delay behind the first broker that was sent the same metadata update.
 
     Returns:
         ``percentiles``, and ``brokers`` with the lag at each of them, the slowest first.
@@ -225,7 +225,7 @@ def lag(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: Req
 
 
 def flaps(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int, cut: list[str]) -> list[Row]:
-    """Partitions whose leader changed again and again, the busiest first."""
+    """Return partitions whose leader changed again and again, the most frequent first."""
     rows = _rows(
         sql,
         places,
@@ -239,7 +239,7 @@ def flaps(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int, 
 
 
 def rates(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int]) -> Row:
-    """How many requests passed in each stretch of a capture's time.
+    """Count the requests in each interval of a capture's time.
 
     Returns:
         ``bins`` in a capture, from its first to its last request; ``counts`` of those that are not empty.
@@ -261,10 +261,10 @@ def rates(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int]) -> Row:
 
 
 def losses(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int, cut: list[str]) -> Row:
-    """What the captures lack.
+    """Return the losses of the captures.
 
     Returns:
-        ``counts`` by capture, of captures that lack something, and ``bad_inputs``.
+        ``counts`` by capture, of captures with losses, and ``bad_inputs``.
     """
     counts = _rows(
         sql,
@@ -285,7 +285,7 @@ def losses(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int,
 
 
 def counts_in_all(sql: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    """How many partitions flap, and how many pieces of captures could not be used."""
+    """Count the flapping partitions, and the pieces of captures that could not be used."""
     (row,) = ask_sql(
         sql,
         "SELECT (SELECT count(DISTINCT row(capture, topic, topic_id, partition)) FROM leader_flaps), "
@@ -295,7 +295,7 @@ def counts_in_all(sql: duckdb.DuckDBPyConnection) -> tuple[int, int]:
 
 
 def _rows(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], query: str) -> list[Row]:
-    """The rows of a query, with the place of each one's capture for its name."""
+    """Return the rows of a query, each capture's name replaced by its index."""
     found = ask_sql(sql, query)
     return [
         {name: places[value] if name == "capture" else value for name, value in zip(found.columns, row, strict=True)}
@@ -304,7 +304,7 @@ def _rows(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], query: str)
 
 
 def _linked(rows: list[Row], requests: RequestIndex) -> list[Row]:
-    """The rows with the place of their request for its frame."""
+    """Return the rows with each request's frame replaced by the request's index."""
     for row in rows:
         topic, partition = row.get("topic"), row.get("partition")
         row["request"] = requests.place(row.pop("frame_id"), topic, 0 if partition is None else partition)

@@ -1,4 +1,4 @@
-"""What an engineer on call should look at first, in sentences, from a report's facts."""
+"""Describes in sentences, from a report's facts, which problems an engineer on call should look at first."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["findings"]
 _SLOW_US: Final = 1_000_000
 _SLOWER_US: Final = 100_000
 _SLOWER: Final = 5
-"""A broker is slow from ``_SLOW_US`` on, or from ``_SLOWER_US`` on if it takes so many times as long as most others."""
+"""A broker is slow from ``_SLOW_US`` on, or from ``_SLOWER_US`` on if it takes ``_SLOWER`` times as long as most."""
 
 
 class Finding(NamedTuple):
-    """A sentence about what is wrong.
+    """A sentence about a problem.
 
     Attributes:
-        severity: How wrong.
+        severity: How serious it is.
         text: The sentence.
         section: The section of the page that shows it.
         rows: Which rows of the timeline to choose: "troubled", "changed", or empty for all.
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 
 def findings(facts: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What is wrong, the worst first, each with the fields of ``Finding``; none if nothing is.
+    """List the problems, the worst first, each with the fields of ``Finding``; empty if there are none.
 
     Args:
         facts: As of ``report_facts``.
@@ -127,7 +127,7 @@ def _errors(facts: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 _STALE: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
-"""Errors that are told with the controllers."""
+"""Errors that the findings about controllers already mention."""
 
 
 def _flaps(facts: Mapping[str, Any]) -> Iterator[Finding]:

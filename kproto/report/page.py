@@ -1,4 +1,4 @@
-"""The page: template, styles, scripts and facts put together into one HTML file."""
+"""Assembles the page: template, styles, scripts and facts in one HTML file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCRIPTS: Final = ("common", "lanes", "timeline", "controllers", "request", "tab
 
 
 def write_report(tables: Path | Mapping[str, pa.Table], out: Path, *, limits: Limits | None = None) -> dict[str, Any]:
-    """Write a report as one HTML file, which replaces a former one when it is complete.
+    """Write a report as one HTML file; an existing file is replaced when the new file is complete.
 
     Args:
         tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.
@@ -55,7 +55,7 @@ def write_report(tables: Path | Mapping[str, pa.Table], out: Path, *, limits: Li
 
 
 def page(facts: Mapping[str, Any]) -> str:
-    """The HTML of a page that shows some facts.
+    """Return the HTML of a page that shows these facts.
 
     The facts are packed: no text in them can end the element that holds them. The page's policy names its own scripts
     and styles by their hashes and forbids all others, and every access to the network.

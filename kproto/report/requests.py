@@ -1,4 +1,4 @@
-"""The requests that a report's marks lead to, each once, with their bodies in Kafka's JSON form."""
+"""Collects the requests that a report's marks link to, each once, with their bodies in Kafka's JSON form."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["RequestIndex"]
 
 _WHOLE: Final = 100
-"""A body with so many partitions or fewer is shown whole, a larger one with so many of the partitions marked."""
+"""A body with at most this many partitions is shown whole, a larger body with this many of the marked partitions."""
 
 _LONGEST: Final = 1 << 20
-"""Bytes of a body beyond which it is not decoded for the page."""
+"""Bodies of more bytes are not decoded for the page."""
 
 _UNREADABLE: Final = -1
 _LEFT_OUT: Final = -2
-"""Places of bodies that are not given."""
+"""Stand for the index of a body that the page does not hold."""
 
 _COLUMNS: Final = (
     "ts", "capture", "file", "api_key", "api_version", "correlation_id", "client_id", "controller_id",
@@ -52,11 +52,11 @@ class RequestIndex:
         self._marked: dict[int, set[TopicPartition]] = {}
 
     def place(self, frame_id: bytes | None, topic: str | None = None, partition: int = 0) -> int:
-        """The place of a request in ``rows``, -1 for none.
+        """Return the index of a request in ``rows``, -1 for none.
 
         Args:
             frame_id: The request's frame.
-            topic, partition: The partition that the mark is about, which the body's JSON is to hold.
+            topic, partition: The partition that the mark is about, which the body's JSON must contain.
         """
         if frame_id is None:
             return -1
@@ -68,7 +68,7 @@ class RequestIndex:
         return place
 
     def rows(self, captures: Mapping[str, int], body_bytes: int, cut: list[str]) -> dict[str, list[Any]]:
-        """The requests by column, and their bodies.
+        """Return the requests by column, and their bodies.
 
         Args:
             captures: Places of captures by their names.
@@ -128,12 +128,12 @@ class _Bodies:
         self.left_out = 0
 
     def mark(self, body_id: bytes | None, partitions: set[TopicPartition]) -> None:
-        """Take partitions that the JSON of a body is to hold."""
+        """Add partitions that the JSON of a body must contain."""
         if body_id is not None:
             self._marked.setdefault(body_id, set()).update(partitions)
 
     def places(self, pairs: list[tuple[bytes | None, bytes | None]]) -> list[tuple[int, int]]:
-        """The places in ``json`` of the bodies of requests and of their responses."""
+        """Return the indexes in ``json`` of the bodies of requests and of their responses."""
         payloads = self._payloads(pairs)
         known: dict[bytes, int] = {}
         found = []
@@ -147,7 +147,7 @@ class _Bodies:
         return found
 
     def _payloads(self, pairs: list[tuple[bytes | None, bytes | None]]) -> dict[bytes, tuple[int, int, str, bytes]]:
-        """The payloads of bodies that are short enough, as many as may fit."""
+        """Return the payloads of bodies that are short enough, as many as may fit."""
         ids = list(dict.fromkeys(body_id for pair in pairs for body_id in pair if body_id is not None))
         wanted = pa.table({"body_id": pa.array(ids, pa.binary()), "place": list(range(len(ids)))})
         self._sql.register("wanted_bodies", wanted)
@@ -196,7 +196,7 @@ _LISTS: Final = (
 
 
 def _partitions(form: Mapping[str, Any]) -> int:
-    """How many partitions a body's JSON form names."""
+    """Count the partitions in a body's JSON form."""
     return sum(
         _partitions(item) if isinstance(item, dict) and item.keys() & set(_LISTS) else 1
         for name in _LISTS

@@ -1,4 +1,4 @@
-"""Leaders and in-sync replicas of each partition over time, by column."""
+"""Computes leaders and in-sync replicas of each partition over time, by column."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATES: Final = (
 
 
 def keep_changes(sql: duckdb.DuckDBPyConnection) -> None:
-    """Compute the view ``changes`` once: the views above it and several figures look at it."""
+    """Compute the view ``changes`` once: the views above it and several figures read it."""
     sql.execute("CREATE TEMP TABLE kept_changes AS SELECT * FROM changes")
     sql.execute("CREATE OR REPLACE TEMP VIEW changes AS SELECT * FROM kept_changes")
 
@@ -36,12 +36,12 @@ def timeline(
     most_states: int,
     cut: list[str],
 ) -> dict[str, Any]:
-    """The states of the partitions that changed most.
+    """Return the states of the partitions that changed most.
 
     Args:
         sql: The tables, with the view ``changes``.
         captures: Places of captures by their names.
-        requests: Numbers the requests that first told the states.
+        requests: Numbers the requests that first sent the states.
         most_partitions, most_states: How many to give at most.
         cut: Takes a sentence about what was left out.
 
@@ -105,7 +105,7 @@ _ENDS: Final = """
     JOIN last_leaders l ON l.capture = s.capture AND l.topic = s.topic AND l.partition = s.partition
                        AND l.topic_id IS NOT DISTINCT FROM s.topic_id
 """
-"""How each partition ends. Its last leader has an end only where the partition was deleted."""
+"""The last state of each partition. Its leader has an end only where the partition was deleted."""
 
 _KEPT: Final = """
     CREATE OR REPLACE TEMP TABLE kept_partitions AS
@@ -141,7 +141,7 @@ _IN_ALL: Final = """
 
 
 class _Places:
-    """Distinct values, each at its place."""
+    """Distinct values, each with its index."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []

@@ -1,4 +1,4 @@
-"""Captures as Arrow tables: plain functions over pyarrow, no Spark; and the facts that tables and ``inspect`` share.
+"""Turns captures into Arrow tables by plain functions over pyarrow, without Spark; ``inspect`` shares its rules.
 
     tables = kproto.tables.read("control.pcap")     # name -> pyarrow.Table; pandas, polars and DuckDB take them
     tables["requests"].to_pandas()
@@ -67,7 +67,7 @@ _HOMES = {
     "scan": "scanning",
     "summarize": "summary",
 }
-"""Where a name is defined that is not in ``schemas``."""
+"""Maps a public name to the module that defines it, unless that is ``schemas``."""
 
 
 def __getattr__(name: str) -> Any:

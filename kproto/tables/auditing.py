@@ -1,4 +1,4 @@
-"""Captures -> the table ``audit``: every control frame read by each decoder, and where they disagree."""
+"""Makes the table ``audit`` of captures: reads every control frame by each decoder, and lists the differences."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ AUDIT: Final = described(
 _DECODERS: Final = ("cython", "construct", "kafka")
 _TOGETHER: Final = 256
 _TOGETHER_BYTES: Final = 4 << 20
-"""So many frames, or so many bytes of them, are read at a time."""
+"""The most frames, and the most bytes of them, that are read at a time."""
 
 
 def codec_decoders() -> list[Decoder]:
@@ -155,7 +155,7 @@ def _together(frames: Iterable[tuple[bytes, Frame]]) -> Iterator[list[tuple[byte
 def _mismatches(
     frames: Sequence[tuple[bytes, Frame]], decoders: Sequence[Decoder], counts: Counter[tuple[int, int, str, str]]
 ) -> Iterator[dict[str, Any]]:
-    """The rows of frames that the decoders disagree on; counts the others."""
+    """Yield rows of the frames that the decoders read differently; count the others."""
     bodies = []
     for _frame_id, frame in frames:
         assert frame.api_key is not None

@@ -1,4 +1,4 @@
-"""Rows gathered into record batches by their bytes: one frame can be larger than ten thousand others."""
+"""Gathers rows into record batches by their bytes, since one frame can be larger than ten thousand others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH_BYTES: Final = 8 << 20
 
 
 class RowBuffer:
-    """Rows on their way into a batch of a fixed schema."""
+    """A buffer of rows for the next batch of a fixed schema."""
 
     def __init__(self, schema: pa.Schema, limit: int = BATCH_BYTES) -> None:
         self._schema = schema
@@ -25,7 +25,7 @@ class RowBuffer:
         self._bytes = 0
 
     def add(self, row: tuple[Any, ...], size: int) -> None:
-        """Take a row, in the schema's order, of about ``size`` bytes."""
+        """Add a row, in the schema's order, of about ``size`` bytes."""
         for column, value in zip(self._columns, row, strict=True):
             column.append(value)
         self._bytes += size
@@ -36,7 +36,7 @@ class RowBuffer:
         return self._bytes >= self._limit
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """Return the rows so far as one batch, or none, and start an empty one."""
+        """Return the rows so far as a batch, or no batch, and start an empty one."""
         if self._columns[0]:
             arrays = [pa.array(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
             self._columns = [[] for _ in self._schema]
@@ -45,12 +45,12 @@ class RowBuffer:
 
 
 def plain_text(text: str | None) -> str | None:
-    """Text that Arrow can hold: half a surrogate pair, which Java lets pass, becomes a question mark."""
+    """Make text valid for Arrow: a lone surrogate, which Java accepts, becomes a question mark."""
     return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def slices(batch: pa.RecordBatch, size: int, limit: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """A batch that will take about ``size`` bytes, cut into pieces of about ``limit``, without a copy."""
+    """Cut a batch of about ``size`` bytes into pieces of about ``limit``, without a copy."""
     rows = max(1, batch.num_rows * limit // max(size, 1))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

@@ -1,4 +1,4 @@
-"""Bodies of control requests, decoded once each: the same request goes to every broker."""
+"""Decodes each body of control requests once, since the same body goes to many brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CACHED_BYTES: Final = 64 << 20
 
 
 class PartitionState(NamedTuple):
-    """One partition as a control request names it. What an API does not have is empty.
+    """One partition in a control request. Fields that the API lacks are empty.
 
     Attributes:
         topic, partition: The partition.
@@ -90,7 +90,7 @@ class ControlBody:
     """A decoded body of LeaderAndIsr, StopReplica or UpdateMetadata, shared by all requests that have it.
 
     Attributes:
-        key: Names the body: two that differ in their broker epoch alone have one key.
+        key: Names the body: bodies that differ in their broker epoch alone have the same key.
         api_key: The API.
         message: The decoded message; its broker epoch is that of the request that was decoded.
     """
@@ -150,7 +150,7 @@ def _stopped(state: Any) -> PartitionState:
 
 
 class BodyCache:
-    """Decodes bodies, and gives those seen lately again."""
+    """Decodes bodies, and caches the most recent ones."""
 
     def __init__(self) -> None:
         self._bodies: OrderedDict[bytes, tuple[ControlBody | None, int]] = OrderedDict()

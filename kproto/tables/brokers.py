@@ -1,4 +1,4 @@
-"""Broker ids of the addresses that a capture shows: the one rule for ``inspect``, ``summary`` and the tables."""
+"""Finds the broker ids of addresses in a capture, by the same rule for ``inspect``, ``summary`` and the tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BrokerDirectory", "BrokerFacts", "address_of"]
 
 _EVERY: Final = ""
-"""A key that stands for all capture points together."""
+"""The key of all capture points together."""
 
 
 def address_of(host: str) -> str | None:
@@ -30,7 +30,7 @@ def address_of(host: str) -> str | None:
 
 
 class BrokerDirectory:
-    """Learns broker ids from control requests and tells the id at an address.
+    """Learns broker ids from control requests and returns the id at an address.
 
     Sources, the first that knows the address wins:
 
@@ -161,7 +161,7 @@ class BrokerFacts:
         self.replicas[capture, address] = frozenset(common) if known is None else known & frozenset(common)
 
     def id_of(self, _address: tuple[str, int], _time_ns: int | None = None, _capture: str = _EVERY) -> BrokerId | None:
-        """None: a part of the captures does not tell it."""
+        """Return None: a part of the captures is not enough to know the id."""
         return None
 
     @staticmethod

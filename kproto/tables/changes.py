@@ -1,4 +1,4 @@
-"""Leader and ISR changes that the tables show: how each partition's states differ from those before."""
+"""Finds leader and ISR changes: the differences between consecutive states of each partition."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PartitionHistory:
         return self._rows
 
     def add(self, states: pa.Table) -> None:
-        """Take rows of ``partition_states`` that brokers accepted."""
+        """Add rows of ``partition_states`` that brokers accepted."""
         states = states.filter(
             pc.and_(pc.not_equal(states["api_key"], int(ApiKey.STOP_REPLICA)), pc.not_equal(states["leader"], _DELETED))
         )
@@ -64,7 +64,7 @@ class PartitionHistory:
             self._append(pa.Table.from_arrays(columns, schema=_STATES))
 
     def merge(self, other: PartitionHistory) -> None:
-        """Take all that another history has."""
+        """Add all states of another history."""
         numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in other._topics]
         for table in other._states:
             topics = pa.array(numbers, pa.int64()).take(pc.shift_right(table["partition_key"], 32))
@@ -72,7 +72,7 @@ class PartitionHistory:
             self._append(table.set_column(0, "partition_key", pc.bit_wise_or(pc.shift_left(topics, 32), partitions)))
 
     def split(self, count: int) -> list[PartitionHistory]:
-        """Part it by partitions: the states of one partition are in one of the parts, the same in every process."""
+        """Split the history by partitions: each partition's states are in the same part in every process."""
         parts = [PartitionHistory() for _ in range(count)]
         table = self._compact()
         places = [sum(name.encode("utf-8", "replace")) for name, _topic_id in self._topics]
@@ -92,7 +92,7 @@ class PartitionHistory:
                 self._compact_at = max(_COMPACT_ROWS, 2 * self._compact().num_rows)
 
     def _compact(self) -> pa.Table:
-        """All states, each once."""
+        """Return all states, each once."""
         if len(self._states) > 1:
             every = pa.concat_tables(self._states)
             self._states = [every.group_by(every.column_names).aggregate([])]
@@ -130,7 +130,7 @@ class PartitionHistory:
 
 
 def merged(parts: list[Changes], most: int) -> Changes:
-    """The changes of histories that have no partition in common."""
+    """Merge the changes of histories that have no partition in common."""
     totals = dict.fromkeys(("partitions", "partitions_moved", *_KINDS), 0)
     listed: list[dict[str, Any]] = []
     for part_totals, part_listed in parts:
@@ -171,7 +171,7 @@ def _signed(key: int) -> int:
 
 
 def _as_binary(lists: pa.Array) -> pa.Array:
-    """Lists of int32 as the bytes of their items, which compare and hash faster than lists."""
+    """Convert lists of int32 to the bytes of their items, which compare and hash faster than lists."""
     offsets = pc.multiply(lists.offsets, pa.scalar(4, pa.int32()))
     items = lists.values
     values = items.buffers()[1]
@@ -181,7 +181,7 @@ def _as_binary(lists: pa.Array) -> pa.Array:
 
 
 def _steps(states: pa.Table) -> Iterator[tuple[int, list[str], int]]:
-    """Partition, kinds of change and how often, where leader or ISR differ between neighbours of a partition."""
+    """Return partition, kinds of change and counts, where leader or ISR differ between neighbouring states."""
     earlier, later = states.slice(0, max(states.num_rows - 1, 0)), states.slice(1)
     led = pc.not_equal(earlier["leader"], later["leader"])
     moved = pc.or_(led, pc.not_equal(earlier["isr"], later["isr"]))

@@ -1,4 +1,4 @@
-"""Bodies of one API and direction -> the columns of their partitions, straight from the codec."""
+"""Decodes bodies of one API and direction into the columns of their partitions, straight from the codec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Endpoint = tuple[int, str, int]
 """A broker's id, and the host and port of one of its listeners."""
 
 _NAMES: Final = {"offline": "offline_replicas", "adding": "adding_replicas", "removing": "removing_replicas"}
-"""Columns of ours that the codec calls by the protocol's longer names."""
+"""Maps our column names to the protocol's longer names, which the codec uses."""
 
 
 class BodyColumns:
@@ -49,7 +49,7 @@ class BodyColumns:
             The live brokers that it names, in order.
 
         Raises:
-            DecodeError: It is no such message; nothing of it is kept.
+            DecodeError: The bytes are no such message; nothing of them is kept.
             UnsupportedVersion: The API has no such version.
         """
         rows = self._builder.append(version, data)
@@ -71,11 +71,11 @@ class BodyColumns:
         return sorted((broker, e.host, e.port) for broker, ends, _rack in message.broker_endpoints for e in ends)
 
     def name_brokers(self, brokers_id: bytes) -> None:
-        """Say which set of live brokers the body appended last names."""
+        """Set which set of live brokers the last body names."""
         self._heads[-1][1]["brokers_id"] = brokers_id
 
     def take(self, limit: int) -> tuple[list[tuple[bytes, dict[str, Any]]], Iterator[pa.RecordBatch]]:
-        """Bodies with their heads; and their rows as ``PARTS`` has them, in batches of about ``limit`` bytes."""
+        """Return the bodies' heads, and their rows by the schemas of ``PARTS``, in batches of about ``limit``."""
         heads, self._heads = self._heads, []
         self.size = 0
         rows = pa.record_batch(self._builder.finish())
@@ -107,21 +107,21 @@ class BodyColumns:
 
 
 def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A column of the codec's as Spark takes it: no dictionaries, no fixed sizes, list items called ``element``."""
+    """Convert a column of the codec for Spark: no dictionaries, no fixed sizes, list items called ``element``."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return column if column.type == wanted else column.cast(wanted)
 
 
 def _plain_size(rows: pa.RecordBatch) -> int:
-    """About how many bytes rows take when every one has its topic's name in full."""
+    """Estimate the bytes of rows when each has its topic's name in full."""
     topics = rows.column("topic")
     lengths = pc.binary_length(topics.dictionary).take(topics.indices)
     return int(pc.sum(lengths).as_py() or 0) + int(rows.nbytes) + 24 * int(rows.num_rows)
 
 
 def _first_mentions(rows: pa.RecordBatch) -> pa.Array:
-    """For each frame its number, once for every topic in it."""
+    """Return each frame's number once for every topic in it."""
     frames, topics = rows.column("frame"), rows.column("topic").indices
     if rows.num_rows < 2:
         return frames

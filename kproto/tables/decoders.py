@@ -1,4 +1,4 @@
-"""Implementations of the protocol that an audit holds against each other, and how their readings are compared."""
+"""Compares the readings of several implementations of the protocol, for an audit."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Body(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a decoder says of a body.
+    """A decoder's result for a body.
 
     Attributes:
         json: Its fields in Kafka's JSON form; None if it was refused.
-        used: How many bytes it takes.
+        used: How many bytes the message takes.
         written: The same message, encoded again.
         error: Why it was refused, or cannot be written again.
     """
@@ -62,7 +62,7 @@ class Decoder(Protocol):
 
     @property
     def name(self) -> str:
-        """Names it in the table ``audit``."""
+        """The decoder's name in the table ``audit``."""
 
     def read(self, bodies: Sequence[Body]) -> list[Reading]:
         """Read bodies and write them again."""
@@ -72,7 +72,7 @@ class CodecDecoder:
     """One of kproto's codecs.
 
     Args:
-        name: Names it in the table ``audit``: ``cython`` or ``construct``.
+        name: The decoder's name in the table ``audit``: ``cython`` or ``construct``.
         codec: The codec, as ``kproto.codec.get_codec`` gives it.
     """
 
@@ -104,7 +104,7 @@ class Comparison(NamedTuple):
     Attributes:
         outcome: In one word.
         field_path: Where the first difference is: a field, e.g. ``topic_states[0].topic_name``, or a byte of the body.
-        values: What each decoder says there, as JSON, or as hexadecimal bytes; empty without a difference.
+        values: Each decoder's value there, as JSON, or as hexadecimal bytes; empty without a difference.
         differences: How many fields differ.
     """
 
@@ -115,11 +115,11 @@ class Comparison(NamedTuple):
 
 
 def compare(data: bytes, readings: Mapping[str, Reading]) -> Comparison:
-    """Hold the readings of one body against each other, and what was written again against the body.
+    """Compare the readings of one body with each other, and the encoded messages with the body.
 
     Args:
         data: The body.
-        readings: What each decoder says, by the decoder's name.
+        readings: Each decoder's result, by the decoder's name.
     """
     refused = [reading.json is None for reading in readings.values()]
     if all(refused):
@@ -142,7 +142,7 @@ def compare(data: bytes, readings: Mapping[str, Reading]) -> Comparison:
 
 
 def _differences(values: Sequence[Any], path: str) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Each field that is not the same in all values: its path, and what each of them has there."""
+    """Yield each field that differs between the values: its path, and its value in each."""
     first = values[0]
     if all(value == first and type(value) is type(first) for value in values):
         return
@@ -169,5 +169,5 @@ def _first_difference(one: bytes, other: bytes) -> int:
 
 
 def _hex(data: bytes | None, at: int) -> str:
-    """Some bytes; of a message that cannot be written again, that."""
+    """Write some bytes in hexadecimal, or say that the message cannot be written again."""
     return "cannot be written" if data is None else data[at : at + _SHOWN_BYTES].hex() or "end"

@@ -1,4 +1,4 @@
-"""Bodies -> columns of their partitions; each body is decoded once."""
+"""Decodes bodies into columns of their partitions, each body once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Decoded:
             columns.name_brokers(self._add_brokers(brokers))
 
     def _add_brokers(self, brokers: list[Endpoint]) -> bytes:
-        """The same set of live brokers is in a thousand bodies: it is written once, with the first."""
+        """Add a body's live brokers: a set of live brokers is written once, with the first body that names it."""
         brokers_id = blake2b(repr(brokers).encode("utf-8", "replace"), digest_size=16).digest()
         if brokers_id not in self._known_brokers:
             self._known_brokers.add(brokers_id)
@@ -88,7 +88,7 @@ class _Decoded:
 
     @property
     def full(self) -> bool:
-        # Rows take about twice what their bodies do, more with long names; ``take`` cuts what has become too large.
+        # Rows take about twice the bytes of their bodies, more with long names; ``take`` cuts larger batches.
         return self._heads.full or self._brokers.full or sum(c.size for c in self._columns.values()) >= self._limit // 2
 
     def take(self) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -1,4 +1,4 @@
-"""Partitions whose logs brokers were told to delete, and topics that were deleted."""
+"""Finds partitions whose logs a controller had deleted, and deleted topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BEING_DELETED: Final = -2
 
 
 class Deletions:
-    """Gathers StopReplica's deletions, and UpdateMetadata's leader -2, from requests and the states of their bodies."""
+    """Collects StopReplica's deletions, and UpdateMetadata's leader -2, from requests and their partition states."""
 
     def __init__(self) -> None:
         self._sent: dict[bytes, dict[object, tuple[int, int]]] = defaultdict(dict)  # body -> broker -> first, last
@@ -29,13 +29,13 @@ class Deletions:
         self._topics: set[str] = set()
 
     def add_request(self, api_key: int, body_id: bytes, broker: object, ts: int) -> None:
-        """Take a request that its broker accepted; its time in us since 1970."""
+        """Add a request that its broker accepted; its time in us since 1970."""
         if api_key == ApiKey.STOP_REPLICA:
             first, last = self._sent[body_id].get(broker, (ts, ts))
             self._sent[body_id][broker] = (min(first, ts), max(last, ts))
 
     def add_states(self, states: pa.Table) -> None:
-        """Take rows of ``partition_states``."""
+        """Add rows of ``partition_states``."""
         leaving = states.filter(pc.fill_null(pc.equal(states["leader"], _BEING_DELETED), False))
         self._topics.update(pc.unique(leaving["topic"]).to_pylist())
         deleted = states.filter(pc.fill_null(states["delete_partition"], False))
@@ -44,7 +44,7 @@ class Deletions:
             self._deleted.setdefault(body_id, {}).setdefault(topic, set()).add(partition)
 
     def merge(self, other: Deletions) -> None:
-        """Take all that another one has gathered."""
+        """Add the deletions of another collection."""
         for body_id, sent in other._sent.items():
             for broker, (first, last) in sent.items():
                 known = self._sent[body_id].get(broker, (first, last))
@@ -55,7 +55,7 @@ class Deletions:
         self._topics |= other._topics
 
     def rows(self, moment: Callable[[int], str]) -> list[dict[str, Any]]:
-        """One row a topic: its deleted ``partitions``, the ``brokers`` told so, whether the whole topic went, and when.
+        """Return a row a topic: its deleted ``partitions``, the ``brokers`` concerned, whether it went whole, and when.
 
         Args:
             moment: Writes a time in us since 1970.

@@ -1,11 +1,11 @@
-"""Tables that follow from the stored ones, in SQL that Spark and DuckDB both understand.
+"""Defines the tables that are derived from the stored ones, in SQL that Spark and DuckDB both understand.
 
 ``kproto.query`` runs the SQL with DuckDB, ``kproto.pipeline`` with Spark; a test holds the two equal. In the text a
 name in braces stands for a stored table or for a derived table above it. Only functions that both engines have, or
 that ``kproto.query`` defines for DuckDB under Spark's name, may be used.
 
 Partition states are ordered by their epochs, never by clock: clocks only date them. A request that its broker refused
-as a whole tells nothing about partitions. Topics are told apart by their ids where the version has ids.
+as a whole says nothing about partitions. Topics are distinguished by their ids where the version has ids.
 """
 
 from __future__ import annotations

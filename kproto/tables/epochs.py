@@ -1,4 +1,4 @@
-"""The controller and broker epochs that a capture has shown so far, and why a request with older ones is refused."""
+"""Tracks the controller and broker epochs in a capture, and explains why requests with older epochs are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ControllerEpoch", "Epochs", "broker_name", "counts_as_seen", "refusa
 
 _NO_EPOCH: Final = -1
 _REMEMBERED: Final = 64
-"""So many accepted epochs are kept for each broker."""
+"""The number of accepted epochs that are kept for each broker."""
 
 
 class ControllerEpoch(NamedTuple):
@@ -34,7 +34,7 @@ class ControllerEpoch(NamedTuple):
 
 @dataclass(slots=True)
 class Epochs:
-    """Newest epochs of controllers and brokers. Requests are noted in the order of their times."""
+    """The newest epochs of controllers and brokers. Requests are noted in the order of their times."""
 
     _newest: ControllerEpoch | None = None
     _broker_epochs: dict[object, deque[int]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Epochs:
             time_ns: When it passed, ns since 1970.
             broker: The receiving broker: its id, or its address where the id is not known.
             controller_id, controller_epoch: The sender.
-            broker_epoch: The one the request is meant for; -1 or None where the version has none.
+            broker_epoch: The epoch in the request; -1 or None where the version has none.
             error_code: The response's error of the whole request; None: unanswered.
         """
         if not counts_as_seen(error_code):
@@ -119,7 +119,7 @@ def refusal_reason(
             "a controller that was replaced (zombie)"
         )
     if error_code == ErrorCode.STALE_BROKER_EPOCH and broker_epoch is not None:
-        # A broker takes its own epoch and any above: the lowest above this one is the nearest to its own.
+        # A broker accepts its own epoch and any above: the lowest epoch above this one is the nearest to its own.
         above = [epoch for epoch in known if epoch > broker_epoch]
         if not above:
             return f"broker epoch {broker_epoch} is older than the broker's: {broker} has started again"

@@ -1,4 +1,4 @@
-"""Captures by path or URI: local files directly, others by pyarrow's file systems, wherever this process runs."""
+"""Opens captures by path or URI: local files directly, others through pyarrow's file systems."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def open_file(path: str) -> IO[bytes]:
 
 
 def file_size(path: str) -> int:
-    """Bytes of a file.
+    """Return the bytes of a file.
 
     Raises:
         CaptureError: There is no such file.
@@ -45,7 +45,7 @@ def file_size(path: str) -> int:
 
 
 def file_state(path: str) -> tuple[int, int]:
-    """Bytes of a file, and when it was changed last, in ns since 1970 (0 where its file system does not tell).
+    """Return a file's bytes and its last change in ns since 1970 (0 where the file system has no such time).
 
     Raises:
         CaptureError: There is no such file.
@@ -62,7 +62,7 @@ def file_state(path: str) -> tuple[int, int]:
 
 
 def expand(paths: Iterable[str]) -> list[str]:
-    """Files for paths and URIs that may be directories, or patterns such as ``s3://captures/2026-11/*.pcap.gz``.
+    """List the files of paths and URIs, which may be directories or patterns such as ``s3://captures/2026-11/*.pcap.gz``.
 
     Raises:
         CaptureError: A pattern matches no file, or a URI cannot be listed.

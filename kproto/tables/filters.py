@@ -1,4 +1,4 @@
-"""Which requests of a capture are wanted: one definition for ``inspect``, ``summary``, ``analyze`` and the tables."""
+"""Selects the wanted requests of a capture, by the same rules for ``inspect``, ``summary``, ``analyze`` and tables."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Filters:
         return any(fnmatchcase(topic, p) for p in self.topics) or any(tp.topic == topic for tp in self.partitions)
 
     def wants_partition(self, topic: str, partition: int) -> bool:
-        """Whether this partition is wanted: its topic or itself is chosen, or nothing is."""
+        """Whether this partition is wanted: its topic or the partition itself is chosen, or no filter is set."""
         if not self.by_partition:
             return True
         return (topic, partition) in self.partitions or any(fnmatchcase(topic, p) for p in self.topics)

@@ -1,6 +1,6 @@
-"""Names for frames and bodies that depend on nothing but what was sent: 16 bytes of blake2b.
+"""Computes the ids of frames and bodies, 16 bytes of blake2b over nothing but the bytes and their place.
 
-The same capture gives the same ids whatever way it is split, and the same body has one id however many brokers got it.
+The same capture gives the same ids however it is split, and a body has the same id however many brokers got it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _ZERO_EPOCH: Final = bytes(8)
 
 
 def frame_id(capture: str, conn_id: bytes, direction: str, offset: int) -> bytes:
-    """The id of the frame that begins at a byte of one direction of a connection.
+    """Return the id of the frame that begins at a byte of one direction of a connection.
 
     Args:
         capture: The capture point.
         conn_id: The connection.
         direction: ``req`` or ``resp``.
-        offset: Of its first byte in that direction's stream.
+        offset: The place of its first byte in that direction's stream.
     """
     return blake2b(
         b"\0".join((capture.encode("utf-8", "surrogateescape"), conn_id, direction.encode(), _OFFSET.pack(offset))),
@@ -37,7 +37,7 @@ def frame_id(capture: str, conn_id: bytes, direction: str, offset: int) -> bytes
 
 
 def body_id(api_key: int, version: int, direction: str, body: Buffer) -> bytes:
-    """The id of a body: equal bodies to many brokers share it, whatever the broker epoch in them."""
+    """Return the id of a body: equal bodies to many brokers share it, whatever their broker epoch."""
     view = memoryview(body).cast("B")
     hasher = blake2b(_BODY_KEY.pack(api_key, version, direction == "req"), digest_size=16)
     prefix = prefix_of(api_key, version) if direction == "req" else None

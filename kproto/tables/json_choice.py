@@ -1,4 +1,4 @@
-"""A message's JSON form, cut to the partitions that are wanted."""
+"""Cuts a message's JSON form to the wanted partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own message classes as a decoder: a process that is asked one JSON object a line."""
+"""Runs Kafka's own message classes as a decoder, in a process that answers one JSON object a line."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class KafkaDecoder:
         """Read bodies and write them again.
 
         Raises:
-            ConfigurationError: The process ended, or answers nothing that is expected.
+            ConfigurationError: The process ended, or gave an answer of another form.
         """
         asked = [body for body in bodies if _is_known(body)]
         answers = iter(
@@ -79,7 +79,7 @@ class KafkaDecoder:
         """End the process."""
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
-            with suppress(BrokenPipeError):  # it ended by itself
+            with suppress(BrokenPipeError):  # the process has ended by itself
                 stream.close()
         try:
             self._process.wait(_END_SECONDS)
@@ -93,7 +93,7 @@ class KafkaDecoder:
         assert answers is not None
 
         def write() -> None:
-            with suppress(OSError, ValueError):  # the process ended: the answers say so
+            with suppress(OSError, ValueError):  # the process ended: reading the answers reports it
                 out.writelines(json.dumps(question) + "\n" for question in questions)
                 out.flush()
 

@@ -1,8 +1,8 @@
-"""The partition states that each broker was sent so far, and what a request changes in them.
+"""Tracks the partition states that each broker was sent, and the changes that each request makes in them.
 
-A broker keeps two things apart: its replicas, of which LeaderAndIsr and StopReplica tell it, and its metadata cache,
-which UpdateMetadata fills. So does this: each is a snapshot of partition states. Snapshots never change, and brokers
-that were told the same share one, so that an update of 20,000 partitions to 300 brokers is compared once.
+A broker keeps two states apart: its replicas, which LeaderAndIsr and StopReplica set, and its metadata cache,
+which UpdateMetadata sets. So does this module: each is a snapshot of partition states. Snapshots never change; brokers
+that were sent the same states share one, so that an update of 20,000 partitions to 300 brokers is compared once.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ class Changes:
 
     @cached_property
     def any(self) -> bool:
-        """Whether anything changed, or was seen for the first time."""
+        """Whether any state changed, or was seen for the first time."""
         if self.brokers is not None and self.brokers != self.brokers_before:
             return True
         return any(change.kind not in ("unchanged", "refused") for change in self.partitions)
 
 
 class _Snapshot:
-    """Partition states: its own, and those of the snapshot that it stands on. None: the broker has none any more.
+    """Partition states: its own, and those of its parent snapshot. None: the broker has dropped the partition.
 
-    Each stands on a larger one, so that there are few to look into and an entry is copied a few times in all.
+    Each parent is larger, so that the chain is short and an entry is copied only a few times in all.
     """
 
     __slots__ = ("__weakref__", "_own", "_parent", "later")
@@ -129,17 +129,17 @@ class Knowledge:
         accepted: bool,
         failed: Collection[_Partition] = (),
     ) -> Changes:
-        """Take a request.
+        """Apply a request.
 
         Args:
             broker: The receiving broker: its id, or its address where the id is not known.
             body: The request's decoded body.
             broker_epoch: The broker epoch that it is meant for; a new one means that the broker has started again.
-            accepted: Whether the broker may have done it: it did not refuse the whole request.
-            failed: Partitions that it answered with an error.
+            accepted: Whether the broker may have applied the request: it did not refuse all of it.
+            failed: Partitions for which the response has an error.
 
         Returns:
-            What changed.
+            The changes.
         """
         self._requests += 1
         known = self._brokers.get(broker)
@@ -205,7 +205,7 @@ class Knowledge:
             return "deleted"
         if before is None:
             place = (state.topic, state.partition)
-            # A broker that starts again is told of all partitions; new are those created since.
+            # A broker that starts again is sent all partitions; only those created since are new.
             is_new = api_key == ApiKey.UPDATE_METADATA and self._created.get(place, -1) >= began
             return "new" if state.is_new or is_new else "first seen"
         same = (

@@ -1,4 +1,4 @@
-"""Latencies of one broker, counted by their value: quantiles in bounded memory."""
+"""Counts the latencies of one broker by value: quantiles in bounded memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Latencies:
             self._coarsen()
 
     def merge(self, other: Latencies) -> None:
-        """Add the counts of another one."""
+        """Add the counts of another broker or process."""
         if other._step_us > self._step_us:
             self._coarsen()
         for latency, count in other._counts.items():
@@ -52,7 +52,7 @@ class Latencies:
             self._counts[latency - latency % 1000] += count
 
     def quantiles_us(self, *parts: float) -> list[int | None]:
-        """The latency that a part of all do not exceed (nearest rank), for ascending parts such as 0.5 and 0.99."""
+        """Return the quantiles (nearest rank) for ascending fractions such as 0.5 and 0.99."""
         found: list[int | None] = []
         ranks = [ceil(part * self.count) for part in parts]
         passed = 0

@@ -1,4 +1,4 @@
-"""A migration from ZooKeeper to KRaft, as its controllers' requests show it."""
+"""Recognises a migration from ZooKeeper to KRaft, and its phases, from controllers' requests."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Migration:
         update_type: int,
         had_full: bool,
     ) -> None:
-        """Take a request.
+        """Add a request.
 
         Args:
             ts: When it passed, us since 1970.
@@ -88,14 +88,14 @@ class Migration:
         self._phases[phase].add(ts, broker)
 
     def merge(self, other: Migration) -> None:
-        """Add the requests that another sorter has seen."""
+        """Add the requests of another ``Migration``."""
         for name, phase in other._phases.items():
             self._phases[name].merge(phase)
         for is_kraft, controllers in other._controllers.items():
             self._controllers[is_kraft] |= controllers
 
     def row(self, moment: Callable[[int], str]) -> dict[str, Any] | None:
-        """The migration with its ``phases`` in order; None where no KRaft controller sent a request.
+        """Return the migration with its ``phases`` in order; None where no KRaft controller sent a request.
 
         Args:
             moment: Writes a time in us since 1970.

@@ -1,4 +1,4 @@
-"""Captures -> tasks: capture points that are read whole, and parts of large ones."""
+"""Plans the reading tasks: small capture points are read whole, large ones in parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["SPLIT_BYTES", "plan"]
 
 SPLIT_BYTES: Final = 128 << 20
-"""Bytes of a part of a file. A capture point of less than twice as many is read by one task."""
+"""Bytes of a part of a file. A capture point of fewer than twice these bytes is read by one task."""
 
 _PACKED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
@@ -29,9 +29,9 @@ def plan(
     *,
     opener: Callable[[str], IO[bytes]] = open_file,
 ) -> tuple[list[CapturePoint], list[Part]]:
-    """Decide which captures are read in parts.
+    """Choose the captures that are read in parts.
 
-    The files of a large capture point are parts, and those that are not packed and larger than ``split_bytes`` are cut.
+    Each file of a large capture point is a part; uncompressed files larger than ``split_bytes`` are cut into parts.
 
     Args:
         points: The capture points.

@@ -1,4 +1,4 @@
-"""Captures -> tables in this process, by pyarrow alone: what ``kproto.pipeline`` writes with Spark."""
+"""Reads captures into tables in this process, by pyarrow alone; ``kproto.pipeline`` writes the same with Spark."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
 
 
 def why_nothing(bad_inputs: Iterable[Mapping[str, Any]]) -> str:
-    """Why captures gave no request at all, from rows of ``bad_inputs``."""
+    """Explain why captures gave no request at all, from rows of ``bad_inputs``."""
     reasons = [bad["reason"] for bad in bad_inputs if bad["offset"] is None]
     return "; ".join(reasons[:3]) or "no control request in these captures passes the filters"
 
@@ -75,7 +75,7 @@ def chunks(
     """Yield the tables in pieces, each of a bounded part of the captures.
 
     A request is in the piece in which its outcome is known; a body and its states are in the piece that first names
-    them. ``target_broker`` tells what was known by then.
+    them. ``target_broker`` uses the addresses that were known by then.
 
     Args:
         paths: As of ``read``.
@@ -100,7 +100,7 @@ def chunks(
 def stretches(
     batches: Iterable[pa.RecordBatch], chunk_bytes: int | None = CHUNK_BYTES
 ) -> Iterator[tuple[list[pa.RecordBatch], bool]]:
-    """Gather batches until they take so many bytes; with each stretch comes whether it is the last, maybe empty one."""
+    """Group batches into stretches of a number of bytes; each comes with whether it is the last, which may be empty."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -113,7 +113,7 @@ def stretches(
 
 
 class TableReader:
-    """Turns parts of a scan into tables; remembers requests without outcome and the heads of known bodies.
+    """Turns parts of a scan into tables; keeps unanswered requests and the heads of known bodies.
 
     Args:
         filters: Which requests to keep.
@@ -169,7 +169,7 @@ class TableReader:
         return found
 
     def _set_open_aside(self, stretch: pa.Table) -> pa.Table:
-        """Keep requests without response and without reason for the next stretch."""
+        """Keep requests with neither response nor reason for the next stretch."""
         is_request = pc.fill_null(pc.equal(stretch["direction"], "req"), False)
         closed = pc.is_in(stretch["frame_id"], value_set=stretch["request_frame_id"].combine_chunks(), skip_nulls=True)
         is_open = pc.and_(is_request, pc.invert(closed))

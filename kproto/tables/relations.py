@@ -1,4 +1,4 @@
-"""The tables from the scan and the decoded bodies, by pyarrow in this process; ``kproto.pipeline`` asks Spark the same.
+"""Joins the scan and the decoded bodies into the tables, by pyarrow alone; ``kproto.pipeline`` joins them with Spark.
 
 All functions take and give whole ``pyarrow.Table``s. Rows are joined by the position of their key in the other table.
 """
@@ -48,7 +48,7 @@ class Decoded:
         self._parts: dict[str, list[pa.RecordBatch]] = {name: [] for name in PARTS}
 
     def add(self, name: str, batch: pa.RecordBatch) -> None:
-        """Take rows of one kind, as ``decode`` gives them."""
+        """Add rows of one kind, as ``decode`` yields them."""
         self._parts[name].append(batch)
 
     def table(self, name: str) -> pa.Table:
@@ -105,7 +105,7 @@ class Relations:
         self._every = scan.filter(pc.and_(is_frame, pc.invert(is_response)))
 
     def requests(self) -> pa.Table:
-        """The table ``requests``: the wanted ones."""
+        """The table ``requests``, of the wanted requests."""
         requests = self._every
         head = _joined(requests["body_id"], self._heads, "body_id")
         answer = _joined(requests["frame_id"], self._responses, "request_frame_id")
@@ -283,7 +283,7 @@ def _whole(filters: Filters, topic: str) -> bool:
 
 
 def learn_brokers(directory: BrokerDirectory | BrokerFacts, scan: pa.Table, decoded: Decoded) -> None:
-    """Teach the directory what the UpdateMetadata and LeaderAndIsr requests of a scan tell, in the order of time."""
+    """Pass the UpdateMetadata and LeaderAndIsr requests of a scan to the directory, in the order of time."""
     requests = scan.filter(pc.fill_null(pc.equal(scan["direction"], "req"), False))
     head = _joined(requests["body_id"], decoded.table("head"), "body_id")
     listeners: dict[bytes, list[tuple[int, str, int]]] = {}
@@ -327,7 +327,7 @@ def bad_inputs(scan: pa.Table) -> pa.Table:
 
 
 def _joined(keys: pa.ChunkedArray, table: pa.Table, key: str) -> pa.Table:
-    """A table's row for each key; nulls where it has none."""
+    """Return a table's row for each key; nulls where it has none."""
     return table.take(pc.index_in(keys, value_set=_column(table[key])))
 
 

@@ -1,4 +1,4 @@
-"""A summary's figures of requests: counts, controllers, refusals, zombies, slow and silent brokers."""
+"""Computes a summary's figures of requests: counts, controllers, refusals, zombies, slow and silent brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REQUEST_COLUMNS: Final = (
     "type", "target_broker", "server_ip", "server_port", "n_partitions", "body_id", "latency_us",
     "unmatched_reason", "decode_error", "response_frame_id",
 )  # fmt: skip
-"""The columns of ``requests`` that the figures are made of."""
+"""The columns of ``requests`` from which the figures are computed."""
 
 
 class Request(NamedTuple):
@@ -55,7 +55,7 @@ class Request(NamedTuple):
 
     @property
     def accepted(self) -> bool:
-        """Whether the broker may have acted on the request: it did not refuse the whole of it."""
+        """Whether the broker may have acted on the request: it did not refuse all of it."""
         return not self.error_code
 
     @property
@@ -132,7 +132,7 @@ class RequestFigures:
     """The summary's figures of requests, from pieces of the ``requests`` table.
 
     Args:
-        known: Epochs seen in all captures; None: the pieces come in the order of time, and each tells its own.
+        known: Epochs seen in all captures; None: the pieces come in the order of time, and each adds its own.
     """
 
     def __init__(self, known: Sightings | None = None) -> None:
@@ -147,7 +147,7 @@ class RequestFigures:
         self._migration = Migration()
 
     def add(self, table: pa.Table) -> Iterator[tuple[bytes, Request]]:
-        """Take a piece of the table; yields its accepted requests whose body could be read, each with the body's id."""
+        """Add a piece of the table; yield its accepted requests whose body could be read, each with the body's id."""
         rows = plain_times(table.select(REQUEST_COLUMNS), "ts").sort_by("ts")
         if self._learns:
             self._seen.learn(sightings([rows]))
@@ -208,7 +208,7 @@ class RequestFigures:
             )  # fmt: skip
 
     def merge(self, other: RequestFigures) -> None:
-        """Take the figures of other requests."""
+        """Add the figures of other requests."""
         for key, counts in other._requests.items():
             self._requests[key].update(counts)
         for sender, (span, addresses) in other._controllers.items():
@@ -327,7 +327,7 @@ class RequestFigures:
 
 
 def plain_times(table: pa.Table, *names: str) -> pa.Table:
-    """The same table with times as microseconds since 1970."""
+    """Return the table with times as microseconds since 1970."""
     for name in names:
         at = table.column_names.index(name)
         table = table.set_column(at, name, table[name].cast(pa.int64()))
@@ -339,7 +339,7 @@ def _ms(us: int | None) -> float | None:
 
 
 def moment(us: int) -> str:
-    """A time in us since 1970 as ISO 8601 in UTC; one beyond the calendar as seconds since 1970."""
+    """Format a time in us since 1970 as ISO 8601 in UTC; a time beyond the calendar as seconds since 1970."""
     seconds, micros = divmod(us, 1_000_000)
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"

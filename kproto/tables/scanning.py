@@ -1,4 +1,4 @@
-"""Captures -> frames: what was sent, undecoded, each distinct body once."""
+"""Scans captures for control frames, undecoded, with each distinct body once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Selection:
         ports: The brokers' listeners; None finds them from the traffic.
         apis: Which requests to give.
         since_ns: Only requests whose first byte passed at or after this moment, ns since 1970 UTC.
-        until_ns: Only requests before this one.
+        until_ns: Only requests before this time.
         always: APIs whose requests are given whatever the other arguments say, e.g. UpdateMetadata, which names the
             brokers.
 
@@ -163,7 +163,7 @@ class ScanRows(RowBuffer):
         return ids.frame_id(frame.connection.capture, frame.connection.conn_id, frame.direction, frame.offset)
 
     def begin_capture(self) -> None:
-        """Forget the known bodies: which occurrence is first must not depend on other captures of this process."""
+        """Forget the known bodies, so that a body's first occurrence does not depend on captures read earlier."""
         self._given.clear()
 
     def add_frame(self, frame: Frame) -> None:
@@ -215,7 +215,7 @@ class ScanRows(RowBuffer):
         self.add(row, _ROW_BYTES + (len(payload) if payload else 0))
 
     def add_unanswered(self, request: Frame) -> None:
-        """Note why a request has no response."""
+        """Add a row with the reason why a request has no response."""
         reason = request.unmatched_reason or "no response in the capture"
         self._add_note(request_frame_id=self.frame_id(request), unmatched_reason=reason)
 
@@ -256,7 +256,7 @@ class _Waiting:
         self._bytes = 0
 
     def add(self, frame: Frame) -> None:
-        """Take a request, or the response to one."""
+        """Add a request, or the response to a waiting request."""
         if frame.direction == "req":
             self._requests[frame] = None
             self._bytes += len(frame.payload)
@@ -267,7 +267,7 @@ class _Waiting:
             del self._requests[frame.request]
 
     def give_up(self) -> None:
-        """End the capture: the waiting requests were not answered in it."""
+        """End the capture: note the waiting requests as unanswered."""
         while self._requests:
             self._give_up(next(iter(self._requests)))
 
@@ -278,7 +278,7 @@ class _Waiting:
 
 
 def _with_path(reason: str, point: CapturePoint) -> str:
-    """A reason that begins with a file's name, with its whole path instead."""
+    """Replace the file name at the beginning of a reason by the whole path."""
     for path in point.files:
         name = Path(path).name
         if reason.startswith(f"{name}: "):
@@ -287,7 +287,7 @@ def _with_path(reason: str, point: CapturePoint) -> str:
 
 
 def _facts(summary: CaptureSummary) -> dict[str, Any]:
-    """The row of ``CAPTURES`` about a file, without its names."""
+    """Return the row of ``CAPTURES`` about a file, without its names."""
     return {
         "format": summary.format,
         "packets": summary.packets,
@@ -311,7 +311,7 @@ def _facts(summary: CaptureSummary) -> dict[str, Any]:
 
 
 def _broker_epoch(frame: Frame) -> int | None:
-    """The epoch that the request names; -1, as Kafka has it, where its version has none; None if it is cut off."""
+    """Return a request's broker epoch; -1, Kafka's default, where the version has none; None if it is cut off."""
     assert frame.api_key is not None
     assert frame.api_version is not None
     prefix = prefix_of(frame.api_key, frame.api_version)

@@ -1,6 +1,6 @@
-"""The tables' Arrow schemas: the one place that names and describes their columns.
+"""Defines the tables' Arrow schemas: the only place that names and describes their columns.
 
-Written as Spark hands them around, so that a batch made here passes ``mapInArrow`` unchanged: plain ``binary`` for ids
+The types are those that Spark uses, so that a batch made here passes ``mapInArrow`` unchanged: plain ``binary`` for ids
 (16 bytes each), UTC timestamps in microseconds, list items called ``element``, everything nullable. Each field's
 metadata holds its ``description``, each schema's that of its table: ``kproto tables`` prints them.
 """
@@ -43,17 +43,17 @@ _COUNTS: Final = pa.list_(
 
 
 def column(name: str, kind: pa.DataType, text: str) -> pa.Field:
-    """A column with its description."""
+    """Make a column with its description."""
     return pa.field(name, kind, metadata={"description": text})
 
 
 def described(text: str, *columns: pa.Field) -> pa.Schema:
-    """A table's schema with the table's description."""
+    """Make a table's schema with the table's description."""
     return pa.schema(list(columns), metadata={"description": text})
 
 
 def description(of: pa.Field | pa.Schema) -> str:
-    """The description of a column, or of a whole table."""
+    """Return the description of a column, or of a whole table."""
     return bytes((of.metadata or {}).get(b"description", b"")).decode()
 
 
@@ -140,9 +140,9 @@ SCAN: Final = pa.schema(
         ("facts", pa.struct([field for field in CAPTURES if field.name not in ("capture", "file")])),
     ]
 )
-"""What ``scan`` yields: a frame and what only the scan knows of it. ``payload`` is the body, null where the same
+"""The rows that ``scan`` yields: a frame with facts that only scans have. ``payload`` is the body, null where the same
 capture has given it before; ``request_frame_id`` is, for a response, the frame that it answers; ``error`` says why a
-frame has no body. Rows without ``frame_id`` are notes, see there."""
+frame has no body. Rows without ``frame_id`` are notes, described at ``scan``."""
 
 BODIES: Final = described(
     "Each distinct body once. Two request bodies that differ in their broker epoch alone are one.",
@@ -256,7 +256,7 @@ _HEAD: Final = pa.schema(
         ("common_replicas", INTS),
     ]
 )
-"""What is said once in a body. ``brokers_id`` names the set of live brokers in an UpdateMetadata; ``common_replicas``
+"""Fields that a body has once. ``brokers_id`` names the set of live brokers in an UpdateMetadata; ``common_replicas``
 are the replicas that all partitions of a LeaderAndIsr share, null where it has no partitions."""
 
 PARTS: Final = {

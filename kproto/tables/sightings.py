@@ -1,4 +1,4 @@
-"""When epochs were first seen in requests: known for all captures before any request is judged by them."""
+"""Records when each epoch was first seen, for all captures, before requests are compared with them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _COLUMNS: Final = (
 
 
 def sightings(requests: Iterable[pa.Table]) -> pa.Table:
-    """Sum up rows of ``requests``, or what this function made of them: each combination of epochs to an address once.
+    """Reduce rows of ``requests``, or earlier results, to one row for each combination of epochs and address.
 
     Args:
-        requests: With the columns that tell epochs, ``ts`` and, if wanted, ``capture``.
+        requests: With the columns of epochs, ``ts`` and, if wanted, ``capture``.
 
     Returns:
         A small table; its ``ts`` is the time of the first such request, in us since 1970.
@@ -51,7 +51,7 @@ def sightings(requests: Iterable[pa.Table]) -> pa.Table:
 
 
 class Sightings:
-    """Answers which epochs were seen up to a moment. Moments are in us since 1970."""
+    """The epochs that were seen up to any moment. Moments are in us since 1970."""
 
     def __init__(self) -> None:
         self._controllers: dict[tuple[int, int], int] = {}
@@ -60,7 +60,7 @@ class Sightings:
         self._steps: tuple[list[int], list[ControllerEpoch]] | None = None
 
     def learn(self, found: pa.Table) -> None:
-        """Take a table of ``sightings``."""
+        """Add a table of ``sightings``."""
         for row in found.to_pylist():
             ts, address = row["ts"], (row["server_ip"], row["server_port"])
             if not row["error_code"] and row["is_kraft"] and row["type"] == _FULL and row["api_key"] == _UPDATE:

@@ -1,4 +1,4 @@
-"""Parts of large captures -> rows that ``stitch`` joins to the frames of the whole capture.
+"""Reads parts of large captures into rows that ``stitch`` joins to the frames of the whole capture.
 
 A part begins and ends in the middle of connections. Between two moments at which a connection rests (no byte and no
 request waits for another) its exchanges depend on nothing outside: they are given as frames. The packets before the
@@ -64,31 +64,31 @@ SPLIT: Final = pa.schema(
         *SCAN,
     ]
 )
-"""What ``scan_parts`` yields. Rows of one ``bucket`` go to one ``stitch``, ordered by ``key``, which names the capture
-point and the connection's addresses, ``part`` and ``item``. ``kind`` says what ``edge`` holds. A body is given once in
-each part and bucket."""
+"""The rows that ``scan_parts`` yields. Rows of one ``bucket`` go to one ``stitch``, ordered by ``key``, which names the
+capture point and the connection's addresses, ``part`` and ``item``. ``kind`` names the content of ``edge``. A body is
+given once in each part and bucket."""
 
 SUMMARY, SEGMENT, REST_BEGINS, FRAME, REST_ENDS, LEFT_OUT = range(6)
 """Kinds of rows: the counts of a part; a TCP segment; where a connection rests; a row of ``SCAN`` that has ``PLACE``
 instead of ids; where the connection rests after these rows, with their counts; from here on the connection, which
-speaks something else, is left out but for its openings and ends."""
+carries another protocol, is left out but for its openings and ends."""
 
 SEGMENT_ROW: Final = Struct(">qqIIBI?")
 """Time of the newest packet before (ns), time (ns), sequence number, acknowledged number, flags, length on the wire,
 whether the addresses are the other way around than in ``key``. The payload follows."""
 
 TIME_ROW: Final = Struct(">q")
-"""A segment's row of this length alone tells the time of the newest packet of the part."""
+"""A segment's row of this length holds only the time of the newest packet of the part."""
 
 PLACE: Final = Struct(">?q")
 """A frame of a part: whether it is a response, and how many bytes its stream had then since ``REST_BEGINS``."""
 
 _FOREIGN_BYTES: Final = 32 << 20
-"""A connection that shows no Kafka request in so many bytes of a part is left out of it."""
+"""A connection without a Kafka request in this many bytes of a part is left out of the part."""
 
 _TAIL_BYTES: Final = 1 << 20
 _TAIL_SEGMENTS: Final = 4096
-"""So much is held of a connection that does not come to rest."""
+"""The most bytes that are held of a connection that does not come to rest."""
 
 _SEGMENT_BYTES: Final = 120
 
@@ -122,7 +122,7 @@ def scan_parts(
     Args:
         parts: The parts, of any captures, in any order.
         selection: The frames to give.
-        buckets: Among so many the connections are dealt.
+        buckets: The number of buckets over which connections are distributed.
         opener: Opens a file for seeking.
         batch_bytes: About how large a batch becomes.
 
@@ -130,7 +130,7 @@ def scan_parts(
         Batches of the schema ``SPLIT``.
 
     Raises:
-        SplitError: A file cannot be read in parts; says so.
+        SplitError: A file cannot be read in parts.
     """
     for part in parts:
         yield from _PartReader(part, selection, buckets, batch_bytes).read(opener)
@@ -153,7 +153,7 @@ def add_event(rows: ScanRows, event: Event) -> None:
 
 
 class _PartRows(ScanRows):
-    """Rows of a part on their way into batches."""
+    """Gathers the rows of a part into batches."""
 
     def __init__(self, part: Part, buckets: int, limit: int) -> None:
         super().__init__(limit, SPLIT)
@@ -347,7 +347,7 @@ class _PartReader:
                 self._rows.add_edge(flow.key, LEFT_OUT, b"")
 
     def _end_run(self, flow: _Flow) -> None:
-        """Say where the connection rested last. The packets since then are given as segments."""
+        """Note where the connection rested last. The packets since then are given as segments."""
         if flow.begin is None or flow.end is None:
             return
         begin, end = flow.begin, flow.end
@@ -372,7 +372,7 @@ class _PartReader:
         flow.tail_bytes = 0
 
     def _hold_no_buffers(self) -> None:
-        """Copy the segments that are held, so that they do not keep the pieces of the file that they stand in."""
+        """Copy the held segments, so that they do not keep the file's buffers alive."""
         for flow in self._touched:
             for i in range(len(flow.tail) - 1, -1, -1):
                 before_ns, time_ns, (addresses, sequence, acknowledged, flags, buffer, begin, end, on_wire) = flow.tail[

@@ -1,12 +1,12 @@
-"""Captures -> table files in three stages, each of which many tasks may do at once, in any process.
+"""Makes table files of captures in three stages, each of which many tasks may do at once, in any process.
 
     gather   a scan -> a piece: its tables without brokers' ids, and its distinct bodies, staged on disk
-    relate   a piece, and what all pieces tell of brokers and epochs -> files of requests, responses, errors, frames
+    relate   a piece, and the brokers and epochs of all pieces -> files of requests, responses, errors, frames
     settle   bodies that no other piece settles -> files of bodies and partition states
 
-Between them the caller has few rows to move: ``learn`` joins what pieces tell, and of each distinct body one copy is
-chosen from the claims that ``relate`` makes. Each task writes into a directory of its own and says which files it
-made: those of a task that failed are in nobody's way.
+Between the stages the caller moves few rows: ``learn`` joins the facts of all pieces, and a copy of each distinct body
+is chosen from the claims that ``relate`` makes. Each task writes into a directory of its own and returns the names of
+its files: files of a failed task are ignored.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 _RELATED: Final = ("requests", "responses", "partition_errors", "frames")
 SMALL_TABLES: Final = ("brokers", "captures", "bad_inputs")
-"""Tables with few rows for each capture: whoever has all pieces reads them from there."""
+"""Tables with few rows for each capture, which are read directly from the pieces."""
 
 CLAIMS: Final = pa.schema(
     [
@@ -71,12 +71,12 @@ first sent, and the batch of the piece that holds it."""
 
 @dataclass(slots=True)
 class Piece:
-    """What ``gather`` staged.
+    """The rows of a part of the captures, staged by ``gather``.
 
     Attributes:
         path: Its directory.
         rows: Staged rows by table.
-        facts: What it tells of brokers' addresses.
+        facts: Its facts about brokers' addresses.
         seen: The epochs in its requests, see ``sightings``.
     """
 
@@ -88,7 +88,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Knowledge:
-    """What all pieces together tell of brokers' addresses and of epochs."""
+    """The brokers' addresses and the epochs of all pieces together."""
 
     directory: BrokerDirectory
     seen: Sightings
@@ -96,7 +96,7 @@ class Knowledge:
 
 @dataclass(slots=True)
 class Made:
-    """What a task made.
+    """The files and figures of a task.
 
     Attributes:
         path: Its directory.
@@ -145,7 +145,7 @@ def gather(batches: Iterable[pa.RecordBatch], directory: Path, filters: Filters)
 
 
 class _StagedBodies:
-    """The distinct bodies of a piece on their way to disk; remembers where each was first sent."""
+    """Stages the distinct bodies of a piece on disk; remembers the frame in which each was first sent."""
 
     def __init__(self, staged: StagedTables) -> None:
         self._staged = staged
@@ -153,7 +153,7 @@ class _StagedBodies:
         self._batches = 0
 
     def add(self, given: pa.Table) -> None:
-        """Take bodies as ``first_bodies`` gives them."""
+        """Add bodies as ``first_bodies`` gives them."""
         keys = zip(*(given[name].to_pylist() for name in ("body_id", "ts_ns", "frame_id")), strict=True)
         fresh: list[int] = []
         of_fresh: list[tuple[bytes, int, bytes]] = []
@@ -190,12 +190,12 @@ class _StagedBodies:
 
 
 def learn(pieces: Iterable[Piece], filters: Filters, earlier: Iterable[BrokerFacts] = ()) -> Knowledge:
-    """Join what pieces tell.
+    """Join the facts of pieces.
 
     Args:
         pieces: All of them.
         filters: Which brokers are wanted.
-        earlier: What captures tell that are not read again.
+        earlier: The facts of captures that are not read again.
 
     Raises:
         ConfigurationError: The ids that the user gave contradict the traffic.
@@ -222,7 +222,7 @@ def relate(piece: str, directory: Path, knowledge: Knowledge, filters: Filters) 
         filters: Which requests to keep.
 
     Returns:
-        What was made; and the piece's ``CLAIMS``.
+        The task's files and figures; and the piece's ``CLAIMS``.
     """
     path = directory / f"task-{uuid.uuid4().hex}"
     files = TableFiles(path)
@@ -248,7 +248,7 @@ def relate(piece: str, directory: Path, knowledge: Knowledge, filters: Filters) 
 
 
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:
-    """The same with the ids of the brokers that requests were sent to, and of the wanted brokers alone."""
+    """Add the ids of the receiving brokers, and keep the wanted brokers alone."""
     requests = tables["requests"]
     place = REQUESTS.get_field_index("target_broker")
     requests = requests.set_column(place, REQUESTS.field(place), _target_ids(directory, requests))
@@ -265,7 +265,7 @@ def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filte
 
 
 def _target_ids(directory: BrokerDirectory, requests: pa.Table) -> pa.Array:
-    """The ids of the brokers at the addresses that requests, or sightings, were sent to."""
+    """Return the ids of the brokers at the addresses that requests, or sightings, were sent to."""
     names = ("capture", "server_ip", "server_port")
     keys = list(zip(*(requests[name].to_pylist() for name in names), strict=True))
     settled: dict[tuple[Any, ...], int | None] = {}
@@ -290,7 +290,7 @@ def _ids(brokers: Iterable[int]) -> pa.Array:
 
 
 def chosen_of(claims: pa.Table) -> list[dict[str, Any]]:
-    """Of the claims of one piece the rows that ``settle`` takes."""
+    """Return the rows that ``settle`` takes, from the claims of one piece."""
     return claims.filter(claims["kept"]).select(["body_id", "accepted", "piece", "batch"]).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -338,7 +338,7 @@ def _count(figures: Figures, states: pa.Table, accepted: set[bytes]) -> None:
 
 
 def small_table(pieces: Iterable[str], name: str) -> pa.Table:
-    """One of ``SMALL_TABLES``, of all pieces."""
+    """Return one of ``SMALL_TABLES``, of all pieces."""
     schema = TABLES[name]
     table = pa.Table.from_batches([batch for piece in pieces for batch in read_staged(Path(piece), name)], schema)
     if name == "brokers":
@@ -349,6 +349,6 @@ def small_table(pieces: Iterable[str], name: str) -> pa.Table:
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    """A table as one batch, also where it is empty."""
+    """Return a table as one batch, even if it is empty."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

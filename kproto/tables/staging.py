@@ -1,4 +1,4 @@
-"""What a task keeps on disk between its stages, as Arrow files: rows cost little to write and to read again."""
+"""Stores a task's rows on disk between its stages as Arrow files, which are cheap to write and to read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["StagedTables", "read_batch", "read_staged"]
 
 
 class StagedTables:
-    """Writes rows of several tables, each into a file of its own; batch n of one belongs to batch n of the others.
+    """Writes rows of several tables, each into a file of its own; the n-th batches of all tables belong together.
 
     Args:
-        directory: Where the files go; is made.
+        directory: The directory of the files, which is created.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -27,7 +27,7 @@ class StagedTables:
         directory.mkdir(parents=True)
 
     def write(self, name: str, batch: pa.RecordBatch) -> None:
-        """Take a batch, which may be empty."""
+        """Write a batch, which may be empty."""
         writer = self._writers.get(name)
         if writer is None:
             options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -36,13 +36,13 @@ class StagedTables:
         writer.write_batch(batch)
 
     def close(self) -> None:
-        """End the files."""
+        """Close the files."""
         for writer in self._writers.values():
             writer.close()
 
 
 def read_staged(directory: Path, name: str) -> Iterator[pa.RecordBatch]:
-    """The batches of a table, none where nothing was written."""
+    """Return the batches of a table; no batches if none were written."""
     path = directory / f"{name}.arrow"
     if path.exists():
         with pa.memory_map(str(path)) as file:
@@ -52,6 +52,6 @@ def read_staged(directory: Path, name: str) -> Iterator[pa.RecordBatch]:
 
 
 def read_batch(directory: Path, name: str, number: int) -> pa.RecordBatch:
-    """One batch of a table."""
+    """Return one batch of a table."""
     with pa.memory_map(str(directory / f"{name}.arrow")) as file:
         return pa.ipc.open_file(file).get_batch(number)

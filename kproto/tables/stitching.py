@@ -1,7 +1,7 @@
-"""Rows of a capture's parts -> the frames, and the counts, of the whole capture.
+"""Joins the rows of a capture's parts to the frames, and the counts, of the whole capture.
 
 For each connection the TCP segments that the parts gave are read as if they came from one capture; where a part gave
-frames instead, reading goes on behind them, after a check that it has come to the very byte at which they begin. If it
+frames instead, reading goes on behind them, after a check that it has reached the very byte at which they begin. If it
 has not, the connection is read again from the files themselves. So the tables do not depend on where the parts begin.
 """
 
@@ -65,7 +65,7 @@ def stitch(
         batches: Of the schema ``SPLIT``, ordered by ``key``, ``part``, ``item``; all rows of a bucket.
         points: The capture points by name.
         selection: The frames to give, as of ``scan_parts``.
-        counts: What the parts and the connections counted is added there.
+        counts: Receives the counts of the parts and the connections.
         opener: Opens a file for seeking.
         batch_bytes: About how large a batch becomes.
 
@@ -103,7 +103,7 @@ def stitch(
 
 
 class Counts:
-    """What the parts and the connections of captures counted; can be pickled, and added up."""
+    """The counts of the parts and the connections of captures; can be pickled, and added up."""
 
     def __init__(self) -> None:
         self._parts: dict[str, dict[int, CaptureSummary]] = {}
@@ -122,7 +122,7 @@ class Counts:
                 self.add(capture, part, summary)
 
     def rows(self, points: Mapping[str, CapturePoint]) -> Iterator[pa.RecordBatch]:
-        """The rows of ``SCAN`` that tell each capture's facts, and what is wrong with it.
+        """Return the rows of ``SCAN`` with each capture's facts and faults.
 
         Args:
             points: The capture points by name.
@@ -137,7 +137,7 @@ class Counts:
 
 
 class _Output:
-    """Rows on their way into batches: those of frames read here, and those that only lacked their ids."""
+    """Gathers rows into batches: frames that were read here, and frames of parts, which only lacked ids."""
 
     def __init__(self, limit: int, counts: Counts) -> None:
         self.rows = ScanRows(limit)
@@ -187,7 +187,7 @@ class _FlowReader:
         self._is_exact = True
 
     def edge(self, kind: int, edge: bytes, capture: str, file: str) -> None:
-        """Take a row that is no frame."""
+        """Handle a row that is no frame."""
         collector = self._collector
         if collector is None:
             self._capture = capture
@@ -217,7 +217,7 @@ class _FlowReader:
             self._is_exact = collector.is_ignored(self._flow)
 
     def frames(self, rows: pa.RecordBatch) -> None:
-        """Take rows of frames, and notes, that lack their ids."""
+        """Handle rows of frames, and notes, that lack their ids."""
         begin, collector = self._begin, self._collector
         if collector is None:
             self._out.add_slice(rows)  # notes about a file
@@ -237,7 +237,7 @@ class _FlowReader:
         self._out.add_slice(_with(rows, values))
 
     def finish(self) -> None:
-        """No row follows."""
+        """Finish the reading after the last row."""
         if self._collector is None:
             return
         if self._is_exact:
@@ -273,9 +273,9 @@ class _FlowReader:
                     add_event(self._out.rows, event)
 
     def _read_again(self) -> None:
-        """Read the connection from the files, past what was given of it before."""
+        """Read the connection from the files, past the frames that were given before."""
         self._repeated, self._given = self._given, 0
-        self._out.rows.begin_capture()  # frames that were not taken had bodies of which other frames are
+        self._out.rows.begin_capture()  # frames that were not taken held bodies that other frames share
         self._summary = CaptureSummary(file=self._capture)
         collector = self._new_collector(self._summary)
         counts = CaptureSummary()
@@ -303,7 +303,7 @@ class _FlowReader:
 
 
 def _with(rows: pa.RecordBatch, values: Mapping[str, list[Any]]) -> pa.RecordBatch:
-    """Rows with other values in some columns."""
+    """Return the rows with other values in some columns."""
     arrays = [
         pa.array(values[field.name], field.type) if field.name in values else column
         for field, column in zip(rows.schema, rows.columns, strict=True)

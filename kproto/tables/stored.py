@@ -1,6 +1,6 @@
-"""Tables on disk, as Spark writes them, read by pyarrow alone.
+"""Reads the tables that Spark wrote on disk, by pyarrow alone.
 
-A directory of tables has a manifest, ``_kproto.json``; it names the directory below in which the current tables lie.
+A directory of tables has a manifest, ``_kproto.json``, which names the subdirectory of the current tables.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _BATCH_ROWS: Final = 1 << 18
 
 
 def current_run(tables: Path) -> Path:
-    """The directory in which the current tables lie, one directory a table.
+    """Return the directory that holds the current tables, a directory for each table.
 
     Args:
         tables: The directory that ``kproto analyze`` wrote.
 
     Raises:
-        ConfigurationError: It has no manifest, or one that cannot be read; says what to do.
+        ConfigurationError: It has no manifest, or the manifest cannot be read.
     """
     try:
         run = json.loads((tables / MANIFEST).read_bytes())["run"]
@@ -49,7 +49,7 @@ def current_run(tables: Path) -> Path:
 
 
 def stored_pieces(run: Path) -> Iterator[dict[str, pa.Table]]:
-    """The tables of a run as ``summarize`` takes them: partition states in pieces, the others whole.
+    """Yield the tables of a run for ``summarize``: partition states in pieces, the others whole.
 
     Args:
         run: The directory in which the tables lie, see ``current_run``.

@@ -1,4 +1,4 @@
-"""The summary of a capture's tables, for ``kproto summary`` and ``kproto analyze``."""
+"""Sums up a capture's tables, for ``kproto summary`` and ``kproto analyze``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOST_CHANGED: Final = 10
 """How many partitions are listed in ``most_changed``."""
 
 _REFUSED_STATES: Final = 4_000_000
-"""Rows of states kept though every request with their body was refused so far; the oldest go first."""
+"""The most rows of states that are kept while every request with their body was refused; the oldest are dropped."""
 
 
 class Figures:
@@ -65,10 +65,10 @@ class Figures:
         self.history = PartitionHistory()
 
     def add(self, tables: Mapping[str, pa.Table]) -> Iterator[bytes]:
-        """Take a piece of the tables but for their states, of which any may be missing.
+        """Add a piece of the tables without its partition states; any table may be missing.
 
         Yields:
-            Bodies that a broker accepted, each as often as it was.
+            Bodies that brokers accepted, once for each acceptance.
         """
         if "requests" in tables:
             for body_id, request in self._requests.add(tables["requests"]):
@@ -91,17 +91,17 @@ class Figures:
         self._partition_errors.update(zip(apis.to_pylist(), errors["error_code"].to_pylist(), strict=True))
 
     def add_states(self, states: pa.Table) -> None:
-        """Take rows of ``partition_states`` whose bodies a broker accepted."""
+        """Add rows of ``partition_states`` whose bodies a broker accepted."""
         states = states.select(SUMMARY_COLUMNS["partition_states"])
         self.history.add(states)
         self._deletions.add_states(states)
 
     def add_changes(self, changes: Changes) -> None:
-        """Take the changes of partitions that are in no other history."""
+        """Add the changes of partitions that are in no other history."""
         self._changes.append(changes)
 
     def merge(self, other: Figures) -> None:
-        """Take the figures of other rows."""
+        """Add the figures of other rows."""
         self._requests.merge(other._requests)
         self._listeners |= other._listeners
         self._partition_errors.update(other._partition_errors)
@@ -112,7 +112,7 @@ class Figures:
         self.history.merge(other.history)
 
     def rows(self) -> dict[str, Any]:
-        """The summary as plain values, ready for JSON."""
+        """Return the summary as plain values, ready for JSON."""
         totals, most_changed = merged([*self._changes, self.history.changes(MOST_CHANGED)], MOST_CHANGED)
         captures = sorted(self._captures, key=lambda row: (row["first_ts"] or 0, row["capture"]))
         sections = self._requests.rows() | {
@@ -178,7 +178,7 @@ def summarize(pieces: Iterable[Mapping[str, pa.Table]]) -> dict[str, Any]:
 
 
 class _RefusedStates:
-    """States of bodies that no broker has accepted so far; the oldest are dropped when they become too many."""
+    """The states of bodies that no broker has accepted so far; beyond a limit the oldest are dropped."""
 
     def __init__(self) -> None:
         self._states: dict[bytes, pa.Table] = {}

@@ -1,4 +1,4 @@
-"""Exchanges in the order of time, each with what the capture has shown so far: what ``kproto inspect`` prints."""
+"""Orders exchanges by time, each with the state that the capture has shown so far, for ``kproto inspect``."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "EntryFilters", "Timeline"]
 
 _HELD: Final = 1000
-"""How many exchanges may wait until the traffic tells which broker the first one's address is."""
+"""How many exchanges may wait until the traffic shows the broker id of the first exchange's address."""
 
 _REMEMBERED: Final = 64
-"""For so many changes the wanted partitions are kept: the same update goes to every broker."""
+"""The number of changes whose wanted partitions are cached, since the same update goes to every broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryFilters:
-    """What ``inspect`` can choose beside ``Filters``, all of it about the outcome.
+    """The filters of ``inspect`` on a request's outcome, beside ``Filters``.
 
     Attributes:
         changes: Only requests that changed something at their broker, as far as the capture shows.
         deletes: Only requests that delete partitions.
-        slow_ns: Only requests that were answered so late or later.
+        slow_ns: Only requests whose answer took this long or longer.
         unanswered: Only requests without response.
     """
 
@@ -48,18 +48,18 @@ class EntryFilters:
 
 @dataclass(slots=True)
 class Entry:
-    """A request with its response, and what the capture had shown before it.
+    """A request with its response, and the state that the capture had shown before it.
 
     Attributes:
         exchange: The two frames.
         broker_id: The receiving broker's id, None where nothing tells it.
-        sender: The request's first fields, None where they cannot be read or are none of a control request.
-        body: The request's body, None where it cannot be read or is none of a control request.
+        sender: The request's first fields, None where they cannot be read or it is no control request.
+        body: The request's body, None where it cannot be read or it is no control request.
         verdict: How the broker answered; its partition errors are those of wanted partitions.
         problem: Why a body cannot be read, None if both can.
         reason: Why the broker refused the request or a partition, in one clause; may be empty.
         brokers_before, brokers: Live brokers before and after, of UpdateMetadata; None where not shown.
-        partitions: The wanted partitions and what changed.
+        partitions: The wanted partitions and their changes.
     """
 
     exchange: Exchange
@@ -74,7 +74,7 @@ class Entry:
 
     @property
     def is_change(self) -> bool:
-        """Whether the request changed anything at its broker, as far as wanted partitions go."""
+        """Whether the request changed the broker's state of any wanted partition."""
         if self.verdict.outcome in ("refused", "unreadable"):
             return False
         if self.partitions is self.changes.partitions:
@@ -83,11 +83,11 @@ class Entry:
 
 
 class Timeline:
-    """Reads exchanges in the order of time and gives those that are wanted.
+    """Reads exchanges in the order of time and yields the wanted ones.
 
     Args:
         filters: Which requests are wanted.
-        more: Which of them, by their outcome.
+        more: Filters on the outcome.
         apis: API keys that are wanted, None for all.
         strict: Whether bodies count as unreadable that the protocol forbids though Kafka lets them pass.
         follow: Whether exchanges must be given as they come, without waiting for their broker's id.
@@ -126,7 +126,7 @@ class Timeline:
         self.brokers: set[BrokerId] = set()
 
     def entries(self, exchanges: Iterable[Exchange]) -> Iterator[Entry]:
-        """The wanted ones among some exchanges."""
+        """Yield the wanted exchanges."""
         for exchange in self._named(exchanges):
             entry = self._entry(exchange)
             if entry is not None:
@@ -135,7 +135,7 @@ class Timeline:
                 yield entry
 
     def _named(self, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
-        """The same in the same order, each held back (within a limit) until the id of its broker is known."""
+        """Yield exchanges in their order, each held back (within a limit) until the id of its broker is known."""
         held: deque[Exchange] = deque()
         nameless: set[Endpoint] = set()
         limit = 0 if self._follow else _HELD
@@ -178,7 +178,7 @@ class Timeline:
             return None
         body = self._bodies.of(exchange.request) if is_control else None
         if body is None and exchange.response is None:
-            sender = None  # what cannot be read has no epochs
+            sender = None  # an unreadable request has no epochs
         entry = Entry(exchange, broker_id, sender, body, verdict_of(exchange, body))
         if is_control:
             self._compare(entry)
@@ -189,7 +189,7 @@ class Timeline:
         return entry
 
     def _note(self, exchange: Exchange, broker_id: BrokerId | None, sender: RequestPrefix | None) -> None:
-        """Take the epochs of a request that is not wanted, for the reasons of others.
+        """Note the epochs of an unwanted request, which explain refusals of other requests.
 
         Its body is not decoded: that the broker answered it shows that it can be read.
         """
@@ -201,7 +201,7 @@ class Timeline:
             )  # fmt: skip
 
     def _compare(self, entry: Entry) -> None:
-        """Fill in reason and changes, and take the request into what the brokers know."""
+        """Fill in reason and changes, and apply the request to the brokers' known state."""
         exchange, sender, verdict = entry.exchange, entry.sender, entry.verdict
         target = _target(exchange, entry.broker_id)
         wanted_errors = tuple(
@@ -233,7 +233,7 @@ class Timeline:
             entry.verdict = Verdict(outcome, verdict.error_code, wanted_errors)
 
     def _partitions_reason(self, errors: tuple[PartitionError, ...], body: ControlBody, target: object) -> str:
-        """Why single partitions were refused: of the first of each kind of error."""
+        """Explain why single partitions were refused, by the first partition of each kind of error."""
         firsts: dict[int, PartitionError] = {}
         for error in errors:
             firsts.setdefault(error.error_code, error)

@@ -1,4 +1,4 @@
-"""How a broker answered a control request: as a whole, and for single partitions, which is not the same."""
+"""Determines a broker's answer to a control request: for the whole request, and for single partitions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Verdict:
 
     @property
     def accepted(self) -> bool:
-        """Whether the broker may have done what the request says: it did not refuse it as a whole."""
+        """Whether the broker may have acted on the request: it did not refuse all of it."""
         return not self.error_code
 
     @property
@@ -77,7 +77,7 @@ class Verdict:
 
 
 def verdict_of(exchange: Exchange, body: ControlBody | None) -> Verdict:
-    """How a request was answered.
+    """Return the broker's answer to a request.
 
     Args:
         exchange: The request and its response.
@@ -99,7 +99,7 @@ def verdict_of(exchange: Exchange, body: ControlBody | None) -> Verdict:
 
 
 def unreadable(exchange: Exchange, body: ControlBody | None) -> str | None:
-    """Why a body cannot be read; None if all that is there can, or is of an API that kproto does not decode."""
+    """Explain why a body cannot be read; None if every body can, or belongs to an API that kproto does not decode."""
     if exchange.api_key is None or not _is_decoded(exchange.api_key):
         return None
     # Of a request that is known to be readable only the response has to be decoded.
@@ -122,9 +122,9 @@ def _is_decoded(api_key: int) -> bool:
 
 
 def _partition_errors(api_key: int | None, response: Any, body: ControlBody | None) -> Iterator[PartitionError]:
-    """The partitions that a response to LeaderAndIsr or StopReplica reports with an error.
+    """Return the partitions for which a response to LeaderAndIsr or StopReplica has an error.
 
-    From LeaderAndIsr version 5 on responses name topics by id; the request tells whose id it is.
+    From LeaderAndIsr version 5 on responses name topics by id; the request maps ids to names.
     """
     if api_key not in (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA):
         return
@@ -141,12 +141,12 @@ def _partition_errors(api_key: int | None, response: Any, body: ControlBody | No
 
 
 def partition_reason(error: PartitionError, body: ControlBody, knowledge: Knowledge, broker: object) -> str:
-    """Why a broker refused a partition alone, in one clause; empty where the error's name says all there is.
+    """Explain in one clause why a broker refused a partition; empty where the error's name says it all.
 
     Args:
         error: The partition's error.
         body: The request.
-        knowledge: What brokers were told before this request.
+        knowledge: The states that brokers were sent before this request.
         broker: The receiving broker, as ``knowledge`` has it.
     """
     state = next((s for s in body.states if (s.topic, s.partition) == (error.topic, error.partition)), None)

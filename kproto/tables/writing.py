@@ -1,4 +1,4 @@
-"""Tables as Parquet files, written by the task that has the rows: they never leave Python."""
+"""Writes tables as Parquet files in the task that has the rows, which never leave Python."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ DATED: Final = [name for name, schema in TABLES.items() if "ts" in schema.names]
 """Tables partitioned by the day of ``ts``."""
 
 _MOST_OPEN: Final = 64
-"""Files open at a time: a capture of many days has a file for each of them."""
+"""The most files open at a time: a capture of many days has a file for each day."""
 
 _UNIQUE: Final = ("frame_id", "response_frame_id", "payload")
-"""Columns in which no value occurs often enough for a dictionary."""
+"""Columns whose values are too distinct for a dictionary."""
 
 
 def file_schema(name: str) -> pa.Schema:
-    """A table's columns as they stand in its files: the name of the directory tells the date."""
+    """Return the columns of a table's files; the date stands in the name of the directory."""
     schema = TABLES[name]
     return schema.remove(schema.get_field_index("date")) if name in DATED and "date" in schema.names else schema
 
@@ -52,10 +52,10 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 class TableFiles:
-    """Writes one task's rows of the tables, into one file for each table and day.
+    """Writes a task's rows into one file for each table and day.
 
     Args:
-        directory: Where the files go; of this task alone.
+        directory: The directory of the files, used by this task alone.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -64,7 +64,7 @@ class TableFiles:
         self._rows: dict[str, int] = {}
 
     def write(self, name: str, table: pa.Table) -> None:
-        """Take some rows of a table."""
+        """Write rows of a table."""
         if not table.num_rows:
             return
         for day, rows in _days(table) if name in DATED else [("", table)]:
@@ -73,7 +73,7 @@ class TableFiles:
             self._rows[path] += rows.num_rows
 
     def close(self) -> dict[str, int]:
-        """End the files; gives the number of rows of each by its path below the directory."""
+        """Close the files; return the number of rows of each by its path below the directory."""
         while self._open:
             self._open.popitem()[1][1].close()
         return self._rows
@@ -93,7 +93,7 @@ class TableFiles:
 
 
 def _days(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each day of ``ts``, and the day as text."""
+    """Yield the rows of each day of ``ts``, and the day as text."""
     days = table["ts"].cast(pa.date32())
     different = pc.unique(days)
     for day, text in zip(different, different.cast(pa.string()).to_pylist(), strict=True):

@@ -38,10 +38,12 @@ PROGRAM = textwrap.dedent(
         clear.write("5")  # the peak begins here; getrusage's begins with the parent's size
     start = resident("VmRSS")
     for line in sys.stdin:
-        api, version, kind, head, filler, size = json.loads(line)
-        data = bytes.fromhex(head) + bytes.fromhex(filler) * size
+        api, version, kind, head, filler, size, *tail = json.loads(line)
+        data = bytes.fromhex(head) + bytes.fromhex(filler) * size + bytes.fromhex("".join(tail))
         try:
-            (codec.decode_request if kind == "request" else codec.decode_response)(api, version, data)
+            message = (codec.decode_request if kind == "request" else codec.decode_response)(api, version, data)
+            for topic in getattr(message, "topic_states", ()):  # the fast codec makes objects when a field is read
+                getattr(topic, "partition_states", None)
         except DecodeError:
             pass
     print(resident("VmHWM") - start)
@@ -88,17 +90,17 @@ def test_a_count_that_the_bytes_could_just_hold(implementation: CodecImplementat
     assert grown(implementation, asked) < 80 << 10
 
 
-COST = {"cython": 30, "construct": 70}
-"""Bytes of memory that one byte of input may take, as SECURITY.md promises."""
+COST = {"cython": 50, "construct": 70}
+"""Bytes of memory that one byte of input may take once its fields are read, as SECURITY.md promises."""
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS, ids=str)
 def test_the_smallest_structs_cost_what_is_promised(implementation: CodecImplementation) -> None:
-    """A topic of three bytes, without name and partitions, grows most; the last three bytes end the list."""
+    """A topic of three bytes, without name and partitions, grows most."""
     count = 350_000
-    head = i32(0) + i32(0) + bytes(8) + varint(count)
-    asked = [[6, 6, "request", head.hex(), "010100", count]]
-    assert grown(implementation, asked) * 1024 < COST[implementation.tag] * 3 * count
+    head = i32(0) + i32(0) + bytes(8) + varint(count + 1)
+    asked = [[6, 6, "request", head.hex(), "010100", count, "0100"]]
+    assert 20 < grown(implementation, asked) * 1024 / (3 * count) < COST[implementation.tag]  # less: it was not decoded
 
 
 def grown(implementation: CodecImplementation, asked: list[list[object]]) -> int:
