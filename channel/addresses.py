@@ -8,13 +8,13 @@ __all__ = ["parse_address", "show_address"]
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of a text.
+    """Parse host and port of a text.
 
     >>> parse_address("[::1]:9092")
     ('::1', 9092)
 
     Raises:
-        ConfigurationError: It has another form.
+        ConfigurationError: The text is not ``HOST:PORT``.
     """
     host, _, port = text.strip().rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -25,7 +25,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def show_address(address: tuple[str, int]) -> str:
-    """The text of an address.
+    """Format an address as text.
 
     >>> show_address(("::1", 9092))
     '[::1]:9092'

@@ -1,4 +1,4 @@
-"""Brokers of a fleet that stand for election: the winner leads the others, and itself over its own socket.
+"""Controller candidates in a fleet's brokers: the elected controller sends to all brokers, its own too, over sockets.
 
 >>> from channel.broker.fleet import Fleet
 >>> def lead_each_other(zookeeper):
@@ -26,7 +26,7 @@ __all__ = ["Candidate", "candidates"]
 
 
 class Candidate:
-    """One broker that stands for election: the ``Candidacy`` of a fleet's broker.
+    """A broker that stands for election as controller: the ``Candidacy`` of a fleet's broker.
 
     Args:
         broker_id: The broker.
@@ -35,8 +35,8 @@ class Candidate:
         on_elected: See ``candidates``.
 
     Attributes:
-        controller: The broker's controller, which leads while it is elected.
-        apis: Serves requests to it.
+        controller: The broker's controller, active while it is elected.
+        apis: Serves requests that clients and brokers send to the controller.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class Candidate:
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker leads the cluster."""
+        """Whether the broker is the active controller."""
         return self.controller.is_active
 
 
 def candidates(
     config: ChannelConfig | None = None, on_elected: Callable[[int, int], None] = lambda broker_id, epoch: None
 ) -> Stand:
-    """The function that makes the candidates of a fleet.
+    """Return the function that makes a fleet's controller candidates.
 
     Args:
         config: The settings of each broker's controller; by default Kafka's own.
-        on_elected: Takes a broker's id and its controller epoch when it begins to lead, and its id and 0 when it ends;
-            on the event thread of its controller.
+        on_elected: Called on the controller's event thread: with the broker's id and its controller epoch when it
+            is elected, with its id and 0 when it resigns.
     """
     settings = config or ChannelConfig()
     return lambda broker_id, session: Candidate(broker_id, session, settings, on_elected)

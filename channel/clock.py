@@ -1,4 +1,4 @@
-"""The one source of time. Every component takes a ``Clock``; none asks the system itself."""
+"""Clocks: every component reads the time from the ``Clock`` it is given, never from the system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOREVER: Final = 2**63 - 1
 
 
 class Clock(Protocol):
-    """Time as the channel sees it. Elapsed time never runs backwards; only records carry the wall's."""
+    """A source of time. Elapsed time never runs backwards; wall-clock time is for recordings and logs alone."""
 
     def milliseconds(self) -> int:
         """Elapsed ms since some fixed moment."""
@@ -21,7 +21,7 @@ class Clock(Protocol):
         """Elapsed ns since the same moment."""
 
     def wall_nanoseconds(self) -> int:
-        """ns since 1970-01-01 UTC, for what people and captures read."""
+        """Wall-clock time in ns since 1970-01-01 UTC, for captures and people."""
 
     def sleep(self, ms: float) -> None:
         """Let this many ms pass."""
@@ -40,7 +40,7 @@ class SystemClock:
     wall_nanoseconds = staticmethod(time.time_ns)
 
     def sleep(self, ms: float) -> None:
-        """Sleep; nothing for a time that is not positive."""
+        """Sleep this many ms; return at once if the number is not positive."""
         if ms > 0:
             time.sleep(ms / 1000)
 

@@ -1,4 +1,4 @@
-"""Asking a cluster for its metadata: node by node, or again and again to see what changes."""
+"""Clients that ask a cluster for its metadata: node by node, or repeatedly to follow its changes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Connected:
 
 
 class ClusterClient(_Connected):
-    """Asks nodes of a cluster, one after the other; close it, or use it in a ``with``.
+    """Asks the nodes of a cluster for metadata, one after the other; close it, or use it in a ``with``.
 
     Args:
         bootstrap: Addresses to begin with.
@@ -84,10 +84,10 @@ class ClusterClient(_Connected):
         self._bootstrap = MetadataSnapshot.of_bootstrap(bootstrap).nodes
 
     def ask(self, node: Node, topics: Sequence[str] | None = None) -> ClusterView:
-        """One node's view of these topics, or of all.
+        """Ask one node for its view of these topics, or of all topics.
 
         Raises:
-            Disconnected: It cannot be reached, or does not answer in time.
+            Disconnected: The node cannot be reached, or does not answer in time.
             AuthenticationFailed: One side does not accept the other.
         """
         client = self._client
@@ -97,11 +97,11 @@ class ClusterClient(_Connected):
         return ClusterView(node, MetadataSnapshot.of_response(send_and_receive(client, request).body))
 
     def ask_any(self, topics: Sequence[str] | None = None) -> ClusterView:
-        """The view of the first node that answers.
+        """Ask node after node, and return the view of the first that answers.
 
         Raises:
-            Disconnected: None does; the error of each is told.
-            AuthenticationFailed: The first node that could be reached does not accept this client, or is not accepted.
+            Disconnected: No node answers; the text has the error of each node.
+            AuthenticationFailed: The first node that could be reached rejected this client, or this client rejected it.
         """
         failures = []
         for node in self._bootstrap.values():
@@ -112,7 +112,7 @@ class ClusterClient(_Connected):
         raise Disconnected(f"no node answers: {'; '.join(failures)} {_HINT}")
 
     def ask_all(self, topics: Sequence[str] | None = None) -> tuple[list[ClusterView], dict[int, str]]:
-        """Every live broker's view, and why others gave none, by broker id."""
+        """Ask every live broker; return the views, and the errors of brokers that gave none, by broker id."""
         views, failures = [], {}
         for broker in self.ask_any(topics).brokers:
             try:
@@ -125,9 +125,9 @@ class ClusterClient(_Connected):
 class ClusterWatch(_Connected):
     """Follows a cluster through whichever of its brokers answers; close it, or use it in a ``with``.
 
-    The first response replaces the bootstrap addresses by the cluster's brokers. When a broker goes away the next is
-    asked, and when all are gone the bootstrap addresses are tried again. A response that holds an older leader epoch
-    of a partition than one before it comes from a stale broker: the newer state stays.
+    The first response replaces the bootstrap addresses by the cluster's brokers. When a broker disconnects, the next
+    broker is asked, and when all have disconnected, the bootstrap addresses are tried again. A response with an older
+    leader epoch of a partition than an earlier response had comes from a stale broker: the newer state stays.
 
     Args:
         bootstrap: Addresses to begin with.
@@ -177,11 +177,11 @@ class ClusterWatch(_Connected):
         self._complain_at = 0
 
     def next(self) -> ClusterView:
-        """Wait for the next response; the view holds all that is known now, and the node that answered.
+        """Wait for the next metadata response; return a view with all metadata known now, and the node that answered.
 
         Raises:
-            Disconnected: No known node can be reached; calling again goes on trying.
-            RequestTimeout: No response came in the time for connecting and answering; calling again goes on waiting.
+            Disconnected: No known node can be reached; call again to keep trying.
+            RequestTimeout: No response came within the time for connecting and answering; call again to keep waiting.
             AuthenticationFailed: One side does not accept the other.
         """
         clock, metadata = self._client.clock, self._metadata

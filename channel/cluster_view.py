@@ -1,4 +1,4 @@
-"""A cluster as one of its nodes tells of it, and the facts on which nodes disagree."""
+"""A cluster's metadata as one node reports it, and the differences between the reports of several nodes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["ClusterView", "Difference", "differences"]
 
 
 class ClusterView(NamedTuple):
-    """The cluster as one node tells of it.
+    """The cluster's metadata as one node reports it.
 
     Attributes:
         node: The node that was asked.
-        snapshot: What it answered.
+        snapshot: The metadata in its response.
     """
 
     node: Node
@@ -40,7 +40,7 @@ class ClusterView(NamedTuple):
 
     @property
     def topic_errors(self) -> list[tuple[str, str]]:
-        """Topics that have an error, and its name, by topic."""
+        """Names of the topics' errors, by topic; topics without an error are left out."""
         return [(topic, error_name(code)) for topic, code in sorted(self.snapshot.topic_errors.items())]
 
     def to_json(self) -> dict[str, Any]:
@@ -72,12 +72,12 @@ class ClusterView(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One fact on which views disagree.
+    """A fact that is not the same in all views.
 
     Attributes:
-        about: What the fact is about, for example ``topic-3-0``.
-        fact: Which fact, for example ``leader``.
-        values: What each view says, as text, in the order of the views.
+        about: The partition, topic or broker concerned, for example ``topic-3-0``.
+        fact: The name of the fact, for example ``leader``.
+        values: The fact's value in each view, as text, in the order of the views.
     """
 
     about: str
@@ -86,7 +86,7 @@ class Difference(NamedTuple):
 
 
 def differences(views: Sequence[MetadataSnapshot]) -> list[Difference]:
-    """Facts on which views disagree: of several nodes (a stale metadata cache shows), or of two moments."""
+    """List the differences between views of several nodes (a stale metadata cache shows), or of two moments."""
     facts: dict[tuple[str, str], dict[int, str]] = {}
     for i, view in enumerate(views):
         for about, fact, value in _facts(view):

@@ -1,4 +1,4 @@
-"""Settings under Kafka's own names, typed and checked once."""
+"""The channel's settings under Kafka's own names, typed and checked once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _number(default: int, least: int = 0, most: int = _INT32) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelConfig:
-    """What the channel can be told. A field's name is Kafka's key with dots as underscores; times are in ms.
+    """The channel's settings. A field's name is Kafka's key with dots as underscores; times are in ms.
 
     >>> ChannelConfig.of({"request.timeout.ms": "5000"}).request_timeout_ms
     5000
@@ -36,8 +36,8 @@ class ChannelConfig:
     Traceback (most recent call last):
     kproto.errors.ConfigurationError: no setting 'request.timout.ms'; did you mean 'request.timeout.ms'?
 
-    Three keys are kproto's own: ``receive.max`` bounds the bytes of an answer, ``receive.stall.max.ms`` the time that a
-    frame may take for each 64th of it, and ``send.threads`` is a number of send threads, or ``per_broker``.
+    Three keys are kproto's own: ``receive.max`` bounds the bytes of a response, ``receive.stall.max.ms`` the time in
+    which each 64th of a frame must arrive, and ``send.threads`` is a number of send threads, or ``per_broker``.
 
     Defaults are those of a Kafka 3.9 broker; where only clients have the setting, of a client. -1 bytes means "as the
     system has it" for socket buffers and "no limit" for the others.
@@ -111,7 +111,7 @@ class ChannelConfig:
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Self:
-        """The settings of a mapping from Kafka's keys to numbers or texts, as a properties file has them.
+        """Read settings from a mapping of Kafka's keys to numbers or texts, as a properties file has them.
 
         Raises:
             ConfigurationError: An unknown key, or a value that is none of its kind.
@@ -133,7 +133,7 @@ class ChannelConfig:
         return cls(**values)
 
     def secured(self, protocol: str, security: SecurityConfig) -> Self:
-        """These settings with another protocol between brokers, and its certificates, users and SASL mechanism."""
+        """Copy these settings with another inter-broker protocol, and its certificates, users and SASL mechanism."""
         mechanism = security.sasl_mechanism or self.sasl_mechanism_inter_broker_protocol
         return dataclasses.replace(
             self,
@@ -143,7 +143,7 @@ class ChannelConfig:
         )
 
     def settings(self) -> dict[str, object]:
-        """All settings but ``security`` under Kafka's keys: ``of`` turns them back."""
+        """All settings but ``security`` under Kafka's keys, a mapping that ``of`` reads."""
         names = (each.name for each in dataclasses.fields(self) if each.name != "security")
         return {_key(name): getattr(self, name) for name in names}
 

@@ -1,7 +1,7 @@
-"""A process that stands for election as the controller of a real cluster, with a listener like a broker's.
+"""A node that stands for election as the controller of a real cluster, with a listener like a broker's.
 
-While it leads it is registered in ``/brokers/ids``: so brokers and clients find its address in their metadata. It keeps
-no records, and gets no replicas.
+While the node is the active controller, it is registered in ``/brokers/ids``, so that brokers and clients find its
+address in their metadata. It keeps no records, and gets no replicas.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ControllerNode:
     Args:
         controller_id: Its broker id, which no broker of the cluster may have.
         zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
-        host, port: Where it listens; port 0 for any. Brokers and clients must reach it under this address.
+        host, port: The listener's address; port 0 for any free port. Brokers and clients must reach the node there.
         config: Kafka's settings; ``inter.broker.listener.name`` names the listener.
         metrics: Takes the figures.
         recorder: Sees every frame, to and from brokers and on the listener.
@@ -63,7 +63,7 @@ class ControllerNode:
     Attributes:
         controller: The candidate.
         metrics: As given, or its own.
-        endpoint: Where it listens, from ``start`` on.
+        endpoint: The listener's address, from ``start`` on.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class ControllerNode:
             raise
 
     def close(self) -> None:
-        """Resign if it leads, leave the cluster, and close every socket. Harmless if closed."""
+        """Resign if active, leave the cluster, and close every socket. Harmless if closed."""
         self.controller.close()
         self._server.close()
         self._worker.close()
@@ -144,7 +144,7 @@ class ControllerNode:
         self.close()
 
     def _register(self, session: ZooKeeperSession) -> None:
-        """Register as a broker; a former process of this id may still have its session for as long as its timeout."""
+        """Register as a broker; the session of an earlier process with this id may last until its timeout."""
         assert self.endpoint is not None
         self._broker.cluster_id = cluster_id(session)
         ibp = self._config.inter_broker_protocol_version
@@ -162,7 +162,7 @@ class ControllerNode:
                 return
 
     def _unregister(self, session: ZooKeeperSession) -> None:
-        """End the registration as a broker; that of an expired session ends by itself."""
+        """End the registration as a broker; an expired session's registration has ended by itself."""
         path = broker_path(self._id)
         with contextlib.suppress(ZooKeeperError, IllegalState):
             found = session.exists(path)
@@ -171,10 +171,10 @@ class ControllerNode:
 
 
 def _with_short_idle(config: ChannelConfig) -> ChannelConfig:
-    """The settings of the listener, on which silent connections end soon.
+    """Return the listener's settings, with a short limit for idle connections.
 
-    A client that connects to whichever broker it knows, to ask for its group's coordinator, may come here, where nobody
-    can tell, and librdkafka asks no other broker while that connection stands.
+    A client that looks for its group's coordinator may ask this node, which does not know; librdkafka asks no other
+    broker while that connection is open.
     """
     longest = config.connections_max_idle_ms
     return replace(config, connections_max_idle_ms=min(longest, _LONGEST_IDLE_MS) if longest >= 0 else _LONGEST_IDLE_MS)

@@ -1,6 +1,6 @@
-"""A controller's parts put together without the controller: a decision becomes one batch, each request a journal entry.
+"""A runner that carries out a controller's decisions: each becomes one request batch, each request a journal entry.
 
-Event thread, request batch, channel manager and journal; the decisions come from whoever directs the controller.
+It has a controller's event thread, request batch, channel manager and journal; a test or a script decides.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DecisionRunner"]
 
 _PATIENCE_S: Final = 60.0
-"""A decision that takes longer on the event thread is stuck."""
+"""The time in s after which a decision on the event thread counts as stuck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class _Decision(ControllerEvent):
 class DecisionRunner:
     """Carries out decisions on a controller's event thread, each as one batch.
 
-    It is the event manager's processor; its owner calls ``start``, ``run`` and ``close``.
+    The runner is the event manager's processor; its owner calls ``start``, ``run`` and ``close``.
 
     Args:
         controller_id: The controller's broker id.
-        controller_epoch: The epoch that it was elected in.
+        controller_epoch: The controller epoch of its election.
         config: ``inter.broker.protocol.version`` decides the versions of all requests; timeouts, listener names.
         metrics: Takes the figures of channels and event queue.
         journal: Takes every request and its answer.
@@ -122,7 +122,7 @@ class DecisionRunner:
     # ---- called by the event manager ---------------------------------------------------------------------------------
 
     def process(self, event: ControllerEvent) -> None:
-        """Carry out a decision; answers, which are events too, need no further work."""
+        """Carry out a decision; responses, which are events too, need no further work."""
         if isinstance(event, _Decision):
             try:
                 event.decide()

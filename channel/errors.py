@@ -1,24 +1,24 @@
 """Every error that the channel raises on purpose, beside kproto's own.
 
     ChannelError                    the root, a ``kproto.KprotoError``; never raised itself
-    +-- IllegalState                a call that this object cannot take now: the caller's mistake
-    |   +-- CorrelationIdMismatch   an answer to something else than the oldest request in flight
-    +-- Disconnected                no connection, or none any more; an ``OSError``
+    +-- IllegalState                a call that is not allowed in the object's present state: the caller's mistake
+    |   +-- CorrelationIdMismatch   a response with another correlation id than the oldest in-flight request's
+    +-- Disconnected                the connection could not be made, or ended; an ``OSError``
     |   +-- ClientClosed            because this side is closing or closed
-    |   +-- InvalidReceive          because the peer announced a frame that may not be
-    |   +-- RequestTimeout          because no answer came in time
-    +-- AuthenticationFailed        the peer, or we, did not accept who the other is
-    +-- BrokerNotAvailable          no such broker, or none that could be asked
+    |   +-- InvalidReceive          because a frame's length is negative or above the limit
+    |   +-- RequestTimeout          because no response came in time
+    +-- AuthenticationFailed        one side rejected the other's certificate or credentials
+    +-- BrokerNotAvailable          no broker with that id, or no broker that could be asked
     +-- ControllerMoved             another controller has been elected (error code 11)
-    +-- StaleBrokerEpoch            meant for an earlier life of this broker (error code 77)
+    +-- StaleBrokerEpoch            a request for an earlier registration of this broker (error code 77)
     +-- InvalidTopic                a topic's name that Kafka does not allow (error code 17)
     +-- TopicAuthorizationFailed    a topic that this client may not see (error code 29)
     +-- NoUsableVersion             no version of a request suits both sides; a ``kproto.UnsupportedVersion``
     +-- ZooKeeperError              ZooKeeper refused a request
-        +-- NoNode                  because there is no such node
-        +-- NodeExists              because there is one already
-        +-- BadVersion              because the node has another version than the request demands
-        +-- NotEmpty                because the node has children
+        +-- NoNode                  because the znode does not exist
+        +-- NodeExists              because the znode exists already
+        +-- BadVersion              because the znode has another version than the request demands
+        +-- NotEmpty                because the znode has children
         +-- SessionExpired          because the session has expired
 
 Wrong arguments are ``ValueError``, wrong settings ``kproto.ConfigurationError``, bad bytes ``kproto.DecodeError``.
@@ -58,11 +58,11 @@ class ChannelError(KprotoError):
 
 
 class IllegalState(ChannelError, RuntimeError):
-    """A call that this object cannot take in its present state."""
+    """A call is not allowed in the object's present state."""
 
 
 class CorrelationIdMismatch(IllegalState):
-    """An answer carries another correlation id than the oldest request in flight on its connection."""
+    """A response has another correlation id than the oldest in-flight request of its connection."""
 
     def __init__(self, expected: int, received: int, api: str = "") -> None:
         super().__init__(expected, received, api)
@@ -76,7 +76,7 @@ class CorrelationIdMismatch(IllegalState):
 
 
 class Disconnected(ChannelError, ConnectionError):
-    """The connection could not be made, or ended before the answer."""
+    """The connection could not be made, or ended before the response."""
 
 
 class ClientClosed(Disconnected):
@@ -88,15 +88,15 @@ class InvalidReceive(Disconnected):
 
 
 class RequestTimeout(Disconnected, TimeoutError):
-    """No answer came within the request timeout; the connection is closed."""
+    """No response came within the request timeout; the connection is closed."""
 
 
 class AuthenticationFailed(ChannelError):
-    """One side did not accept who the other says it is."""
+    """One side rejected the other's certificate or credentials."""
 
 
 class BrokerNotAvailable(ChannelError):
-    """No such broker, or none that could be asked."""
+    """No broker has that id, or no broker could be asked."""
 
 
 class ControllerMoved(ChannelError):
@@ -147,4 +147,4 @@ class NotEmpty(ZooKeeperError):
 
 
 class SessionExpired(ZooKeeperError):
-    """The ZooKeeper session has expired; the next one does not know what this one had."""
+    """The ZooKeeper session has expired, and its ephemeral znodes and watches with it."""

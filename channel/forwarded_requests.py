@@ -1,4 +1,4 @@
-"""Requests to a candidate's listener: handed to its controller, alone or out of an Envelope that a broker sent."""
+"""Requests that arrive at a candidate's listener, directly or in an Envelope, are handed to its controller."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ForwardedRequests:
     """Hands requests of a broker's listener to its controller's event thread; a ``ControllerApis``.
 
     Args:
-        controller: The candidate that serves them, or refuses them while it does not lead.
+        controller: The candidate that serves the requests, or refuses them while it is not active.
 
     Attributes:
-        keys: The APIs that a candidate's listener serves besides those of a broker, Envelope among them.
-            FindCoordinator is none of them: coordinators are brokers that keep records.
+        keys: The API keys that a candidate's listener serves besides those of a broker, Envelope among them.
+            FindCoordinator is not: coordinators are brokers that keep records.
     """
 
     keys: Set[int] = CONTROLLER_APIS | {ApiKey.ENVELOPE}
@@ -42,7 +42,7 @@ class ForwardedRequests:
         self._controller = controller
 
     def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
-        """Queue a request as an event; an answer of None closes the connection."""
+        """Queue a request as an event; a response of None closes the connection."""
         if context.api_key == ApiKey.ENVELOPE:
             self._unwrap(request, answer)
         else:
@@ -52,7 +52,7 @@ class ForwardedRequests:
         self._controller.ask(api_request(api_key, version, request, _once(answer)))
 
     def _unwrap(self, envelope: Any, answer: Callable[[Any], None]) -> None:
-        """Serve a request that a broker passes on; its answer goes back with a header of its own."""
+        """Serve a request that a broker forwarded in an Envelope; its response is wrapped, with its own header."""
         try:
             header, request = _inner_request(memoryview(envelope.request_data))
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
@@ -75,7 +75,7 @@ class ForwardedRequests:
 
 
 def _inner_request(data: memoryview) -> tuple[RequestHeader, Any]:
-    """Header and body of a request in an envelope."""
+    """Decode header and body of the request in an envelope."""
     header, at = headers.decode_request_header_from(data)
     if header.request_api_key not in CONTROLLER_APIS:
         raise UnsupportedApi(header.request_api_key)
@@ -83,7 +83,7 @@ def _inner_request(data: memoryview) -> tuple[RequestHeader, Any]:
 
 
 def _once(answer: Callable[[Any], None]) -> Callable[[Any], None]:
-    """An answer that goes out once: an event that failed after its answer is refused all the same."""
+    """Wrap a respond function so that only its first call counts: an event may fail after it has responded."""
     sent = threading.Lock()
 
     def first(response: Any) -> None:

@@ -1,4 +1,4 @@
-"""A controller's own account of its requests and their answers, to be compared with a recording of the wire."""
+"""A journal of a controller's requests and their responses, to be compared with a recording of the wire."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["Journal", "JournaledChannels", "SentRequest"]
 
 
 class SentRequest:
-    """One request that a controller sent, and its answer.
+    """A request that a controller sent, and its response.
 
     Args:
-        broker_id: The broker that it was sent to.
-        controller_id: The controller that sent it.
+        broker_id: The broker that the request was sent to.
+        controller_id: The controller that sent the request.
         request: The request.
 
     Attributes:
         broker_id, controller_id, controller_epoch, broker_epoch: Sender and receiver.
         api_key, version: Of the request.
-        answered: Whether an answer came.
+        answered: Whether a response came.
         dropped: Whether the request was given up, with its broker or at the controller's end.
-        error_code: The answer's top-level code, None without an answer.
+        error_code: The response's top-level code, None without a response.
         partition_errors: The partitions whose code is not 0, as rows of the table ``partition_errors``.
     """
 
@@ -57,7 +57,7 @@ class SentRequest:
         self.error_code: int | None = None
         self.partition_errors: tuple[dict[str, Any], ...] = ()
         self._request = request
-        # The message of a single request as the controller made it; brokers that share a body share its bytes here too.
+        # A single request's message is kept; that of a request with a shared body is decoded from the body when read.
         self._message = request.message if isinstance(request, SingleRequest) else None
 
     @property
@@ -73,7 +73,7 @@ class SentRequest:
 class Journal:
     """The requests of one or more controllers in the order in which they were sent.
 
-    It keeps them all: a test's account, not a log for a service.
+    The journal keeps every request, so its memory grows: it is for tests, not for a long-running service.
 
     Attributes:
         entries: The requests.
@@ -89,18 +89,18 @@ class Journal:
         entry = SentRequest(broker_id, controller_id, request)
         with self._changed:
             self.entries.append(entry)
-            self._open[id(request)] = entry  # the entry keeps the request, so no other one has its id
+            self._open[id(request)] = entry  # the entry keeps the request alive, so that its id stays unique
         return entry
 
     def answered(self, entry: SentRequest, response: Any) -> None:
-        """Note the answer to a request."""
+        """Note the response to a request."""
         entry.error_code = response.error_code
         entry.partition_errors = tuple(_partition_errors(entry, response))
         entry.answered = True
         self._close(entry._request)
 
     def dropped(self, request: ControlRequest) -> None:
-        """Note that a request will not be answered."""
+        """Note that a request will get no response."""
         entry = self._open.get(id(request))
         if entry is not None:
             entry.dropped = True
@@ -120,7 +120,7 @@ class Journal:
         """Wait until no more than ``most_waiting`` requests are neither answered nor dropped.
 
         Raises:
-            RequestTimeout: More of them still are after ``timeout_s`` seconds; the text names their brokers.
+            RequestTimeout: More than that are left after ``timeout_s`` seconds; the text names their brokers.
         """
         with self._changed:
             if self._changed.wait_for(lambda: len(self._open) <= most_waiting, timeout_s):
@@ -132,10 +132,10 @@ class Journal:
 
 
 class JournaledChannels(ControllerChannelManager):
-    """A controller's channels to its brokers, with every request and its answer in a journal.
+    """A controller's channels to its brokers that note every request and its response in a journal.
 
     Args:
-        journal: Takes them.
+        journal: Takes every request and its response.
         controller_id, controller_epoch, config, metrics, recorder: See ``ControllerChannelManager``.
     """
 
@@ -157,7 +157,7 @@ class JournaledChannels(ControllerChannelManager):
     def send_request(
         self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
     ) -> None:
-        """Queue a request; the journal notes it, and its answer after the callback."""
+        """Queue a request; the journal notes it now, and its response after the callback."""
         entry = self._journal.sent(self.controller_id, broker_id, request)
 
         def answered(response: Any) -> None:
@@ -177,7 +177,7 @@ class JournaledChannels(ControllerChannelManager):
 
 
 def _partition_errors(entry: SentRequest, response: Any) -> Iterator[dict[str, Any]]:
-    """The partitions that a response reports with an error; LeaderAndIsr names topics by their ids from v5 on."""
+    """List the partitions that have an error in a response; LeaderAndIsr names topics by their ids from v5 on."""
     found = [(e.topic_name, None, e) for e in getattr(response, "partition_errors", ()) if e.error_code]
     by_id = [(t.topic_id, e) for t in getattr(response, "topics", ()) for e in t.partition_errors if e.error_code]
     if by_id:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["STATE_CHANGE", "TRACE", "JsonLines", "Logger", "PrefixLogger", "bounded", "get_logger", "state_change_log"]
 
 STATE_CHANGE: Final = logging.getLogger("state.change.logger")
-"""Kafka's state-change log, under its own name. Ask ``isEnabledFor`` once before building lines for partitions."""
+"""The logger of Kafka's state-change log. Check ``isEnabledFor`` once before building a line for each partition."""
 
 TRACE: Final = 5
-"""Below DEBUG, as Kafka's state-change log has it."""
+"""The level TRACE, below DEBUG, as in Kafka's state-change log."""
 logging.addLevelName(TRACE, "TRACE")
 
 LINE: Final = 400
@@ -53,7 +53,7 @@ class JsonLines(logging.Formatter):
 
 
 Logger: TypeAlias = logging.Logger | PrefixLogger
-"""The result of ``get_logger``."""
+"""The type that ``get_logger`` returns."""
 
 
 def get_logger(module: str, prefix: str = "") -> Logger:

@@ -1,7 +1,7 @@
-"""Metrics under Kafka's names and tags. Writing one costs an addition; whatever is derived is worked out by who reads.
+"""Metrics under Kafka's names and tags. Writing a metric costs an addition; derived figures are computed when read.
 
 A metric is a name and a way to read its value now. Instruments (``Counter``, ``Meter``, ``Histogram``, ``Timer``) are
-plain objects that one thread writes without a lock; several threads may write one only under a lock of theirs.
+plain objects that one thread writes without a lock; threads that share an instrument need a lock of their own.
 With the extra ``metrics`` installed, ``prometheus_collector`` hands all of them to prometheus-client.
 """
 
@@ -25,7 +25,7 @@ _SAMPLES: Final = 1024  # a power of two
 
 
 class MetricName(NamedTuple):
-    """What a metric is called: Kafka's group (or MBean type), name and tags, and one attribute of the instrument.
+    """A metric's name: Kafka's group (or MBean type), name and tags, and one attribute of the instrument.
 
     >>> str(MetricName("kafka.controller:type=ControllerChannelManager", "QueueSize", (("broker-id", "2"),)))
     'kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=2'
@@ -52,7 +52,7 @@ class Counter:
 
 
 class Meter(Counter):
-    """A total and its rate a second, over the last 30 to 60 s in which somebody read it."""
+    """A total and its rate per second, over the last 30 to 60 s before the rate is read."""
 
     __slots__ = ("_clock", "_marks")
 
@@ -63,7 +63,7 @@ class Meter(Counter):
         self._marks = [(now, 0), (now, 0)]
 
     def rate(self) -> float:
-        """Events a second."""
+        """Return the number of events per second."""
         now = self._clock.nanoseconds()
         if now - self._marks[1][0] >= _WINDOW_NS:
             self._marks = [self._marks[1], (now, self.value)]
@@ -105,7 +105,7 @@ class Histogram:
         return self.total / self.count if self.count else 0.0
 
     def percentile(self, share: float) -> float:
-        """The value below which this share (0 to 1) of the last values lie; 0 if there are none."""
+        """Return the value below which this share (0 to 1) of the last values lie; 0 if there are none."""
         values = sorted(self._last)
         return values[min(len(values) - 1, int(len(values) * share))] if values else 0.0
 
@@ -119,7 +119,7 @@ class Histogram:
 
 
 class Timer(Histogram):
-    """A histogram of durations in ms that also knows how many a second there are."""
+    """A histogram of durations in ms, with their rate per second."""
 
     __slots__ = ("_meter",)
 
@@ -128,7 +128,7 @@ class Timer(Histogram):
         self._meter = Meter(clock)
 
     def rate(self) -> float:
-        """Durations recorded a second."""
+        """Return the number of durations recorded per second."""
         self._meter.value = self.count
         return self._meter.rate()
 
@@ -156,11 +156,11 @@ class Metrics:
     def gauge(
         self, group: str, name: str, read: Callable[[], float], tags: Mapping[str, str] | None = None, doc: str = ""
     ) -> MetricName:
-        """Add a value that is worked out when it is read; one of the same name is replaced."""
+        """Add a metric whose value is computed when it is read; it replaces a metric of the same name."""
         return self._add(MetricName(group, name, _tags(tags)), read, doc)
 
     def counter(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Counter:
-        """Add a counter that is read as it is."""
+        """Add a counter, whose value is its metric."""
         counter = Counter()
         self.gauge(group, name, lambda: counter.value, tags, doc)
         return counter
@@ -197,7 +197,7 @@ class Metrics:
         """Read one metric.
 
         Raises:
-            KeyError: There is none of that name.
+            KeyError: No metric has that name.
         """
         return self._readers[MetricName(group, name, _tags(tags), attribute)][0]()
 
@@ -207,7 +207,7 @@ class Metrics:
             return list(self._readers)
 
     def doc(self, name: MetricName) -> str:
-        """What a metric means."""
+        """Return a metric's description."""
         return self._readers[name][1]
 
     def read(self) -> dict[MetricName, float]:
@@ -257,7 +257,7 @@ def prometheus_collector(metrics: Metrics) -> Collector:
                 parts = (name.group.replace("type=", ""), name.name, name.attribute)
                 full = re.sub(r"[^a-zA-Z0-9]+", "_", "_".join(part for part in parts if part)).lower()
                 keys = [re.sub(r"[^a-zA-Z0-9]+", "_", key).lower() for key, _ in name.tags]
-                # One family has one set of labels: the same name under other tags is a family of its own.
+                # A family has one set of labels: the same name with other tags becomes a family of its own.
                 family = families.setdefault(f"{full} {keys}", GaugeMetricFamily(full, str(name), labels=keys))
                 family.add_metric([tag for _, tag in name.tags], value)
             yield from families.values()

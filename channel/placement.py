@@ -1,4 +1,4 @@
-"""Where new replicas go, and how a partition's leadership goes on, as a directed controller decides it."""
+"""Placement of new replicas, and a partition's next leader and ISR, as a scripted controller decides them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["next_state", "spread"]
 
 
 def spread(live: Sequence[int], partitions: int, replication_factor: int) -> list[list[int]]:
-    """Replicas of each partition, going round the live brokers.
+    """Assign replicas to each partition, round-robin over the live brokers.
 
     Raises:
         ValueError: A number is below 1.
@@ -33,5 +33,5 @@ def next_state(
     isr: Sequence[int],
     recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED,
 ) -> LeaderAndIsr:
-    """The state after a change of leader or ISR: each change raises both epochs."""
+    """Return the state after a change of leader or ISR: each change raises leader epoch and partition epoch."""
     return LeaderAndIsr(leader, tuple(isr), state.leader_epoch + 1, state.partition_epoch + 1, recovery)

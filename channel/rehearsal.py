@@ -1,4 +1,4 @@
-"""A controller that a test or a script directs: it decides nothing itself, and sends as Kafka's controller does.
+"""A controller that tests and scripts direct: it decides nothing itself, and sends as Kafka's controller does.
 
 ``ScriptedController`` keeps a controller's context, event thread, request batch and channels, without ZooKeeper. Each
 method is one decision: it changes the context and queues the requests that follow from it, in Kafka's order. Brokers
@@ -47,7 +47,7 @@ __all__ = ["BrokerAddress", "ScriptedController"]
 
 
 class BrokerAddress(Protocol):
-    """A broker as a controller finds it registered; ``EmbeddedCluster`` is an iterable of them."""
+    """A broker's id, epoch and address, as it is registered; ``EmbeddedCluster`` is an iterable of them."""
 
     @property
     def id(self) -> int:
@@ -69,13 +69,13 @@ class BrokerAddress(Protocol):
 class ScriptedController:
     """A controller without ZooKeeper; use it in a ``with``.
 
-    At its start it announces all brokers to all brokers, before any LeaderAndIsr: a broker follows no leader that no
-    UpdateMetadata has named. Each method returns when its requests are queued; ``wait_all`` waits for the answers.
+    At its start it announces all brokers to all brokers, before any LeaderAndIsr: a broker follows only leaders that
+    an UpdateMetadata has named. Each method returns when its requests are queued; ``wait_all`` waits for the responses.
 
     Args:
         brokers: The registered brokers: an ``EmbeddedCluster``, or any objects with id, epoch, host and port.
         controller_id: The controller's broker id.
-        controller_epoch: The epoch that it was elected in; brokers refuse an older one than they know.
+        controller_epoch: Its controller epoch; brokers refuse requests with an older epoch than they have seen.
         config: ``inter.broker.protocol.version`` decides the versions of all requests; timeouts, listener names.
         metrics: Takes the figures of channels and event queue.
         recorder: Sees every frame that passes.
@@ -117,7 +117,7 @@ class ScriptedController:
         self._brokers = brokers
 
     def start(self) -> Self:
-        """Start the event thread, open the channels and announce all brokers; a ``with`` does it too.
+        """Start the event thread, open the channels and announce all brokers; a ``with`` calls it.
 
         Raises:
             BrokerNotAvailable: A broker does not have the listener that the controller sends to.
@@ -143,10 +143,10 @@ class ScriptedController:
     # ---- brokers -----------------------------------------------------------------------------------------------------
 
     def register(self, *members: BrokerAddress) -> None:
-        """Take up brokers that are new, or that came back with a new epoch.
+        """Add brokers that are new, or that came back with a new epoch.
 
-        The known brokers learn of them first; the new brokers get all metadata and then the leaders of the partitions
-        that they have replicas of. A partition without a leader gets a new broker, others take it into their ISR.
+        The known brokers get UpdateMetadata first; the new brokers get all metadata, and then LeaderAndIsr for their
+        replicas. A new broker becomes the leader of its leaderless partitions, and joins the ISR of the others.
         """
         brokers = {self._as_broker(member): member.epoch for member in members}
         new = {broker.id for broker in brokers}
@@ -177,7 +177,7 @@ class ScriptedController:
             self._decisions.run(step)
 
     def fail_over(self, broker_id: int) -> None:
-        """Take a broker for dead: close its channel, let other replicas lead its partitions, update the other brokers.
+        """Treat a broker as dead: close its channel, elect new leaders for its partitions, update the other brokers.
 
         Its queued requests are dropped. A partition without another live replica in its ISR is left without a leader.
 
@@ -202,7 +202,7 @@ class ScriptedController:
         self._decisions.run(elect_others)
 
     def announce(self, *broker_ids: int) -> None:
-        """Send UpdateMetadata without partitions: to these brokers, by default to all live ones.
+        """Send UpdateMetadata without partitions to these brokers, by default to all live brokers.
 
         Raises:
             BrokerNotAvailable: The controller has no such broker.
@@ -259,8 +259,8 @@ class ScriptedController:
 
         Args:
             topic, partition: The partition.
-            leader: A live replica of it; the first live one of the ISR by default, in the order of the assignment.
-            unclean: Take ``leader`` though it is not in the ISR; it is then alone in it.
+            leader: A live replica; by default the first in the assignment that is live and in the ISR.
+            unclean: Elect ``leader`` though it is not in the ISR; the ISR is then the leader alone.
 
         Raises:
             ValueError: No such partition, or ``leader`` is no live replica of it, or not in its ISR.
@@ -281,13 +281,13 @@ class ScriptedController:
         self._decisions.run(lambda: self._lead(tp, after))
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Move a partition to other brokers, as if the new replicas caught up at once.
+        """Move a partition to other brokers, as if the new replicas had caught up at once.
 
-        Old and new replicas get the partition with its adding and removing replicas; then the new replicas get it
-        alone, one of them as its leader, and the removed replicas are deleted.
+        Old and new replicas get LeaderAndIsr with the adding and removing replicas; then the new replicas alone get
+        LeaderAndIsr, one of them as the leader, and the removed replicas are deleted.
 
         Raises:
-            ValueError: No such partition, or no replicas, or one twice.
+            ValueError: No such partition, no replicas, or a replica that is named twice.
             BrokerNotAvailable: A replica would be on an unknown broker.
         """
         tp, target = self._partition(topic, partition), self._replicas(replicas)
@@ -311,7 +311,7 @@ class ScriptedController:
         self._decisions.run(complete)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic: all brokers learn that it goes, and its replicas are stopped and deleted.
+        """Delete a topic: UpdateMetadata marks its partitions as being deleted, then StopReplica deletes its replicas.
 
         Raises:
             ValueError: No such topic.
@@ -337,7 +337,7 @@ class ScriptedController:
         """Wait until every request is answered or dropped.
 
         Raises:
-            RequestTimeout: Some are not after ``timeout_s`` seconds; the text names their brokers.
+            RequestTimeout: Requests are left after ``timeout_s`` seconds; the text names their brokers.
         """
         self.journal.wait(timeout_s=timeout_s)
 

@@ -1,4 +1,4 @@
-"""Hiding SASL secrets in a recording: the tokens of a connection become zeros, every other byte stays as it is."""
+"""A mask for SASL secrets in recordings: it zeroes the tokens of a connection and leaves every other byte as it is."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _RESPONSE_HEAD: Final = 8
 """Bytes: length, correlation id."""
 
 _MOST_HELD: Final = 65_536
-"""A frame with a token that is longer is hidden behind its head without waiting for all of it."""
+"""The longest frame with a token that is held back until it is whole; a longer frame is zeroed as it arrives."""
 
 _BARE_TOKENS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2, "OAUTHBEARER": 1, "GSSAPI": 3}
-"""How many tokens each side sends as bare frames after SaslHandshake v0, by mechanism."""
+"""Number of tokens that each side sends as bare frames after SaslHandshake v0, by mechanism."""
 
 
 class _Stream:
-    """One direction of the connection: the frame that is being looked at.
+    """One direction of the connection, with the frame that is being examined.
 
     Attributes:
-        held: Its bytes so far.
-        wanted: How many of them are needed to go on.
-        rest: Bytes of the frame that are still to come and need not be held.
-        is_hidden: Whether the rest becomes zeros.
-        bare_tokens: How many of the next frames are bare tokens.
+        held: The bytes of the frame that have arrived and are held back.
+        wanted: The number of held bytes that the next step needs.
+        rest: Number of further bytes of the frame, which need not be held back.
+        is_hidden: Whether those further bytes are zeroed.
+        bare_tokens: Number of the next frames that are bare tokens.
     """
 
     __slots__ = ("bare_tokens", "held", "is_hidden", "rest", "wanted")
@@ -51,7 +51,7 @@ class _Stream:
 class SaslMask:
     """The SASL exchange of one connection, followed on its two byte streams.
 
-    Only the head of a frame is waited for, and the whole of a frame that holds a token; all else passes as it comes.
+    The head of each frame, and a whole frame with a token, are held back until they are complete; other bytes pass.
     """
 
     __slots__ = ("_authenticates", "_handshakes", "_streams")
@@ -62,7 +62,7 @@ class SaslMask:
         self._handshakes: dict[bytes, int] = {}  # correlation id of SaslHandshake v0 to the number of bare tokens
 
     def apply(self, direction: Direction, data: memoryview) -> list[bytes | memoryview]:
-        """What to record in place of these bytes, which the caller may overwrite after that; some may be held back."""
+        """Return the bytes to record instead of these, which the caller may then overwrite; some may be held back."""
         stream = self._streams[direction]
         recorded: list[bytes | memoryview] = []
         while data:
@@ -80,7 +80,7 @@ class SaslMask:
         return recorded
 
     def _examine(self, direction: Direction, stream: _Stream, recorded: list[bytes | memoryview]) -> None:
-        """Want more of the frame, or record what is held of it and say what becomes of the rest."""
+        """Ask for more bytes of the frame, or record the held bytes and decide whether to zero the rest."""
         whole = 4 + max(0, int.from_bytes(stream.held[:4], "big", signed=True))
         head = min(whole, _REQUEST_HEAD if direction == "sent" else _RESPONSE_HEAD)
         if len(stream.held) < head:

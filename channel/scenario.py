@@ -23,7 +23,7 @@ _EPOCH: Final = 2
 
 
 class Scenario:
-    """Topics come and go, leaders move, a broker is killed and restarted, a deposed controller is fenced.
+    """A day of a small cluster: topics come and go, leaders move, a broker restarts, a deposed controller is fenced.
 
     Args:
         brokers: The number of embedded brokers.
@@ -33,7 +33,7 @@ class Scenario:
 
     Attributes:
         cluster: The brokers; they end with ``run``.
-        journal: Every request of the controllers, with its answer.
+        journal: Every request of the controllers, with its response.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Scenario:
         controller.wait_all()
 
     def _kill(self, controller: ScriptedController, broker_id: int) -> None:
-        """The controller sends one more request in vain before it notices."""
+        """Kill a broker; the controller sends it one more request, which fails, before it notices."""
         self._on_step(f"broker {broker_id} is killed")
         self.cluster.kill(broker_id)
         controller.announce()

@@ -40,7 +40,7 @@ _LOGIN_OPTION: Final = re.compile(r"""\s*(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The settings of a properties file: ``key=value`` lines, ``#`` comments, ``\\`` at the end of a line that goes on.
+    """Read the settings of a properties file: ``key=value`` lines, ``#`` comments, ``\\`` before a line's continuation.
 
     Raises:
         ConfigurationError: The file cannot be read, or a line is no setting.
@@ -62,9 +62,9 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def read_security(path: str | os.PathLike[str] | None) -> tuple[SecurityProtocol, SecurityConfig]:
-    """The security protocol and settings of a properties file; plaintext without a file.
+    """Read the security protocol and settings of a properties file; plaintext without a file.
 
-    Keys that have nothing to do with security are passed over: the file may be a Kafka client's or broker's own.
+    Keys of other settings are ignored: the file may be a Kafka client's or broker's own.
 
     Raises:
         ConfigurationError: The file cannot be read, or a setting is wrong.
@@ -78,10 +78,10 @@ def read_security(path: str | os.PathLike[str] | None) -> tuple[SecurityProtocol
 
 
 def security_protocol(name: str) -> SecurityProtocol:
-    """The security protocol of this name, upper or lower case.
+    """Return the security protocol of this name, in upper or lower case.
 
     Raises:
-        ConfigurationError: There is none.
+        ConfigurationError: No security protocol has this name.
     """
     try:
         return SecurityProtocol[name.strip().upper()]
@@ -121,21 +121,20 @@ class SecurityConfig:
     Attributes:
         ssl_keystore_location, ssl_keystore_certificate_chain, ssl_keystore_key, ssl_key_password: This end's
             certificate and key: a PEM file with both, or their texts; and the password of an encrypted key.
-        ssl_truststore_location, ssl_truststore_certificates: Authorities that are trusted: a PEM file or its text; None
-            for the system's.
-        ssl_endpoint_identification_algorithm: ``https`` checks that the server's certificate names the host that was
-            asked for; empty does not.
+        ssl_truststore_location, ssl_truststore_certificates: Trusted certificate authorities: a PEM file or its text;
+            None for the system's.
+        ssl_endpoint_identification_algorithm: ``https`` checks that the server's certificate names the host of the
+            connection; empty does not.
         ssl_enabled_protocols: TLS versions, of ``TLSv1.2`` and ``TLSv1.3``.
         ssl_cipher_suites: OpenSSL's cipher list for TLS 1.2; None for the default.
         ssl_client_auth: Whether a server wants certificates of its clients: ``none``, ``requested``, ``required``.
-        sasl_mechanism: What a client proves itself by.
-        sasl_enabled_mechanisms: What a server offers.
-        sasl_username, sasl_password: Who a client is. ``sasl.jaas.config`` may say both instead.
-        users: Whom a server accepts, name to password.
-        connections_max_reauth_ms: How long a server lets a SASL session last before the client must renew it; 0 for
-            ever.
-        connection_failed_authentication_delay_ms: How long after a failed SASL authentication a server tells the client
-            so, and closes the connection.
+        sasl_mechanism: The mechanism by which a client authenticates.
+        sasl_enabled_mechanisms: The mechanisms that a server offers.
+        sasl_username, sasl_password: A client's user and password. ``sasl.jaas.config`` may hold both instead.
+        users: The users that a server accepts, name to password.
+        connections_max_reauth_ms: Time after which a client must renew its SASL session with a server; 0 for no limit.
+        connection_failed_authentication_delay_ms: Time after a failed SASL authentication at which a server answers the
+            client and closes the connection.
 
     Raises:
         ConfigurationError: Two settings contradict each other, a value is unknown, or a file cannot be read.
@@ -180,7 +179,7 @@ class SecurityConfig:
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> SecurityConfig:
-        """The settings of a mapping from Kafka's keys to texts, as a properties file has them.
+        """Read security settings from a mapping of Kafka's keys to texts, as a properties file has them.
 
         ``sasl.jaas.config`` with PlainLoginModule or ScramLoginModule gives user and password; its ``user_NAME="..."``
         options are the users that a server accepts.
@@ -195,7 +194,7 @@ class SecurityConfig:
 
     @staticmethod
     def has(key: str) -> bool:
-        """Whether a key of Kafka's is a security setting that ``of`` takes or refuses."""
+        """Whether a key of Kafka's is a security setting, which ``of`` reads or refuses."""
         if key.replace(".", "_") in _MILLISECONDS:
             return True
         return key.startswith(("ssl.", "sasl.")) and key != "sasl.mechanism.inter.broker.protocol"
@@ -204,11 +203,11 @@ class SecurityConfig:
 
     @property
     def has_certificate(self) -> bool:
-        """Whether this end has a certificate to show."""
+        """Whether this end has a certificate of its own."""
         return bool(self.ssl_keystore_location or self.ssl_keystore_certificate_chain)
 
     def client_context(self) -> ssl.SSLContext:
-        """The TLS context of connections that this end makes.
+        """Build the TLS context of connections that this end makes.
 
         Raises:
             ConfigurationError: A certificate, key or authority cannot be read.
@@ -219,10 +218,10 @@ class SecurityConfig:
         return self._configured(context)
 
     def server_context(self) -> ssl.SSLContext:
-        """The TLS context of connections that this end accepts.
+        """Build the TLS context of connections that this end accepts.
 
         Raises:
-            ConfigurationError: There is no certificate, or something cannot be read.
+            ConfigurationError: There is no certificate, or a certificate, key or authority cannot be read.
         """
         if not self.has_certificate:
             raise ConfigurationError("a TLS listener needs a certificate: set ssl.keystore.location to a PEM file")
@@ -283,10 +282,10 @@ class SecurityConfig:
 
     @property
     def credentials(self) -> Credentials:
-        """Who a client is.
+        """A client's user and password.
 
         Raises:
-            ConfigurationError: Nothing says so.
+            ConfigurationError: Neither ``sasl.username`` and ``sasl.password`` nor ``sasl.jaas.config`` is set.
         """
         if self.sasl_username is None or self.sasl_password is None:
             raise ConfigurationError("SASL needs a user: set sasl.username and sasl.password, or sasl.jaas.config")
@@ -325,7 +324,7 @@ _TEXTS: Final = frozenset({
 
 
 def _take_login(values: dict[str, Any], text: str) -> None:
-    """Read user and password out of a JAAS login line; nothing of it goes into an error."""
+    """Read user and password out of a JAAS login line; errors show nothing of the line."""
     found = _LOGIN_MODULE.match(text)
     if found is None or found["module"] not in ("PlainLoginModule", "ScramLoginModule"):
         raise ConfigurationError(

@@ -1,8 +1,8 @@
-"""A relay between Kafka nodes that records what passes, without any right to capture packets.
+"""A relay between Kafka nodes that records their traffic, without any right to capture packets.
 
-Clients connect to the tap's listening addresses, the tap connects to the nodes behind them, and every byte goes on as
-it came. What is recorded is what was received, in the order of its arrival, under the client's and the node's own
-addresses, so that the recording reads like a capture of the two talking to each other.
+Clients connect to the tap's listening addresses, the tap connects to the nodes behind them, and every byte is relayed
+unchanged. The recording holds the received bytes in the order of their arrival, under the client's and the node's own
+addresses, so that it reads like a capture of a direct connection between client and node.
 """
 
 from __future__ import annotations
@@ -43,16 +43,15 @@ _ACCEPT_PAUSE_S: Final = 0.05  # without free descriptors the listening socket s
 class Tap:
     """Relays connections and records them; one thread, from ``start`` to ``close``, or the caller's by ``run``.
 
-    A node that does not read makes its client wait, and the other way round: nothing is dropped, and each direction of
-    a connection holds at most 256 KiB in memory. A recording that fails (a full disk) is logged once; the traffic goes
-    on.
+    A node that does not read makes its client wait, and vice versa: no byte is dropped, and each direction of a
+    connection holds at most 256 KiB in memory. A recording that fails (a full disk) is logged once; relaying goes on.
 
     Args:
-        mappings: Where to listen, and the node behind each.
-        recorder: Takes what passes; the caller closes it.
-        listener_tls: The TLS context for clients, None for plaintext. What is recorded is plaintext in any case.
+        mappings: The listening addresses, and the node behind each.
+        recorder: Takes the relayed bytes; the caller closes it.
+        listener_tls: The TLS context for clients, None for plaintext. The recording is plaintext in any case.
         upstream_tls: The TLS context towards nodes, None for plaintext.
-        mask_sasl: Write zeros for SASL tokens into the recording. What is relayed stays as it is.
+        mask_sasl: Write zeros for SASL tokens into the recording. The relayed bytes stay as they are.
         clock: Time.
 
     Attributes:
@@ -60,7 +59,7 @@ class Tap:
         connections: Number of connections relayed so far.
 
     Raises:
-        ConfigurationError: A listening address cannot be had, or a node's name cannot be resolved.
+        ConfigurationError: A listening address is not available, or a node's name cannot be resolved.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Tap:
         self._clock = clock
         self._buffer = memoryview(bytearray(CHUNK))
         self._links: dict[int, Link] = {}
-        self._buffered: dict[Link, None] = {}  # links with decrypted bytes, of which no event will tell
+        self._buffered: dict[Link, None] = {}  # links with decrypted bytes, which no event will announce
         self._listeners: dict[int, tuple[socket.socket, Mapping, Any]] = {}
         self._waker = Waker()
         self._stopping = False
@@ -119,7 +118,7 @@ class Tap:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its thread relays."""
+        """Whether the tap's thread is running."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
@@ -209,7 +208,7 @@ class Tap:
             return
         link.interests[descriptor] = events
         if not events:
-            self._epoll.unregister(descriptor)  # else the system would go on telling of a peer that has hung up
+            self._epoll.unregister(descriptor)  # else epoll would report a peer that has hung up again and again
         elif not former:
             self._epoll.register(descriptor, events)
         else:
@@ -234,7 +233,7 @@ class Tap:
             self._accept(listener[0], listener[1], *listener[2])
             return
         link = self._links.get(descriptor)
-        if link is not None:  # else its other end was closed in this very turn
+        if link is not None:  # else the link's other end was closed while this batch of events was handled
             self._advance(link, descriptor if events == READ else None)
 
     def _advance(self, link: Link, readable: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""One connection through a tap: a client's connection, that to the node behind it, and the bytes between the two."""
+"""A link through a tap: a client's connection, the connection to the node, and the bytes between the two."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK: Final = 262_144
 """Bytes read from one connection in one call."""
 
 _CHUNKS_IN_TURN: Final = 4
-"""Reads from one connection before the others have their turn."""
+"""Number of reads from one connection before the tap goes on to the others."""
 
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
@@ -30,14 +30,14 @@ LinkTransport: TypeAlias = PlaintextTransport | TlsTransport
 
 
 class _Flow:
-    """Bytes on their way from one transport to the other.
+    """The flow of bytes from one transport to the other.
 
     Attributes:
-        source, target: Where they come from and go to.
+        source, target: The transports to read from and to write to.
         recorded_as: The direction as the recorder names it, seen from the client.
-        pending: Bytes that were read and recorded and that the target has not taken yet.
-        ended: The source will send no more.
-        finished: The target has been told so.
+        pending: Bytes that were read and recorded, but not yet taken by the target.
+        ended: Whether the source has ended its stream.
+        finished: Whether the end of the stream has been passed on to the target.
     """
 
     __slots__ = ("ended", "finished", "pending", "recorded_as", "source", "target")
@@ -52,11 +52,11 @@ class _Flow:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the target must take bytes before more are read."""
+        """Whether the target must take pending bytes before more are read."""
         return bool(self.pending) or self.target.has_pending_writes
 
     def write(self, data: memoryview) -> bool:
-        """Write to the target; what it does not take now is kept as pending. Tells whether all has gone out."""
+        """Write to the target, and keep bytes that it does not take as pending; returns whether all were written."""
         at = 0
         while at < len(data):
             count = self.target.write([data[at:] if at else data])
@@ -65,29 +65,29 @@ class _Flow:
             at += count
         if self.target.has_pending_writes:
             self.target.flush()
-        # What is left is copied only if it lies in the buffer that the next read fills.
+        # The rest is copied only if it lies in the buffer that the next read overwrites.
         rest = data[at:]
         self.pending = rest if data is self.pending or not rest else memoryview(bytes(rest))
         return not self.is_blocked
 
 
 class Link:
-    """A client's connection and the connection that was made for it to the node. Never blocks.
+    """A client's connection to the tap, and the tap's connection to the node for it. Never blocks.
 
-    Bytes are handed on first and recorded then, before anything else is read: the recording has all that was answered,
-    and costs a request no time on its way.
+    Bytes are relayed first and recorded next, before anything else is read: the recording holds every request that was
+    answered, and delays no request.
 
     Args:
         client, node: The two connections, not yet open.
-        client_address, node_address: The client's own address and the node's: those of the recording.
+        client_address, node_address: The client's own address and the node's, as they appear in the recording.
         recorder: Takes what passes.
         clock: The time of packets.
-        mask: Hides SASL secrets in the recording, None if that is not wanted.
+        mask: Hides SASL secrets in the recording, None to record them.
 
     Attributes:
         client, node, client_address, node_address: As given.
-        opened: Both connections stand and are past their TLS handshakes: payload passes.
-        interests: Descriptor to the events that were asked for last; for the caller to keep.
+        opened: Whether both connections and their TLS handshakes are complete, so that payload may pass.
+        interests: Descriptor to the events that it was last registered for; kept by the caller.
         relayed: Bytes read from both ends so far.
     """
 
@@ -121,7 +121,7 @@ class Link:
     # ---- opening and ending ------------------------------------------------------------------------------------------
 
     def open(self) -> dict[int, int]:
-        """Finish the connection to the node, then both TLS handshakes; tells the events that they wait for.
+        """Finish the connection to the node, then both TLS handshakes; returns the events that they wait for.
 
         Raises:
             AuthenticationFailed: One side does not accept the other.
@@ -141,7 +141,7 @@ class Link:
         return wanted
 
     def close(self, *, reset: bool) -> None:
-        """Close both connections, by a reset if wanted, and record the end."""
+        """Close both connections, by a reset if ``reset`` is true, and record the end."""
         for transport in (self.client, self.node):
             if reset:
                 transport.reset_on_close()
@@ -153,11 +153,11 @@ class Link:
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
     def relay(self, buffer: memoryview, readable: int | None) -> dict[int, int]:
-        """Hand on and record what can be read now.
+        """Relay and record the bytes that can be read now.
 
         Args:
             buffer: Memory of any content, to read into.
-            readable: The descriptor of the only end that there is news of, and only to read; None for any news.
+            readable: The only descriptor with an event, if that event is readability alone; None for any other events.
 
         Returns:
             The events to wait for, by descriptor; none if both directions have ended.
@@ -181,11 +181,11 @@ class Link:
 
     @property
     def has_bytes_buffered(self) -> bool:
-        """Whether decrypted bytes may be handed on without any event."""
+        """Whether decrypted bytes are ready that no event will announce."""
         return any(flow.source.has_bytes_buffered and not flow.is_blocked and not flow.ended for flow in self._flows)
 
     def _move(self, flow: _Flow, buffer: memoryview) -> None:
-        """Hand on what is pending, then what the source has, for a bounded number of reads."""
+        """Relay the pending bytes, then those of the source, in a bounded number of reads."""
         for _ in range(_CHUNKS_IN_TURN):
             if flow.is_blocked and not flow.write(flow.pending):
                 return

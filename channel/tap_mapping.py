@@ -1,4 +1,4 @@
-"""Where a tap listens, and the node that it relays to."""
+"""The mapping of a tap's listening address to the node that it relays to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Mapping"]
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Where the tap listens, and the node that it relays to.
+    """A listening address of the tap, and the node that it relays to.
 
     >>> Mapping.of("127.0.0.1:19092=kafka-1:9092")
     Mapping(listen=('127.0.0.1', 19092), upstream=('kafka-1', 9092))
@@ -31,10 +31,10 @@ class Mapping:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The mapping of a text ``LISTEN=UPSTREAM``, each ``HOST:PORT`` (``[::1]:9092`` for IPv6).
+        """Parse a mapping ``LISTEN=UPSTREAM``, each ``HOST:PORT`` (``[::1]:9092`` for IPv6).
 
         Raises:
-            ConfigurationError: It has another form.
+            ConfigurationError: The text is not ``LISTEN=UPSTREAM``.
         """
         listen, separator, upstream = text.partition("=")
         if not separator:

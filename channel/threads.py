@@ -1,7 +1,7 @@
-"""A thread that can be told to stop, and waited for; and how threads end with the process, and are absent in a child.
+"""A thread that can be stopped and waited for, and that ends with the process and in a forked child.
 
-Its life: created, started, shutdown initiated, shutdown complete. Every long-lived thread of the channel is one, so
-that all end the same way and none is left behind.
+Its states: created, started, shutdown initiated, shutdown complete. Every long-lived thread of the channel package is a
+``StoppableThread``, so that all end the same way and none is left behind.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 __all__ = ["FatalExit", "StoppableThread", "end_process", "ends_with_process"]
 
 _EXIT_S: Final = 5.0
-_SLICE_S: Final = 0.5  # of a wait without end: a signal that comes just before a wait begins does not end it
+_SLICE_S: Final = 0.5  # unlimited waits go in steps: a signal just before a wait begins does not end it
 _log = get_logger(__name__)
 
 
 class _Ending(Protocol):
     def end_at_exit(self, timeout_s: float) -> None:
-        """End, as the interpreter does; wait no longer than this."""
+        """End because the interpreter ends; wait no longer than this."""
 
     def forget_in_child(self) -> None:
-        """Give back a forked child's copies: threads, connections and queues are the parent's."""
+        """Drop a forked child's copies: threads, connections and queues are the parent's."""
 
 
 _ending: weakref.WeakSet[_Ending] = weakref.WeakSet()
 
 
 def ends_with_process(thing: _Ending) -> None:
-    """End something with the interpreter, which does not wait for daemon threads, and forget it in a forked child."""
+    """Have an object ended with the interpreter, which waits for no daemon threads, and dropped in a forked child."""
     _ending.add(thing)
 
 
@@ -82,19 +82,19 @@ def end_process(status: int) -> None:
 
 
 class StoppableThread(threading.Thread, ABC):
-    """Calls ``do_work`` again and again until it is told to stop.
+    """A thread that calls ``do_work`` again and again until its shutdown.
 
-    A subclass writes ``do_work`` and, if that can block, ``interrupt``, which makes it return early. Whoever starts it
-    ends it; else it ends with the interpreter, which it does not keep alive.
+    A subclass implements ``do_work`` and, if that can block, ``interrupt``, which makes it return early. The caller of
+    ``start`` should call ``shutdown``; otherwise the thread ends with the interpreter, which it does not keep alive.
 
     Args:
         name: The thread's name, as debuggers and logs show it.
         interruptible: Whether ``initiate_shutdown`` calls ``interrupt``.
         log_prefix: Stands before every line logged; ``[<name>]:`` by default.
-        exit_procedure: What ends the process after ``FatalExit``; tests replace it.
+        exit_procedure: Ends the process after ``FatalExit``; tests replace it.
 
     Attributes:
-        error: What has ended it, None if a shutdown did.
+        error: The error that ended the thread, None if a shutdown did.
     """
 
     def __init__(
@@ -118,32 +118,32 @@ class StoppableThread(threading.Thread, ABC):
 
     @abstractmethod
     def do_work(self) -> None:
-        """One round of work. An error ends the thread."""
+        """Do one round of work. An error ends the thread."""
 
     def interrupt(self) -> None:
-        """Make a blocked ``do_work`` return; called at most once, from the thread that asks for the shutdown."""
+        """Make a blocked ``do_work`` return; called at most once, from the thread that initiates the shutdown."""
 
     def ended(self) -> None:
         """Clean up; called on the thread itself as its last act, however it ended."""
 
     @property
     def is_running(self) -> bool:
-        """No shutdown was asked for yet; also true before the start and after a failure."""
+        """Whether no shutdown was initiated yet; also true before the start and after a failure."""
         return not self._initiated.is_set()
 
     @property
     def is_shutdown_initiated(self) -> bool:
-        """Somebody has asked it to stop."""
+        """Whether a shutdown was initiated."""
         return self._initiated.is_set()
 
     @property
     def is_shutdown_complete(self) -> bool:
-        """The thread has ended, or will not begin."""
+        """Whether the thread has ended, or will not begin."""
         return self._complete.is_set()
 
     @property
     def is_failed(self) -> bool:
-        """It ended though nobody had asked it to."""
+        """Whether the thread ended without a shutdown."""
         return self._complete.is_set() and not self._initiated.is_set()
 
     def start(self) -> None:
@@ -152,11 +152,11 @@ class StoppableThread(threading.Thread, ABC):
         try:
             super().start()
         except BaseException:
-            self._was_started = False  # the system has no thread to give: there is no end to wait for
+            self._was_started = False  # the system could not create the thread: there is no end to wait for
             raise
 
     def initiate_shutdown(self) -> bool:
-        """Ask for the end without waiting for it.
+        """Initiate the shutdown without waiting for its end.
 
         Returns:
             True for the first call, False for every later one.
@@ -171,13 +171,13 @@ class StoppableThread(threading.Thread, ABC):
             return True
 
     def await_shutdown(self, timeout_s: float | None = None) -> bool:
-        """Wait until the thread has ended; at once if it was never started.
+        """Wait until the thread has ended; return at once if it was never started.
 
         Returns:
-            Whether it has, within the time given.
+            Whether the thread has ended within the time given.
 
         Raises:
-            IllegalState: Nobody has asked for the shutdown.
+            IllegalState: No shutdown was initiated.
         """
         if not self._initiated.is_set():
             raise IllegalState(f"{self.name}: initiate_shutdown() must be called before await_shutdown()")
@@ -190,7 +190,7 @@ class StoppableThread(threading.Thread, ABC):
         return True
 
     def shutdown(self) -> None:
-        """Ask for the end and wait for it."""
+        """Initiate the shutdown and wait until the thread has ended."""
         self.initiate_shutdown()
         self.await_shutdown()
 
@@ -202,17 +202,17 @@ class StoppableThread(threading.Thread, ABC):
                 self.log.warning("still busy as the interpreter ends")
 
     def forget_in_child(self) -> None:
-        """Be over in a forked child: the thread runs in the parent alone."""
+        """Count as ended in a forked child: the thread runs in the parent alone."""
         self._initiate = threading.Lock()
         self._initiated, self._complete = threading.Event(), threading.Event()
         self._initiated.set()
         self._complete.set()
 
     def pause(self, timeout_ms: float) -> bool:
-        """Wait, but no longer than until a shutdown is asked for.
+        """Wait this long, but no longer than until a shutdown is initiated.
 
         Returns:
-            Whether one was.
+            Whether a shutdown was initiated.
         """
         return self._initiated.wait(timeout_ms / 1000)
 

@@ -45,7 +45,7 @@ NO_BROKER_EPOCH: Final = -1
 
 
 class SecurityProtocol(IntEnum):
-    """How a listener is secured, with the wire's number."""
+    """The security protocol of a listener, with its number on the wire."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -59,19 +59,19 @@ class SecurityProtocol(IntEnum):
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether clients prove who they are before their first request."""
+        """Whether clients authenticate by SASL before their first request."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether the leader was elected cleanly, with the wire's number."""
+    """Whether the leader was elected cleanly, with its number on the wire."""
 
     RECOVERED = 0
     RECOVERING = 1
 
 
 class UpdateType(IntEnum):
-    """Whether a KRaft controller's request holds the whole image or a change of it, with the wire's number."""
+    """Whether a KRaft controller's request holds the whole image or a change of it, with its number on the wire."""
 
     UNKNOWN = 0
     INCREMENTAL = 1
@@ -111,12 +111,12 @@ class Node(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its id as text: what a network client calls its connection."""
+        """The node's id as text: the name of its connection in a network client."""
         return str(self.id)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it stands for "no node"."""
+        """Whether the node stands for "no node"."""
         return not self.host or self.port < 0
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ class Node(NamedTuple):
 
 
 NO_NODE: Final = Node(-1, "", -1)
-"""Stands for "no node" where clients are told of a broker that has no such listener."""
+"""The node that stands for "no node", where a response names a broker without the client's listener."""
 
 
 class Broker(NamedTuple):
@@ -132,7 +132,7 @@ class Broker(NamedTuple):
 
     Attributes:
         id: The broker's id.
-        endpoints: One for each listener.
+        endpoints: The broker's addresses, one for each listener.
         rack: Its rack, None if it has none.
     """
 
@@ -219,7 +219,7 @@ class ReplicaAssignment(NamedTuple):
         return tuple(r for r in self.replicas if r not in self.removing)
 
     def without(self, replica: int) -> ReplicaAssignment:
-        """The assignment without a replica."""
+        """Return the assignment without this replica."""
         return ReplicaAssignment(
             tuple(r for r in self.replicas if r != replica),
             tuple(r for r in self.adding if r != replica),
@@ -227,7 +227,7 @@ class ReplicaAssignment(NamedTuple):
         )
 
     def reassign_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
-        """The assignment during a reassignment to ``target``: the target first, then the replicas to remove.
+        """Return the assignment during a reassignment to ``target``: the target first, then the replicas to remove.
 
         >>> ReplicaAssignment((1, 2, 3)).reassign_to((3, 4))
         ReplicaAssignment(replicas=(3, 4, 1, 2), adding=(4,), removing=(1, 2))

@@ -34,20 +34,20 @@ _LOOK_S: Final = 0.02
 
 
 class ZooKeeperScenario:
-    """Topics come and go, leaders move, a broker is killed and comes back, a second controller takes over.
+    """A day of a small cluster: topics come and go, leaders move, a broker restarts, a second controller takes over.
 
-    The controllers decide by themselves: the scenario changes znodes and brokers, and waits for what follows.
+    The controllers decide by themselves: the scenario changes znodes and brokers, and waits for the effects.
 
     Args:
         zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot. The scenario
-            has a chroot of its own in it, which ends with it.
+            creates a chroot of its own there, and deletes it at its end.
         brokers: The number of brokers.
         seed: Decides the numbers of topics and partitions, the replicas, and the brokers and partitions that change.
         recorder: Sees every frame of the controllers.
         on_step: Called with a description of each step before it is taken.
 
     Attributes:
-        journal: Every request of the controllers, with its answer.
+        journal: Every request of the controllers, with its response.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class ZooKeeperScenario:
         self._wait("the topic", lambda: all(self._is_known(TopicPartition(name, p)) for p in assignment))
 
     def _move_leader(self) -> None:
-        """Put another replica first, and have the preferred one elected."""
+        """Move the leader: put another replica first in the assignment, and request a preferred leader election."""
         tp = self._random.choice([tp for tp in self._partitions() if len(self._state(tp).isr) > 1])
         state = self._state(tp)
         leader = self._random.choice([b for b in state.isr if b != state.leader])
@@ -219,7 +219,7 @@ class ZooKeeperScenario:
         self._wait("the reassignment", lambda: self._admin.exists(znodes.REASSIGN_PARTITIONS) is None)
 
     def _wait(self, what: str, condition: Callable[[], bool]) -> None:
-        """Wait until something has come true, and the controllers have their answers."""
+        """Wait until a condition holds, and the controllers' requests are answered."""
         deadline = time.monotonic() + _PATIENCE_S
         while not condition():
             if time.monotonic() >= deadline:

@@ -1,1 +1,1 @@
-"""The broker's side of the control plane: its state, its answers, and many brokers in one process."""
+"""The broker's side of the control plane: its state, its answers to requests, and many brokers in one process."""

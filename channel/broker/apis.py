@@ -1,4 +1,4 @@
-"""The APIs that an embedded broker serves, and how large a request body of each it reads."""
+"""The APIs that an embedded broker serves, and the longest request body of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kproto.api import CONTROL_APIS, ApiKey
 __all__ = ["LARGEST_BODY", "LARGEST_CONTROLLER_BODY", "SERVED", "SLOW"]
 
 LARGEST_BODY: Final = {
-    ApiKey.METADATA: 256 * 1024,  # the names of about 8,000 topics; a client that wants more asks for all of them
+    ApiKey.METADATA: 256 * 1024,  # the names of about 8,000 topics; a client with more topics requests all topics
     ApiKey.CONTROLLED_SHUTDOWN: 1024,
     ApiKey.API_VERSIONS: 4 * 1024,
 }
@@ -24,5 +24,5 @@ SERVED: Final = frozenset((*LARGEST_BODY, *CONTROL_APIS))
 SLOW: Final = frozenset({ApiKey.METADATA})
 """APIs whose messages the reference codec reads and writes, several microseconds for each byte, and that can be large.
 
-They are served beside the network thread, which has all the other brokers to serve.
+They are served on another thread than the network thread, which serves all the other brokers.
 """

@@ -1,4 +1,4 @@
-"""Embedded brokers in one process, on one network thread: start, kill, restart, pause, and faults on demand."""
+"""A cluster of embedded brokers in one process, on one network thread: start, kill, restart, pause, and faults."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ __all__ = ["ClusterMember", "EmbeddedCluster", "raise_file_limit"]
 
 _FILES_A_BROKER: Final = 6
 """A listening socket; the connection of a controller in this process, at both ends; epoll and eventfd of its send
-thread; and one to spare."""
+thread; and one in reserve."""
 
 
 _LAST_PORT: Final = 65_535
 
 
 def raise_file_limit(brokers: int, files_a_broker: int = _FILES_A_BROKER) -> None:
-    """Raise this process's limit of open files to the need of so many brokers.
+    """Raise this process's limit of open files to the number that this many brokers need.
 
     Raises:
-        BrokerNotAvailable: The hard limit is too low; the text says what it must be.
+        BrokerNotAvailable: The hard limit is too low; the text names the limit that is needed.
     """
     wanted = 256 + brokers * files_a_broker
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -62,8 +62,8 @@ class ClusterMember:
     """One broker of the cluster.
 
     Attributes:
-        broker: Its state; a new object after each restart.
-        listener: Its listening socket; None while it is down.
+        broker: The broker's state; a new object after each restart.
+        listener: The listening socket; None while the broker is down.
         host, port: The address of its listener, the same after a restart.
     """
 
@@ -84,12 +84,12 @@ class ClusterMember:
 
     @property
     def is_up(self) -> bool:
-        """Whether it listens."""
+        """Whether the broker listens."""
         return self.listener is not None
 
 
 class EmbeddedCluster:
-    """Brokers as a controller sees them, on loopback by default; ``EmbeddedBroker`` describes each of them.
+    """Brokers that serve a controller's requests, on loopback by default; ``EmbeddedBroker`` describes each broker.
 
     >>> with EmbeddedCluster(3) as cluster:
     ...     [member.is_up for member in cluster]
@@ -100,18 +100,18 @@ class EmbeddedCluster:
         base_port: Broker N listens at this port + N; 0 lets the system choose.
         host: The address to listen at.
         first_epoch: The first registration's broker epoch; each registration takes the next number.
-        hooks: Gives each broker's hooks by its id; None for no hooks.
+        hooks: Returns a broker's hooks by its id; None for no hooks.
         config: Limits of the network, under Kafka's names.
         clock: The clock of timers and idle limits.
-        recorder: Sees every frame, sent and received.
-        listener_name: The name of every listener; that of the protocol by default.
+        recorder: Records every frame, sent and received.
+        listener_name: The name of every listener; the protocol's name by default.
         kraft: Whether brokers take part in a migration to KRaft; their KRaft epoch is their broker epoch.
         features: The features that all brokers announce.
         cluster_id: The cluster id in Metadata answers.
-        register: Registers a broker whose port is open and gives its broker epoch; the broker serves no request
-            before. By default a broker is in no registry, and takes the next number.
-        protocol: How every listener is secured.
-        security: The certificate, and whom to accept, for that; by default those of ``config``.
+        register: Registers a broker whose port is open and returns its broker epoch; the broker serves no request
+            before. By default no registry is used, and the broker epoch is the next number.
+            protocol: The security protocol of every listener.
+            security: The certificate of the brokers, and the users to accept; by default those of ``config``.
     """
 
     def __init__(
@@ -158,8 +158,8 @@ class EmbeddedCluster:
         """Open every broker's port and start to serve.
 
         Raises:
-            ConfigurationError: A port is taken, or beyond the last one.
-            BrokerNotAvailable: The limit of open files is too low for so many.
+            ConfigurationError: A port is taken, or above 65535.
+            BrokerNotAvailable: The limit of open files is too low for this many brokers.
         """
         last = max(self._ids, default=0)
         if self._base_port and self._base_port + last > _LAST_PORT:
@@ -215,7 +215,7 @@ class EmbeddedCluster:
     def restart(self, broker_id: int) -> int:
         """Bring a broker back on its port, killing it first if it is up.
 
-        It keeps its logs and forgets its leaderships, its fetchers and its metadata.
+        The broker keeps its logs and forgets its leaderships, its fetchers and its metadata.
 
         Returns:
             The new broker epoch.
@@ -237,15 +237,15 @@ class EmbeddedCluster:
         return member.epoch
 
     def pause(self, broker_id: int) -> None:
-        """Let a broker hang: it neither accepts nor reads, and its connections stay open."""
+        """Make a broker hang: it neither accepts nor reads, and its connections stay open."""
         self._listener(broker_id).pause()
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused broker go on."""
+        """Let a paused broker continue."""
         self._listener(broker_id).resume()
 
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
-        """Call a function that does not block on the network thread after a delay; never once this is closed."""
+        """Call a non-blocking function on the network thread after a delay; never once the cluster is closed."""
         self._server.call_later(delay_ms, function)
 
     def _reopen(self, member: ClusterMember) -> None:

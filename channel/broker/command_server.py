@@ -1,4 +1,4 @@
-"""An HTTP port for commands to a running fleet: steps by POST, their reports and the brokers' states as JSON."""
+"""An HTTP server for commands to a running fleet: steps by POST, their reports and the brokers' states as JSON."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _log = get_logger(__name__)
 _LONGEST_BODY: Final = 64 * 1024
 _MOST_CONNECTIONS: Final = 16
 _SILENT_S: Final = 10.0
-"""How long a client may take for its request."""
+"""The time limit of a client's request."""
 
 
 class CommandServer:
     """Serves a fleet's commands; ``start`` to ``close``, or a context manager.
 
-    It has no password: whoever can connect may kill brokers. A web page cannot, as a request must have the content type
-    ``application/json``, which browsers send to another site only if that agrees.
+    The server has no password: anybody who can connect may kill brokers. A web page cannot, as requests must have the
+    content type ``application/json``, which browsers send to another site only with its consent.
 
     Args:
         commands: Takes the steps.
-        host, port: Where to listen; port 0 for any.
+        host, port: The address to listen at; port 0 for any free port.
         on_stop: Called for the step ``stop``.
 
     Attributes:
-        address: Where it listens, host and port.
+        address: The listening address, host and port.
 
     Raises:
-        ConfigurationError: The address cannot be listened at.
+        ConfigurationError: The server cannot listen at the address.
     """
 
     def __init__(self, commands: FleetCommands, host: str, port: int, on_stop: Callable[[], None]) -> None:
@@ -76,7 +76,7 @@ class CommandServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """A server with a limited number of connections, each with a thread; further clients are turned away."""
+    """A server with a limited number of connections, each with a thread; further clients are rejected."""
 
     block_on_close = False
 
@@ -101,7 +101,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request; its class has the fleet's commands."""
+    """The handler of one request; its class has the fleet's commands."""
 
     commands: FleetCommands
     on_stop: Callable[[], None]

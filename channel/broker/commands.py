@@ -1,4 +1,4 @@
-"""Commands to a running fleet: steps, one at a time, wherever they come from, and the reports of the latest."""
+"""Commands to a running fleet: it takes steps from any source, one at a time, and keeps their latest reports."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KEPT: Final = 1_000
 
 
 class FleetCommands:
-    """Takes steps for a fleet; any thread may bring them.
+    """Takes steps for a fleet, from any thread.
 
     Args:
         fleet: A fleet that has started.
-        report: Takes the report of each step as JSON has it, on the thread that brought the step.
+        report: Takes the report of each step as a JSON object, on the thread that called ``take``.
 
     Attributes:
         events: The reports of the latest thousand steps, the oldest first.
@@ -44,7 +44,7 @@ class FleetCommands:
 
         Args:
             line: The step, as ``Step.of`` reads it.
-            wait: Whether to wait for the end of a step that another thread has brought.
+            wait: Whether to wait for the end of another thread's step.
 
         Raises:
             IllegalState: Another step is being taken, and ``wait`` is false.
@@ -62,7 +62,7 @@ class FleetCommands:
         return event
 
     def brokers(self) -> list[dict[str, Any]]:
-        """The state of every broker, as JSON has it."""
+        """Return the state of every broker, as JSON objects."""
         leader = self._fleet.controller_id
         return [
             {

@@ -29,12 +29,12 @@ _RETRY_S: Final = 0.5
 
 
 class ShutdownRequest(NamedTuple):
-    """The request by which a broker asks to be let go.
+    """A broker's request for a controlled shutdown.
 
     Attributes:
         channel: The broker's channel to its controller.
         request: The request.
-        refusal: The reason in an answer why the broker may not leave yet; None if it may.
+        refusal: Returns an answer's reason why the broker may not leave yet; None if it may leave.
     """
 
     channel: NodeToControllerChannel
@@ -43,13 +43,13 @@ class ShutdownRequest(NamedTuple):
 
 
 def ask_zookeeper_controller(channel: NodeToControllerChannel, broker_id: int, broker_epoch: int) -> ShutdownRequest:
-    """The request to a controller that ZooKeeper has elected: ControlledShutdown."""
+    """Make the request to a controller that was elected in ZooKeeper: ControlledShutdown."""
     message = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     return ShutdownRequest(channel, MessageRequest(message, oldest_version=1), _leads_still)
 
 
 def ask_kraft_controller(channel: NodeToControllerChannel, broker: EmbeddedBroker) -> ShutdownRequest:
-    """The request to a KRaft controller: a heartbeat that says so."""
+    """Make the request to a KRaft controller: a heartbeat that requests the shutdown."""
     request = MessageRequest(heartbeat(broker, wants_shutdown=True))
     return ShutdownRequest(channel, request, lambda answer: None if answer.should_shut_down else "it is still needed")
 
@@ -57,21 +57,21 @@ def ask_kraft_controller(channel: NodeToControllerChannel, broker: EmbeddedBroke
 def controlled_shutdown(
     brokers: Mapping[int, ShutdownRequest], on_leaving: Callable[[int], None], timeout_s: float
 ) -> dict[int, str]:
-    """Ask for all brokers at once; each is asked again while it still leads partitions, four times at most.
+    """Request the shutdown of all brokers at once; each is asked for again, four times at most, while its broker leads.
 
     Args:
         brokers: The request of each broker, by its id.
-        on_leaving: Takes each broker that leads nothing any more, on the calling thread.
-        timeout_s: How long to wait for all of them.
+        on_leaving: Called with each broker that leads no partition any more, on the calling thread.
+        timeout_s: The time limit for all brokers.
 
     Returns:
-        For each broker that has not been let go, by its id, the reason.
+        The reasons of the brokers that may not leave, by broker id.
     """
     deadline = time.monotonic() + timeout_s
     answers: SimpleQueue[tuple[int, ClientResponse | None]] = SimpleQueue()
     failures = dict.fromkeys(brokers, f"the controller did not answer within {timeout_s:g} s")
     attempts = dict.fromkeys(brokers, 0)
-    due = [(0.0, broker_id) for broker_id in brokers]  # when to ask for each broker next
+    due = [(0.0, broker_id) for broker_id in brokers]  # the time of each broker's next request
     unanswered = 0
     while due or unanswered:
         now = time.monotonic()

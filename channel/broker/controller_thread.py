@@ -1,4 +1,4 @@
-"""The thread of the brokers' requests to their controller, and its network client."""
+"""The thread that sends the brokers' requests to their controller, and its network client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def controller_thread(
     controller: ControllerInformation,
     reconnect_backoff_max_ms: int = 50,
 ) -> NodeToControllerThread:
-    """A thread for the brokers' requests to a controller, first to one of this kind; by default with Kafka's limits."""
+    """Make a thread for the brokers' requests to a controller, at first of this kind; Kafka's limits by default."""
 
     def make(information: ControllerInformation, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
         channels = ListenerChannels(security, _CLIENT_ID)

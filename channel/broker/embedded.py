@@ -1,6 +1,6 @@
-"""One embedded broker without its sockets: its registration, its replicas and its metadata.
+"""An embedded broker without its sockets: its registration, its replicas and its metadata.
 
-A process can hold a thousand of them: they share decoded messages and metadata snapshots.
+A process can hold a thousand brokers, as they share decoded messages and metadata snapshots.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class Features:
 
 
 class EmbeddedBroker:
-    """A broker as a controller sees it; it stores no records, and serves no API that would need them.
+    """A broker that serves the control plane; it stores no records, and serves no API that would need them.
 
     Args:
-        broker_id: Its id.
+        broker_id: The broker's id.
         broker_epoch: The epoch of its registration in ZooKeeper (the znode's czxid).
         cluster_id: The cluster id in Metadata answers.
         kraft_epoch: The epoch of its registration with a KRaft controller, where a migration is enabled.
         zookeeper_mode: False for a KRaft broker, which should never receive the three control requests.
-        features: The features that it announces.
-        hooks: Its owner's callables.
-        updates: Shared by the brokers of a process.
+        features: The features that the broker announces.
+        hooks: The owner's callables.
+        updates: The decoded UpdateMetadata requests that the brokers of a process share.
     """
 
     def __init__(
@@ -87,32 +87,32 @@ class EmbeddedBroker:
 
     @property
     def controller_keys(self) -> Set[int]:
-        """The APIs that its controller serves; none if it does not stand for election."""
+        """The API keys that the broker's controller serves; none if the broker does not stand for election."""
         return frozenset() if self.hooks.controller is None else self.hooks.controller.keys
 
     @property
     def is_led_by_kraft(self) -> bool:
-        """Whether the controller that it obeys is a KRaft controller."""
+        """Whether the broker's controller is a KRaft controller."""
         controller = self.metadata.snapshot.controller
         return controller is not None and controller.is_kraft
 
     @property
     def epoch_for_controller(self) -> int:
-        """The epoch of its registration with the controller that it obeys."""
+        """The epoch of the broker's registration with its controller."""
         return self.kraft_epoch if self.is_led_by_kraft and self.kraft_epoch is not None else self.broker_epoch
 
     @property
     def migration_enabled(self) -> bool:
-        """Whether it takes part in a migration to KRaft."""
+        """Whether the broker takes part in a migration to KRaft."""
         return self.kraft_epoch is not None
 
     def is_stale(self, request_epoch: int, *, is_kraft: bool) -> bool:
-        """Whether a request is meant for an earlier registration of this broker.
+        """Whether a request is for an earlier registration of this broker.
 
-        -1 is never stale, and a larger epoch is accepted: the controller may learn of a registration first.
+        -1 is never stale, and a larger epoch is accepted: the controller may know of a registration before the broker.
 
         Raises:
-            RuntimeError: A KRaft controller's request, and this broker is not registered with one.
+            RuntimeError: A KRaft controller sent the request, but this broker is not registered with it.
         """
         if request_epoch == NO_BROKER_EPOCH:
             return False

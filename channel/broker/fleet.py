@@ -1,4 +1,4 @@
-"""Simulated brokers for a real controller: registered in ZooKeeper, each with its session and its controller channel.
+"""A fleet of simulated brokers for a real controller, each with a ZooKeeper session and a channel to the controller.
 
 >>> def rehearse(zookeeper):
 ...     with Fleet(zookeeper, range(100, 150)) as fleet:  # the controller creates its topics on these brokers
@@ -52,14 +52,14 @@ __all__ = ["Fleet"]
 _log = get_logger(__name__)
 
 _FILES_A_BROKER: Final = 14
-"""As an embedded broker, and those of its ZooKeeper session and of its connection to the controller."""
+"""Open files of a broker: an embedded broker's, and those of its ZooKeeper session and its controller connection."""
 
 _QUORUM_BACKOFF_MS: Final = 2_000
 """The quorum may be started long after the brokers."""
 
 _LOOK_S: Final = 0.02
 _CHECK_MS: Final = 1_000
-"""How often leaders look at their followers, at most."""
+"""The shortest interval between two checks of a leader's followers."""
 
 
 class Fleet:
@@ -69,7 +69,7 @@ class Fleet:
     it back once it follows again: by AlterPartition, or before IBP 2.7-IV2 by a write to ZooKeeper. Brokers outside of
     the fleet fetch nothing from its leaders, and leave the ISR too.
 
-    ZooKeeper must allow a connection for each broker: its ``maxClientCnxns`` is 60 by default, and 0 means no limit.
+    ZooKeeper must allow a connection for each broker: ``maxClientCnxns`` is 60 by default, and 0 means no limit.
 
     Args:
         zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
@@ -78,20 +78,20 @@ class Fleet:
         host: The address to listen at, and to register.
         config: ``inter.broker.protocol.version``, the listener's name, time limits of the channel to the controller.
         session_timeout_ms: ZooKeeper's session timeout.
-        replica_lag_time_max_ms: How long a silent follower stays in the ISR.
-        hooks: Gives each broker's hooks by its id; None for no hooks.
-        recorder: Sees every frame that the brokers receive and send.
-        protocol: How every listener is secured.
-        security: The certificate, and whom to accept, for that; by default those of ``config``.
-        racks: The brokers' racks, one broker after the other in turn; by default brokers have none.
-        quorum: The voters of a KRaft controller, with which the brokers register too, as in a migration to KRaft; its
-            listener is secured as the brokers' own are.
-        stand: Makes each broker's part in the election of the controller; by default no broker stands.
+        replica_lag_time_max_ms: The time after which a silent follower leaves the ISR.
+        hooks: Returns a broker's hooks by its id; None for no hooks.
+        recorder: Records every frame that the brokers receive and send.
+        protocol: The security protocol of every listener.
+        security: The certificate of the brokers, and the users to accept; by default those of ``config``.
+        racks: The racks, assigned to the brokers in turn; by default brokers have none.
+        quorum: The voters of a KRaft controller, with which the brokers register too, as in a migration to KRaft;
+            their listener has the same security protocol as the brokers' own.
+        stand: Makes each broker's candidacy in the controller election; by default no broker stands.
 
     Attributes:
-        cluster: The brokers themselves, by id; for reading.
-        on_answered: Called with a broker's id and each request that it has answered, after the broker's own hook; None
-            for nobody. It runs on the network thread and must not block.
+        cluster: The brokers, by id; for reading.
+        on_answered: Called with a broker's id and each request that it has answered, after the broker's own hook;
+            None for no call. It runs on the network thread and must not block.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Fleet:
         self._quorum: QuorumProvider | None = None
         self._to_quorum: NodeToControllerThread | None = None
         if quorum:
-            metadata_version_level(config.inter_broker_protocol_version)  # whose error says what is wrong
+            metadata_version_level(config.inter_broker_protocol_version)  # raises the error of a wrong version
             self._quorum = QuorumProvider(quorum, "CONTROLLER", protocol, SYSTEM_CLOCK)
             self._to_quorum = controller_thread(
                 "fleet-to-quorum-thread", config, self._security, self._quorum(), _QUORUM_BACKOFF_MS
@@ -153,8 +153,8 @@ class Fleet:
         Raises:
             Disconnected: No ZooKeeper answers.
             NodeExists: Another process has registered one of the ids.
-            ConfigurationError: A port is taken, or beyond the last one.
-            BrokerNotAvailable: The limit of open files is too low for so many.
+            ConfigurationError: A port is taken, or above 65535.
+            BrokerNotAvailable: The limit of open files is too low for this many brokers.
         """
         raise_file_limit(len(self._broker_ids), _FILES_A_BROKER)
         try:
@@ -180,7 +180,7 @@ class Fleet:
         return self
 
     def close(self) -> None:
-        """End all brokers at once, without a controlled shutdown; their registrations go. Harmless if closed."""
+        """End all brokers and their registrations at once, without a controlled shutdown. Harmless if closed."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -198,13 +198,13 @@ class Fleet:
         return [thread for thread in (self._to_controller, self._to_quorum) if thread is not None]
 
     def shut_down(self, *broker_ids: int, timeout_s: float = 10.0) -> dict[int, str]:
-        """Let brokers leave as on SIGTERM: the controller moves their leaders away first. By default all that are up.
+        """Shut brokers down as on SIGTERM, by default all that are up: the controller moves their leaders away first.
 
-        Each leaves as soon as the controller lets it go, and at the latest after ``timeout_s``, whatever it leads. A
-        broker of the fleet that is the controller itself leaves after the others.
+        A broker leaves as soon as the controller consents, and at the latest after ``timeout_s``, even if it still
+        leads partitions. A broker of the fleet that is the active controller leaves after the others.
 
         Returns:
-            For each broker that has left without the controller's consent, by its id, the reason.
+            The reasons of the brokers that left without the controller's consent, by broker id.
         """
         leaving = [i for i in broker_ids or self._broker_ids if self.cluster[i].is_up]
         controllers = [i for i in leaving if self._links[i].leads_cluster]
@@ -232,14 +232,14 @@ class Fleet:
 
     @property
     def controller_id(self) -> int | None:
-        """The broker of this fleet that leads the cluster; None if none does."""
+        """The broker of this fleet that is the active controller; None if there is none."""
         return next((i for i, links in list(self._links.items()) if links.leads_cluster), None)
 
     def wait_for_controller(self, timeout_s: float = 30.0) -> int:
-        """Wait until a broker of this fleet leads the cluster; gives its id.
+        """Wait until a broker of this fleet is the active controller; returns its id.
 
         Raises:
-            RequestTimeout: None does after ``timeout_s`` seconds.
+            RequestTimeout: No broker is after ``timeout_s`` seconds.
         """
         deadline = time.monotonic() + timeout_s
         while (leader := self.controller_id) is None:
@@ -275,7 +275,7 @@ class Fleet:
         return self.cluster.restart(broker_id)
 
     def pause(self, broker_id: int) -> None:
-        """Let a broker hang: it serves nothing, fetches nothing and asks nothing; its ZooKeeper session lives on.
+        """Make a broker hang: it serves, fetches and sends nothing; its ZooKeeper session lives on.
 
         Raises:
             IllegalState: It is down.
@@ -284,7 +284,7 @@ class Fleet:
         self._paused.add(broker_id)
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused broker go on.
+        """Let a paused broker continue.
 
         Raises:
             IllegalState: It is down.
@@ -297,13 +297,13 @@ class Fleet:
         return broker_id in self._paused
 
     def slow(self, broker_id: int, delay_s: float) -> None:
-        """Let a broker wait before it handles a request; 0 for no wait.
+        """Delay every request of a broker by this many seconds; 0 for no delay.
 
         Raises:
-            BrokerNotAvailable: There is no such broker.
+            BrokerNotAvailable: The fleet has no such broker.
             ValueError: The delay is negative or longer than a day.
         """
-        Interception(delay_s=delay_s)  # which says what is wrong with the delay
+        Interception(delay_s=delay_s)  # it raises the error of an invalid delay
         self.cluster[broker_id]
         self._delays_s[broker_id] = delay_s
 
@@ -367,7 +367,7 @@ class Fleet:
     # ---- requests ----------------------------------------------------------------------------------------------------
 
     def _hooks(self, broker_id: int) -> BrokerHooks:
-        """The owner's hooks of a broker, with the delay of a slow broker and the observer of answers added."""
+        """Return the owner's hooks of a broker, with the delay of a slow broker and ``on_answered`` added."""
         hooks = self._user_hooks(broker_id) if self._user_hooks is not None else BrokerHooks()
         intercept, answered = hooks.intercept, hooks.answered
 

@@ -19,8 +19,8 @@ class RequestContext(NamedTuple):
     """A request's header and connection.
 
     Attributes:
-        api_key, version, correlation_id, client_id: As they stand in the header.
-        listener: The name of the listener that the request came in by.
+        api_key, version, correlation_id, client_id: The fields of the header.
+        listener: The name of the listener that received the request.
         peer: The sender's host and port.
         size: Bytes of header and body.
     """
@@ -40,13 +40,13 @@ class Interception:
 
     Attributes:
         delay_s: Seconds to wait before the request is handled.
-        drop: Handle nothing and answer nothing; the connection stays open and is read no more.
+        drop: Neither handle nor answer the request; the connection stays open and is not read any more.
         disconnect: Close the connection: "before" the request is handled, or "after", its answer lost.
         error: Do not handle the request, answer with this error code.
         answer: Do not handle the request, answer with this message.
 
     Raises:
-        ValueError: ``disconnect`` is another word, ``delay_s`` is negative, or two of the orders contradict each other.
+        ValueError: ``disconnect`` is another word, ``delay_s`` is negative, or two fields contradict each other.
     """
 
     delay_s: float = 0.0
@@ -77,34 +77,34 @@ class ControllerApis(Protocol):
     """Serves the requests that brokers and administrators send to the controller; their answers may come later.
 
     Attributes:
-        keys: The APIs that are handed over instead of being served by the broker itself.
+        keys: The API keys that are passed to this service instead of the broker's own handlers.
     """
 
     keys: Set[int]
 
     def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
-        """Take a request; ``answer`` takes the response, once, from any thread, and closes the connection for None."""
+        """Take a request; call ``answer`` with the response, once, from any thread; None closes the connection."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BrokerHooks:
     """Callables that an embedded broker calls; each may be left out.
 
-    They run on the cluster's network thread, and for Metadata requests on the thread that serves these: they must not
-    block for long.
+    They run on the cluster's network thread, and for Metadata requests on the thread that serves Metadata: they must
+    not block for long.
 
     Attributes:
         authorize: Whether a request may act on the cluster; a refusal is error 31.
-        intercept: Called first, for faults and scripted answers; None lets the request through.
-        answered: Called with every request and its answer (None: none was sent).
-        partitions_deleted: Partitions that an UpdateMetadata deleted, as the group coordinator learns of them.
-        topics_changed: Topics of an UpdateMetadata, as delayed topic operations learn of them.
-        quotas_changed: Called after each UpdateMetadata, as the client-quota callback is.
-        partitions_changed: Partitions of an UpdateMetadata, as delayed elections learn of them.
-        leadership: Partitions that this broker now leads and follows, as both coordinators learn of them.
-        resigned: A coordinator's partition was deleted: topic, partition, leader epoch or None.
+        intercept: Called first, for faults and scripted answers; None handles the request as usual.
+        answered: Called with every request and its answer (None if no answer was sent).
+        partitions_deleted: Called with partitions that an UpdateMetadata deleted, as Kafka's group coordinator is.
+        topics_changed: Called with the topics of an UpdateMetadata, as Kafka's delayed topic operations are.
+        quotas_changed: Called after each UpdateMetadata, as Kafka's client-quota callback is.
+        partitions_changed: Called with the partitions of an UpdateMetadata, as Kafka's delayed elections are.
+        leadership: Called with partitions that this broker now leads and follows, as both of Kafka's coordinators are.
+        resigned: Called when a coordinator's partition was deleted: topic, partition, leader epoch or None.
         controller: Serves the controller's APIs where this broker stands for election.
-        controlled_shutdown: Gives (error code, partitions still led) where this broker plays the controller.
+        controlled_shutdown: Returns (error code, partitions still led) where this broker plays the controller.
         create_log: Called before a partition's log is created; raise OSError to take the partition offline (error 56).
         delete_log: Called when a partition's log was unlinked; raise OSError for a storage error (56).
         complete_requests: Called with (partition, error code) when a deleted partition's waiting requests must end.

@@ -1,6 +1,6 @@
-"""The in-sync replicas of the partitions that a broker leads: which followers to drop, and which to take back.
+"""The in-sync replicas of the partitions that a broker leads: silent followers leave, fetching followers come back.
 
-There are no records to fetch. A follower counts as caught up as long as it fetches from this leader in this leader
+There are no records to fetch. A follower counts as in sync as long as it fetches from this leader in this leader
 epoch; a follower that has not fetched for ``replica.lag.time.max.ms`` leaves the ISR.
 """
 
@@ -24,9 +24,9 @@ class IsrProposal(NamedTuple):
 
     Attributes:
         tp: The partition.
-        topic_id: Its topic's id, the zero id if it has none.
+        topic_id: The id of the partition's topic, the zero id if it has none.
         isr: The proposed in-sync replicas, as broker ids.
-        leader_epoch, partition_epoch, controller_epoch: Of the state that it is to replace.
+        leader_epoch, partition_epoch, controller_epoch: The epochs of the state that the proposal replaces.
     """
 
     tp: TopicPartition
@@ -38,12 +38,12 @@ class IsrProposal(NamedTuple):
 
 
 class LedPartitions:
-    """The partitions that one broker leads, and how long each of their followers has been silent.
+    """The partitions that one broker leads, and the times since which their followers have been silent.
 
     Args:
         broker: The leader.
-        is_fetching: Tells whether a broker fetches a partition from this leader in this leader epoch.
-        lag_max_ms: How long a follower may be silent.
+        is_fetching: Returns whether a broker fetches a partition from this leader in this leader epoch.
+        lag_max_ms: The time after which a silent follower leaves the ISR.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class LedPartitions:
         self._pending: dict[TopicPartition, IsrProposal] = {}
 
     def proposals(self, now: int) -> list[IsrProposal]:
-        """The ISRs that should change; a partition with an unanswered proposal of its present state is left out."""
+        """Return the ISR changes to propose, without partitions whose present state has an unanswered proposal."""
         replicas = self.broker.replicas
         silent_since: dict[tuple[TopicPartition, int], int] = {}
         found = []
@@ -87,7 +87,7 @@ class LedPartitions:
         now: int,
         silent_since: dict[tuple[TopicPartition, int], int],
     ) -> tuple[int, ...]:
-        """The ISR that the partition should have; notes the silent followers."""
+        """Return the ISR that the partition should have, and note its silent followers."""
         isr = []
         for follower in replica.replicas:
             if follower == self.broker.broker_id or self._is_fetching(follower, tp, replica):
@@ -103,7 +103,7 @@ class LedPartitions:
         return pending is not None and pending[3:5] == proposal[3:5]
 
     def accepted(self, proposal: IsrProposal, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """Take over the ISR that the controller, or ZooKeeper, has stored; nothing if the partition moved on since."""
+        """Take over the ISR that the controller, or ZooKeeper, has stored, unless the partition has changed since."""
         self._pending.pop(proposal.tp, None)
         replicas = self.broker.replicas
         with replicas.lock:
@@ -117,5 +117,5 @@ class LedPartitions:
                 replica.isr, replica.partition_epoch = isr, partition_epoch
 
     def refused(self, proposal: IsrProposal) -> None:
-        """Forget a proposal; a later check makes it again if it is still due."""
+        """Forget a proposal; a later check repeats it if it is still due."""
         self._pending.pop(proposal.tp, None)

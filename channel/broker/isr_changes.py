@@ -1,4 +1,4 @@
-"""Two ways to make a new ISR known: AlterPartition to the controller, or, before IBP 2.7-IV2, a write to ZooKeeper."""
+"""Two ways to announce a new ISR: AlterPartition to the controller, or, before IBP 2.7-IV2, a write to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _log = get_logger(__name__)
 
 
 class IsrChanges(Protocol):
-    """Makes a leader's proposals known."""
+    """A way to announce a leader's ISR proposals."""
 
     def propose(self, led: LedPartitions, proposals: Sequence[IsrProposal]) -> None:
-        """Make them known; ``led`` learns the outcome of each."""
+        """Announce proposals; ``led`` gets the outcome of each."""
 
 
 class _AlterPartitionBuilder:
-    """Builds AlterPartition in the version that the controller has; a ``RequestBuilder``."""
+    """Builds AlterPartition in the controller's version; a ``RequestBuilder``."""
 
     api_key = int(ApiKey.ALTER_PARTITION)
     oldest_version = 0
@@ -50,7 +50,7 @@ class _AlterPartitionBuilder:
         self._broker = broker_id, broker_epoch
         self._proposals = proposals
         has_ids = all(p.topic_id != ZERO_UUID for p in proposals)
-        self.latest_version = ApiKey.ALTER_PARTITION.info.max_version if has_ids else 1  # later ones name no topics
+        self.latest_version = ApiKey.ALTER_PARTITION.info.max_version if has_ids else 1  # later ones have topic ids
 
     def build(self, version: int) -> Sequence[bytes]:
         """The encoded request."""
@@ -93,7 +93,7 @@ class AlterPartition:
         self._channel = channel
 
     def propose(self, led: LedPartitions, proposals: Sequence[IsrProposal]) -> None:
-        """Send them; the answer comes on the channel's thread."""
+        """Send proposals; the answer arrives on the channel's thread."""
 
         def answered(response: ClientResponse) -> None:
             _take_answer(led, proposals, response)
@@ -137,7 +137,7 @@ class ZooKeeperIsr:
         self._session = session
 
     def propose(self, led: LedPartitions, proposals: Sequence[IsrProposal]) -> None:
-        """Write them; returns when ZooKeeper has answered."""
+        """Write proposals; returns once ZooKeeper has answered."""
         changed = []
         for p in proposals:
             state = LeaderAndIsr(led.broker.broker_id, p.isr, p.leader_epoch)

@@ -34,18 +34,18 @@ _HEARTBEAT_MS: Final = 2_000
 _RETRY_MS: Final = 500
 _VOTER_MS: Final = 1_000
 _CAUGHT_UP: Final = (1 << 63) - 1
-"""The metadata offset in heartbeats: a broker of ZooKeeper reads no metadata log, and never lags behind it."""
+"""The metadata offset in heartbeats: a ZooKeeper broker reads no metadata log, and so never lags behind."""
 
 
 class QuorumProvider:
-    """Names a KRaft controller; a ``ControllerProvider``.
+    """Provides the address of a KRaft controller; a ``ControllerProvider``.
 
-    The voters' elections are not followed. As long as no voter accepts requests, each is named for a second in turn.
+    It does not follow the voters' elections. Until a voter accepts requests, it names each voter for a second in turn.
 
     Args:
         voters: The controllers.
         listener: The name of their listener.
-        security_protocol: How it is secured.
+        security_protocol: The security protocol of that listener.
         clock: Time.
     """
 
@@ -57,7 +57,7 @@ class QuorumProvider:
         self._clock = clock
 
     def __call__(self) -> ControllerInformation:
-        """The controller to ask now."""
+        """Return the controller to ask now."""
         return self._controllers[self._clock.milliseconds() // _VOTER_MS % len(self._controllers)]
 
 
@@ -74,11 +74,11 @@ class KRaftRegistration:
     """Registers one broker again and again until it is accepted, then sends its heartbeats.
 
     Args:
-        embedded: The broker; its ``kraft_epoch`` becomes that of the registration.
-        broker: Its endpoints and rack.
-        ibp: Its inter.broker.protocol.version, which it announces as its metadata version.
-        channel: Its channel to the quorum.
-        call_later: Calls a function that does not block after so many ms.
+        embedded: The broker; the registration sets its ``kraft_epoch``.
+        broker: The broker's endpoints and rack.
+        ibp: The broker's inter.broker.protocol.version, announced as its metadata version.
+        channel: The broker's channel to the quorum.
+        call_later: Calls a non-blocking function after a delay in ms.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class KRaftRegistration:
         embedded.kraft_epoch = NO_BROKER_EPOCH
 
     def start(self) -> None:
-        """Ask the controller for the registration; it may come later."""
+        """Request the registration, which may be accepted later."""
         broker, level = self._broker, self._level
         request = BrokerRegistrationRequest(
             broker_id=broker.id,
@@ -154,7 +154,7 @@ class KRaftRegistration:
 
 
 def heartbeat(broker: EmbeddedBroker, *, wants_shutdown: bool = False) -> BrokerHeartbeatRequest:
-    """A broker's heartbeat, by which it may ask to be let go."""
+    """Build a broker's heartbeat, which may request a controlled shutdown."""
     return BrokerHeartbeatRequest(
         broker_id=broker.broker_id,
         broker_epoch=NO_BROKER_EPOCH if broker.kraft_epoch is None else broker.kraft_epoch,

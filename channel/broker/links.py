@@ -1,4 +1,4 @@
-"""A fleet broker's links to the rest of its cluster: registration, election, requests to the controller, and ISR."""
+"""A fleet broker's links to its cluster: registration, controller election, requests to the controller, ISR changes."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ class Candidacy(Protocol):
 
     @property
     def apis(self) -> ControllerApis:
-        """Serves the requests to a controller that arrive at the broker's listener."""
+        """The service of requests to a controller that arrive at the broker's listener."""
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker leads the cluster."""
+        """Whether the broker is the active controller."""
 
     def start(self) -> None:
-        """Stand for election; the broker has registered."""
+        """Stand for election, once the broker has registered."""
 
     def session_expired(self) -> None:
         """Resign, before the next session begins."""
 
     def session_began(self) -> None:
-        """Stand for election again; the broker has registered in the new session."""
+        """Stand for election again, once the broker has registered in the new session."""
 
     def abandon(self) -> None:
-        """End as kill -9 does: ZooKeeper learns of it by the end of the session. Harmless if ended."""
+        """End as kill -9 does: ZooKeeper notices when the session expires. Harmless if ended."""
 
     def close(self) -> None:
-        """Resign, and stand no more. Harmless if ended."""
+        """Resign, and stop standing for election. Harmless if ended."""
 
 
 class Stand(Protocol):
-    """Makes a broker's candidacy."""
+    """A function that makes a broker's candidacy."""
 
     def __call__(self, broker_id: int, session: ZooKeeperSession) -> Candidacy:
-        """Make it; ``session`` has not begun."""
+        """Make the candidacy; ``session`` has not begun."""
 
 
 @dataclass(slots=True)
@@ -65,12 +65,12 @@ class BrokerLinks:
     """One broker's links, from its registration to its end.
 
     Attributes:
-        registration: Its session with ZooKeeper, and its znode.
-        channel: Its requests to the controller.
-        led: The partitions that it leads.
-        changes: Tells the cluster of changes of their ISR.
-        candidacy: Its part in the election of the controller; None if it does not stand.
-        kraft: Its registration with the KRaft controller of a migration; None without a migration.
+        registration: The broker's session with ZooKeeper, and its znode.
+        channel: The broker's channel to the controller.
+        led: The partitions that the broker leads.
+        changes: Sends ISR changes of these partitions to the controller or to ZooKeeper.
+        candidacy: The broker's part in the controller election; None if it does not stand.
+        kraft: The broker's registration with the KRaft controller of a migration; None without a migration.
     """
 
     registration: BrokerRegistration
@@ -86,7 +86,7 @@ class BrokerLinks:
         return self.candidacy is not None and self.candidacy.is_active
 
     def register(self) -> int:
-        """Register, and stand for election; gives the broker epoch.
+        """Register, and stand for election; returns the broker epoch.
 
         Raises:
             Disconnected: No ZooKeeper answers.
@@ -100,19 +100,19 @@ class BrokerLinks:
         return epoch
 
     def ask_to_leave(self, broker: EmbeddedBroker) -> ShutdownRequest:
-        """The request by which the broker asks its controller to be let go."""
+        """Make the broker's request for a controlled shutdown."""
         if self.kraft is not None and broker.is_led_by_kraft:
             return ask_kraft_controller(self.kraft.channel, broker)
         return ask_zookeeper_controller(self.channel, broker.broker_id, broker.broker_epoch)
 
     def break_off(self) -> None:
-        """End all but the session as kill -9 does."""
+        """End all links but the session, as kill -9 does."""
         self._hang_up()
         if self.candidacy is not None:
             self.candidacy.abandon()
 
     def leave(self) -> None:
-        """Give the cluster's leadership up, and send nothing more."""
+        """Resign as controller, and send no more requests."""
         self._hang_up()
         if self.candidacy is not None:
             self.candidacy.close()
@@ -123,7 +123,7 @@ class BrokerLinks:
             self.kraft.close()
 
     def check_followers(self, now: int) -> None:
-        """Have followers dropped from the ISR, or taken back, that went silent or fetch again; ``now`` in ms."""
+        """Propose ISRs without followers that went silent, and with followers that fetch again; ``now`` is in ms."""
         proposals = self.led.proposals(now)
         if not proposals:
             return

@@ -1,6 +1,6 @@
 """A ZooKeeper-mode broker's metadata cache: takes UpdateMetadata, answers clients' Metadata requests.
 
-Readers take the current snapshot once and never see it change. behaviour: Kafka 3.9's ``ZkMetadataCache``.
+Readers take the current snapshot, which never changes. The behaviour is that of Kafka 3.9's ``ZkMetadataCache``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterView", "MetadataCache", "PartitionMetadata", "PartitionView", "TopicMetadata"]
 
 _MOST_NOTES: Final = 10
-"""Lines of one update in the state-change log; a full update may remove any number of topics."""
+"""Most lines of an update in the state-change log, as a full update may remove any number of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The whole cluster as clients of one listener see it."""
+    """The whole cluster, for the clients of one listener."""
 
     nodes: tuple[Node, ...]
     controller: Node | None
@@ -70,12 +70,12 @@ class ClusterView:
 
 
 class MetadataCache:
-    """One broker's metadata of the cluster, as the controller's UpdateMetadata requests described it.
+    """One broker's metadata of the cluster, from the controller's UpdateMetadata requests.
 
     Args:
         broker_id: The broker.
         migration_enabled: Whether a KRaft controller's full update counts as full.
-        updates: Shared by the brokers of a process, so that equal snapshots are one object.
+        updates: The updates that the brokers of a process share, so that equal snapshots are one object.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class MetadataCache:
 
     @property
     def snapshot(self) -> MetadataSnapshot:
-        """The present state; it never changes, later updates replace it."""
+        """The present state, an immutable object that later updates replace."""
         return self._last.snapshot
 
     def update_metadata(self, correlation_id: int, request: Any, *, version: int) -> tuple[TopicPartition, ...]:
         """Take an UpdateMetadata.
 
         Args:
-            correlation_id: The request's, for the log.
-            request: The message as it was read; the cache keeps its rows.
-            version: The version it was read with.
+            correlation_id: The correlation id of the request, for the log.
+            request: The decoded message; the cache keeps its rows.
+            version: The version of the message.
 
         Returns:
-            The partitions that it deleted, in order.
+            The partitions that the update deleted, in order.
         """
         with self._write:
             update = self._last = self._updates.apply(
@@ -149,7 +149,7 @@ class MetadataCache:
         return broker_id in self._last.snapshot.alive_brokers
 
     def alive_brokers(self) -> tuple[Broker, ...]:
-        """The brokers that the last update named; what is returned does not change with later updates."""
+        """The brokers that the last update named, in an object that later updates do not change."""
         return tuple(self._last.snapshot.alive_brokers.values())
 
     def topic_metadata(
@@ -164,10 +164,10 @@ class MetadataCache:
 
         Args:
             topics: The topics asked for.
-            listener: The listener that the client came in by.
-            error_unavailable_endpoints: As version 0 wants it: replicas and ISR only of brokers that are alive, and
-                REPLICA_NOT_AVAILABLE (9) where one was left out.
-            error_unavailable_listeners: As version 6 and later want it: LISTENER_NOT_FOUND (72) for a leader that is
+            listener: The listener of the client's connection.
+            error_unavailable_endpoints: For version 0: replicas and ISR only of brokers that are alive, and
+                REPLICA_NOT_AVAILABLE (9) where a replica was left out.
+            error_unavailable_listeners: For version 6 and later: LISTENER_NOT_FOUND (72) for a leader that is
                 alive without the listener; older clients get LEADER_NOT_AVAILABLE (5).
         """
         snapshot = self._last.snapshot
@@ -207,7 +207,7 @@ class MetadataCache:
         return ClusterView(tuple(nodes.values()), _controller(snapshot, nodes), partitions)
 
     def nodes(self, listener: str) -> tuple[tuple[Node, ...], Node | None]:
-        """The brokers that this listener's clients can reach, and the one to show them as the controller."""
+        """Return the brokers that this listener's clients can reach, and the broker to name as the controller."""
         snapshot = self._last.snapshot
         nodes = _nodes(snapshot, listener)
         return tuple(nodes.values()), _controller(snapshot, nodes)
@@ -225,7 +225,7 @@ def _controller(snapshot: MetadataSnapshot, nodes: dict[int, Node]) -> Node | No
     controller = snapshot.controller
     if controller is None:
         return None
-    # a KRaft controller is no broker that clients could reach: any alive broker forwards for it
+    # clients cannot reach a KRaft controller: any alive broker forwards requests to it
     return next(iter(nodes.values()), None) if controller.is_kraft else nodes.get(controller.id)
 
 

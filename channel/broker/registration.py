@@ -31,10 +31,10 @@ class BrokerRegistration:
     Args:
         zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
         broker: The broker's id, endpoints and rack.
-        ibp: Its inter.broker.protocol.version, which decides the version of the znode's JSON.
+        ibp: The broker's inter.broker.protocol.version, which decides the version of the znode's JSON.
         timeout_ms: The session timeout.
         features: The broker's features: name to lowest and highest level.
-        on_registered: Takes the broker epoch of each later registration, on a thread of the session's.
+        on_registered: Takes the broker epoch of each later registration, on a thread of the session.
         on_expired: Called on that thread once the session has expired, before the next begins.
 
     Attributes:
@@ -79,7 +79,7 @@ class BrokerRegistration:
             raise
 
     def close(self) -> None:
-        """End the session: the registration goes at once. Harmless if closed."""
+        """End the session, which ends the registration at once. Harmless if closed."""
         self._closed.set()
         self.session.close()
 
@@ -91,7 +91,7 @@ class BrokerRegistration:
         try:
             epoch = self._register()
         except SessionExpired:
-            return  # the session after this one registers
+            return  # the next session registers
         except ChannelError as e:
             if not self._closed.is_set():
                 _log.error("broker %d cannot register again: %s", self._broker.id, e)

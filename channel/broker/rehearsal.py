@@ -1,4 +1,4 @@
-"""Rehearsals: a list of steps that happen to a fleet, and for each the time until every broker had heard of it.
+"""Rehearsals: steps that a fleet takes, and for each the time until every broker got the controller's update.
 
 >>> Step.of("kill 101,105-107"), Step.of("slow 3 0.5")
 (Step(action='kill', brokers='101,105-107', seconds=0.0), Step(action='slow', brokers='3', seconds=0.5))
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["ACTIONS", "Event", "Step", "rehearse", "report_table"]
 
 ACTIONS: Final = ("kill", "restart", "bounce", "leave", "pause", "resume", "slow", "wait", "new-controller")
-"""kill: as kill -9. restart: those that are down come back. bounce: down and up at once. leave: a controlled shutdown.
-new-controller: whatever brings one about, wait for it."""
+"""kill: as kill -9. restart: brokers that are down start. bounce: down and up at once. leave: a controlled shutdown.
+new-controller: wait for a new controller, whatever its cause."""
 
 _GOES: Final = frozenset({"kill", "leave"})
 _COMES: Final = frozenset({"restart", "bounce"})
@@ -40,9 +40,9 @@ class Step(NamedTuple):
 
     Attributes:
         action: One of ``ACTIONS``.
-        brokers: Broker ids with commas and ranges, ``101,105-107``; ``random:3`` for three of those that are up;
-            ``controller`` for the broker of the fleet that leads the cluster.
-        seconds: For ``slow`` the delay before each request, for ``wait`` how long to wait.
+        brokers: Broker ids with commas and ranges, ``101,105-107``; ``random:3`` for three brokers that are up;
+            ``controller`` for the broker of the fleet that is the active controller.
+            seconds: For ``slow`` the delay before each request, for ``wait`` the time to wait.
     """
 
     action: str
@@ -54,7 +54,7 @@ class Step(NamedTuple):
         """Read a step from a line: the action, the brokers, and the seconds if the action takes any.
 
         Raises:
-            ValueError: The line is no step; the text says why.
+            ValueError: The line is no step; the text gives the reason.
         """
         action, *rest = text.split() or [""]
         if not action:
@@ -77,11 +77,11 @@ class Step(NamedTuple):
         return cls(action, "".join(rest), seconds)
 
     def broker_ids(self, fleet: Fleet, chance: random.Random) -> list[int]:
-        """The brokers of the step.
+        """Return the brokers of the step.
 
         Raises:
-            ValueError: They are not written as ids, ranges, ``random:N`` or ``controller``, fewer than N brokers are
-                up, or no broker of the fleet leads the cluster.
+            ValueError: The brokers are not written as ids, ranges, ``random:N`` or ``controller``, fewer than N brokers
+                are up, or no broker of the fleet is the active controller.
             BrokerNotAvailable: The fleet has no such broker.
         """
         if self.brokers == "controller":
@@ -106,7 +106,7 @@ def _no_action(action: str) -> str:
 
 
 def _span(first: int, last: int, fleet: Fleet) -> Iterator[int]:
-    """Yield the ids of a range, no further than to the first that the fleet does not have."""
+    """Yield the ids of a range, up to the first id that the fleet does not have."""
     if last < first:
         raise ValueError(f"{first}-{last} is empty")
     for broker_id in range(first, last + 1):
@@ -119,16 +119,16 @@ class Event:
 
     Attributes:
         step: The step as it was written.
-        broker_ids: The brokers that it happened to.
-        heard: How many brokers have heard of it: of brokers that went, by an UpdateMetadata that leaves them out; of
-            brokers that came, by one that names them; of a new controller, by its own.
-        listening: How many brokers should hear of it: those that are up and not paused.
-        heard_p50_s, heard_p99_s, heard_all_s: When half, 99 % and all of them had; None if not, or if brokers do not
-            hear of such a step.
+        broker_ids: The brokers that took the step.
+        heard: The number of brokers that got the controller's update: an UpdateMetadata without the brokers that went
+            down, with the brokers that came up, or from the new controller.
+        listening: The number of brokers that should get the update: brokers that are up and not paused.
+        heard_p50_s, heard_p99_s, heard_all_s: When half, 99 % and all of those brokers had the update; None if they
+            had not, or if the step causes no update.
         settled_s: When the last control request was answered; None if there was none.
-        is_complete: Whether all brokers heard of it, and the controller fell silent, before the time was over.
-        requests: Control requests by API.
-        request_bytes: Their bytes, headers included, by API.
+        is_complete: Whether all brokers got the update, and the controller's requests ended, within the time limit.
+        requests: The number of control requests, by API.
+        request_bytes: The bytes of control requests, headers included, by API.
     """
 
     step: str
@@ -144,12 +144,12 @@ class Event:
     request_bytes: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """The report as an object for ``json``."""
         return asdict(self)
 
 
 def _sign_of(fleet: Fleet, step: Step, broker_ids: list[int]) -> Callable[[MetadataSnapshot], bool] | None:
-    """Tells by a broker's metadata whether it has heard of the step; None for steps that brokers do not hear of."""
+    """Return a check of a broker's metadata for the step's update; None for steps that cause no update."""
     if step.action in _GOES:
         gone = frozenset(broker_ids)
         return lambda snapshot: gone.isdisjoint(snapshot.alive_brokers)
@@ -162,7 +162,7 @@ def _sign_of(fleet: Fleet, step: Step, broker_ids: list[int]) -> Callable[[Metad
 
 
 class _Watch:
-    """Counts the control requests of one step, and notes when each broker has heard of it."""
+    """Counts the control requests of one step, and notes when each broker has its update."""
 
     def __init__(self, fleet: Fleet, step: Step, broker_ids: list[int]) -> None:
         self._fleet = fleet
@@ -174,7 +174,7 @@ class _Watch:
         self._lock = threading.Lock()
 
     def answered(self, broker_id: int, context: RequestContext) -> None:
-        """Take note of one request; on the network thread."""
+        """Count a request; on the network thread."""
         if context.api_key not in CONTROL_APIS:
             return
         now, name = SYSTEM_CLOCK.nanoseconds(), api_name(context.api_key)
@@ -209,7 +209,7 @@ class _Watch:
 
 
 def _share(heard_ns: list[int], listening: int, share: float) -> float | None:
-    """When this share of the listening brokers had heard of it, in seconds; None if they have not."""
+    """Return the time in seconds after which this share of the listening brokers had the update; None if it has not."""
     rank = -int(-share * listening // 1)
     return heard_ns[rank - 1] / 1e9 if 0 < rank <= len(heard_ns) else None
 
@@ -217,14 +217,14 @@ def _share(heard_ns: list[int], listening: int, share: float) -> float | None:
 def rehearse(
     fleet: Fleet, steps: Iterable[Step], *, quiet_s: float = 1.0, timeout_s: float = 60.0, seed: int | None = None
 ) -> Iterator[Event]:
-    """Take the steps one after the other, each once the controller has dealt with the one before.
+    """Take the steps one after the other, each once the controller has completed the previous step.
 
     Args:
         fleet: A fleet that has started.
         steps: The steps.
-        quiet_s: A step is over when every broker has heard of it and no control request came for so long.
-        timeout_s: How long to wait for that; ZooKeeper notices a kill only after its session timeout.
-        seed: Decides which brokers ``random:N`` takes; None for others each time.
+        quiet_s: The time without control requests after which a step is over, if every broker has its update.
+        timeout_s: The time limit of a step; ZooKeeper notices a kill only after its session timeout.
+        seed: Decides the brokers of ``random:N``; None for different brokers each time.
 
     Yields:
         The report of each step, as soon as it is over.
@@ -276,7 +276,7 @@ def _take(fleet: Fleet, step: Step, broker_ids: list[int]) -> None:
 
 
 def report_table(events: Iterable[Event]) -> Iterator[str]:
-    """Yield the lines of a table for people: a line for each event."""
+    """Yield the lines of a readable table: a line for each event."""
     yield (
         f"{'step':<24} {'heard':>9} {'p50 s':>8} {'p99 s':>8} {'all s':>8} {'settled s':>9}  "
         f"{'LeaderAndIsr':>12} {'StopReplica':>11} {'UpdateMetadata':>14} {'bytes':>11}"

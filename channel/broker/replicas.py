@@ -1,4 +1,4 @@
-"""A broker's replicas as the control plane sees them: leaders, epochs and topic ids, without log data.
+"""A broker's replicas for the control plane: leaders, epochs and topic ids, without log data.
 
 ``ReplicaState`` takes LeaderAndIsr and StopReplica by the rules of Kafka 3.9's replica manager and answers with its
 error codes. A log is a topic id, a fetcher is a record: nothing is stored or fetched.
@@ -22,7 +22,7 @@ __all__ = ["Fetcher", "HostedReplica", "Refused", "ReplicaState", "StopPartition
 
 
 class Refused(Exception):
-    """A request that is refused as a whole.
+    """A request was refused as a whole.
 
     Attributes:
         code: The error code of the answer.
@@ -45,7 +45,7 @@ class Fetcher:
 
 @dataclass(slots=True)
 class HostedReplica:
-    """A partition that this broker hosts. Leader epoch -1: known, but never led or followed."""
+    """A partition that this broker hosts. Leader epoch -1 means known, but never led or followed."""
 
     leader: int = -1
     leader_epoch: int = -1
@@ -70,8 +70,8 @@ class ReplicaState:
     """The replicas of one broker.
 
     Args:
-        broker_id: This broker.
-        is_alive: Whether the metadata cache knows a broker as alive.
+        broker_id: The id of this broker.
+        is_alive: Returns whether a broker is alive in the metadata cache.
         migration_enabled: Whether a KRaft controller's full LeaderAndIsr removes stray logs.
         create_log: Called before a log is created; an OSError takes the partition offline (error 56).
         delete_log: Called after a log was unlinked; an OSError is answered as error 56.
@@ -110,7 +110,7 @@ class ReplicaState:
             A code for each partition, in request order; a partition named twice is answered once.
 
         Raises:
-            Refused: The request as a whole: a stale controller epoch (11), or an error that ends it.
+                Refused: The whole request is refused: for a stale controller epoch (11), or by an error during it.
         """
         with self.lock:
             self.fence("LeaderAndIsr", request, correlation_id)
@@ -142,9 +142,9 @@ class ReplicaState:
             return codes
 
     def _report_leaderless(self, leaderless: Mapping[TopicPartition, Any], request: Any, correlation_id: int) -> None:
-        """One line for all partitions of a request: a request may name any number of them.
+        """Log one line for all leaderless partitions of a request, which may name any number of partitions.
 
-        Partitions that have no leader at all are no error of the controller's.
+        Partitions that have no leader at all are not an error of the controller.
         """
         tp, state = next(iter(leaderless.items()))
         self._log.error(
@@ -161,7 +161,7 @@ class ReplicaState:
         )
 
     def fence(self, api: str, request: Any, correlation_id: int) -> None:
-        """Refuse a request of a controller that is not the newest; the caller holds the lock.
+        """Refuse a request of a deposed controller; the caller holds the lock.
 
         Raises:
             Refused: The controller epoch is older than the latest one (error 11).
@@ -178,10 +178,10 @@ class ReplicaState:
             raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {request.controller_epoch} has ended")
 
     def _check(self, tp: TopicPartition, state: Any, topic_id: bytes, *, is_kraft: bool) -> int | None:
-        """The code of a partition that is refused or unchanged; None for a partition that is to change."""
+        """Return the code of a partition that is refused or unchanged; None for a partition that has to change."""
         replica = self.hosted.get(tp)
         if replica is None:
-            replica = self.hosted[tp] = HostedReplica()  # even if refused below: Kafka creates it first
+            replica = self.hosted[tp] = HostedReplica()  # created even if the partition is refused below, as in Kafka
         if replica.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = self.logs.get(tp, ZERO_UUID)
@@ -194,7 +194,7 @@ class ReplicaState:
         return self._repeat(tp, state.leader, topic_id, known_id)
 
     def _repeat(self, tp: TopicPartition, leader: int, topic_id: bytes, known_id: bytes) -> int:
-        """A request with the leader epoch that is known already: only the topic id may change."""
+        """Handle a request with the known leader epoch: only the topic id may change."""
         if topic_id != ZERO_UUID and known_id == ZERO_UUID:
             if tp not in self.logs:
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} has no log here")
@@ -223,7 +223,7 @@ class ReplicaState:
             return ErrorCode.NONE
         code = self._ensure_log(tp, topic_id)
         if code != ErrorCode.NONE or not leader_is_alive:
-            return code  # without a leader the epoch is not taken over: the same request is accepted again later
+            return code  # without a leader the epoch is not stored: the same request is accepted again later
         is_new_epoch = state.leader_epoch > replica.leader_epoch
         self._change(tp, state, "follower")
         if is_new_epoch:
@@ -277,7 +277,7 @@ class ReplicaState:
         """Take a StopReplica.
 
         Args:
-            correlation_id: The request's, for the log.
+            correlation_id: The correlation id of the request, for the log.
             request: The message.
             partitions: Its partitions in the form that all versions share.
 
@@ -307,7 +307,7 @@ class ReplicaState:
         if not wanted.delete_partition:
             return ErrorCode.NONE
         has_log = tp in self.logs
-        self._forget(tp)  # before the log is deleted: a failure must not leave it, or every repeat would fail too
+        self._forget(tp)  # removed before the log is deleted: if it stayed after a failure, every repeat would fail too
         if replica is not None:
             self._complete_requests(tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:

@@ -1,4 +1,4 @@
-"""From a frame to an answer: header, body, handler, header, body; and when a broker closes the connection instead."""
+"""A broker's request service: it decodes frames, calls handlers, and encodes answers or closes the connection."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class BrokerService:
 
     Args:
         broker: The broker that answers.
-        server: Its timers delay requests.
+        server: The socket server, whose timers delay requests.
         worker: Serves the slow APIs.
-        updates: Shared by the brokers of a process.
+        updates: The decoded UpdateMetadata requests that the brokers of a process share.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class BrokerService:
         self._updates = updates or SharedUpdates()
 
     def __call__(self, received: ReceivedRequest) -> None:
-        """Take one frame; an unreadable one closes the connection without an answer, as in Kafka."""
+        """Take a frame; an unreadable frame closes the connection without an answer, as in Kafka."""
         payload = memoryview(received.payload)
         connection = received.connection
         try:
@@ -79,7 +79,7 @@ class BrokerService:
         self._run(context, received, lambda: self._serve(received, context, body))
 
     def _run(self, context: RequestContext, received: ReceivedRequest, work: Callable[[], None]) -> None:
-        """Do the work on the thread for this API; a failure closes the connection: its peer must not wait for ever."""
+        """Serve the request on its API's thread; a failure closes the connection, so that the peer stops waiting."""
 
         def guarded() -> None:
             try:
@@ -115,7 +115,7 @@ class BrokerService:
             self._follow(received, context, request, plan)
 
     def _decode(self, context: RequestContext, body: memoryview) -> Any:
-        """The request; None for an ApiVersions of an unknown version, the only such request that gets an answer."""
+        """Decode the request; None for an ApiVersions of an unknown version, which gets an answer nevertheless."""
         if context.api_key == ApiKey.UPDATE_METADATA:
             return self._updates.decode(context.version, body)
         try:
@@ -180,7 +180,7 @@ class BrokerService:
             body = codec.encode(request.error_response(ErrorCode.UNKNOWN_SERVER_ERROR), context.version)
         self._report(
             context, request, answer
-        )  # before the answer, which the peer may wait for to look at the hook's notes
+        )  # called before the answer goes out, as the peer may read the hook's notes once it has the answer
         received.respond([header, body])
 
     def _report(self, context: RequestContext, request: Any, answer: Any) -> None:

@@ -1,7 +1,7 @@
-"""UpdateMetadata as the brokers of one process receive it: equal bodies are decoded once and applied once.
+"""UpdateMetadata requests that brokers of one process share: equal bodies are decoded once and applied once.
 
-A controller sends every broker the same UpdateMetadata but for the broker epoch. The memory of sharing is bounded by
-bytes: the last bodies are kept up to a budget, and a metadata snapshot as long as it is a broker's present one.
+A controller sends every broker the same UpdateMetadata but for the broker epoch. The memory of the cache is bounded in
+bytes: the last bodies are kept up to a budget, and a metadata snapshot as long as it is a broker's present snapshot.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHARED_FROM: Final = 4096
 
 
 class _Body:
-    """A decoded body, and its live brokers once a broker has applied it: snapshots that differ share them too."""
+    """A decoded body, and its live brokers once a broker has applied the body: even different snapshots share them."""
 
     __slots__ = ("brokers", "message")
 
@@ -60,20 +60,20 @@ class SharedUpdateMetadata:
 
     @property
     def brokers(self) -> LiveBrokers:
-        """Its live brokers, one object for all brokers that received the body."""
+        """The live brokers of the request, one object for all brokers that received the body."""
         if self._body.brokers is None:
             self._body.brokers = live_brokers(self.message)
         return self._body.brokers
 
     def to_json(self, version: int) -> dict[str, Any]:
-        """Kafka's JSON form, with this broker's epoch."""
+        """Return Kafka's JSON form, with this broker's epoch."""
         form: dict[str, Any] = self.message.to_json(version)
         form["brokerEpoch"] = self.broker_epoch
         return form
 
 
 class SharedUpdates:
-    """The UpdateMetadata requests that brokers of one process received lately, and the snapshots they led to.
+    """A cache of the latest UpdateMetadata requests to brokers of one process, and of the snapshots after them.
 
     Args:
         budget: The bytes of bodies that are kept; the newest body is kept even if it is larger.
@@ -93,7 +93,7 @@ class SharedUpdates:
         return self._kept
 
     def decode(self, version: int, body: memoryview) -> Any:
-        """The request in ``body``; a body that differs from an earlier one in the broker epoch is not decoded again.
+        """Decode the request in ``body``; a body that differs from an earlier one only in the broker epoch is shared.
 
         Raises:
             DecodeError: The bytes are no UpdateMetadata request of this version.
@@ -125,9 +125,9 @@ class SharedUpdates:
                 self._kept -= len(oldest)
 
     def apply(self, snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool) -> Update:
-        """``apply_update``; brokers that received equal requests in the same order get one snapshot between them.
+        """Do ``apply_update``; brokers that received equal requests in the same order get the same snapshot object.
 
-        A snapshot is found again as long as it is some broker's present one; none is kept longer.
+        A snapshot is shared as long as it is some broker's present snapshot, and not kept longer.
         """
         if not isinstance(request, SharedUpdateMetadata):
             lineage = -next(self._unshared)

@@ -1,4 +1,4 @@
-"""A broker's knowledge of the cluster: an immutable snapshot, and the function from one UpdateMetadata to the next one.
+"""A broker's immutable snapshot of the cluster's metadata, and the function that applies an UpdateMetadata to it.
 
 Everything here is a pure function of (snapshot, request), so brokers of one process that received the same requests can
 share one snapshot. Only the topics that a request names are copied.
@@ -39,14 +39,14 @@ class CachedController(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetadataSnapshot:
-    """One state of the metadata; never changed, only replaced.
+    """An immutable state of the metadata.
 
     Attributes:
         partitions: Topic to partition index to the partition state as it was sent.
-        topic_ids: Topic to its 16-byte id; topics without one are not in it.
-        controller: The sender of the last update, None before the first or where it named none.
-        alive_brokers: Broker id to broker; each update names all of them.
-        lineage: Equal for snapshots that equal requests led to, in the same order, from an empty one.
+        topic_ids: Topic to its 16-byte id, without topics that have no id.
+        controller: The sender of the last update, None before the first update or if the update named none.
+        alive_brokers: Broker id to broker; each update names all alive brokers.
+        lineage: Equal for snapshots made from an empty snapshot by equal requests in the same order.
     """
 
     partitions: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
@@ -79,10 +79,10 @@ class Update:
 
     Attributes:
         snapshot: The next state.
-        deleted: Partitions that it removed, in order; one that came back within the request is not among them.
+        deleted: Partitions that the update removed, in order, without those that the same request added again.
         entries: Partition entries that were applied.
-        notes: Lines for the state-change log as (is it an error, text).
-        listeners: Of each set of listener names, the ids of the brokers that have it.
+        notes: Lines for the state-change log as (whether it is an error, text).
+        listeners: Set of listener names to the ids of the brokers that have it.
     """
 
     snapshot: MetadataSnapshot
@@ -134,7 +134,7 @@ class LiveBrokers(NamedTuple):
 
 
 def live_brokers(request: Any) -> LiveBrokers:
-    """The live brokers that a request names; they do not depend on what was known before."""
+    """Build the live brokers that a request names, which do not depend on the previous snapshot."""
     alive: dict[int, Broker] = {}
     listeners: dict[frozenset[str], list[int]] = {}
     for broker_id, endpoints, rack in request.broker_endpoints:
@@ -153,14 +153,14 @@ def apply_update(
     lineage: int,
     brokers: LiveBrokers | None = None,
 ) -> Update:
-    """The snapshot after an UpdateMetadata.
+    """Return the snapshot after an UpdateMetadata.
 
     Args:
         snapshot: The state before; it is not changed.
-        request: The message as it was read.
-        version: The version it was read with.
+        request: The decoded message.
+        version: The version of the message.
         migration_enabled: Whether this broker takes part in a migration to KRaft, so that full updates count as full.
-        lineage: Of the next snapshot.
+        lineage: The lineage of the next snapshot.
         brokers: The request's live brokers, if the caller has them already.
     """
     notes: list[tuple[bool, str]] = []
@@ -180,7 +180,7 @@ def apply_update(
     for name, indexes in deletions:
         for index in indexes:
             work.remove(name, index)
-    # ids after the deletions of a full update: a topic that was made anew keeps the new id
+    # ids after the deletions of a full update: a topic that was created again keeps the new id
     for state in request.topic_states:
         work.identify(state.topic_name, state.topic_id)
     for row in rows:
@@ -237,7 +237,7 @@ class _Topics:
         self._deleted[TopicPartition(name, index)] = None
         topic = self._topic(name)
         topic.pop(index, None)
-        if not topic and self._partitions is not None:  # the topic goes with its last partition, and its id with it
+        if not topic and self._partitions is not None:  # the topic and its id are removed with the last partition
             del self._partitions[name], self._mine[name]
             self.identify(name, ZERO_UUID)
 

@@ -1,4 +1,4 @@
-"""A broker's requests to the active controller: found by its metadata, sent again after a change of controller.
+"""A broker's channel to the active controller, found by its metadata; requests are retried after a controller change.
 
 Each broker has a ``NodeToControllerChannel``, a queue and a connection of its own. One ``NodeToControllerThread``
 serves the channels of any number of brokers over one client, so that a fleet costs one thread.
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _NO_CONTROLLER_MS: Final = 100
-"""How soon to look for a controller again while none is known."""
+"""The wait before the next search while no controller is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class ControllerInformation:
     """The active controller as a broker knows it.
 
     Attributes:
-        node: Its address; None if no controller is known, or its broker is not alive.
+        node: The controller's address; None if no controller is known, or its broker is not alive.
         listener: The listener's name.
-        security_protocol: How that listener is secured.
-        is_zookeeper: Whether it is elected by ZooKeeper; false for a KRaft controller.
+        security_protocol: The security protocol of that listener.
+        is_zookeeper: Whether the controller is elected in ZooKeeper; false for a KRaft controller.
     """
 
     node: Node | None
@@ -56,20 +56,20 @@ class ControllerInformation:
 
 
 class ControllerProvider(Protocol):
-    """Tells which controller is active."""
+    """A function that returns the active controller."""
 
     def __call__(self) -> ControllerInformation:
-        """The present controller; must not block."""
+        """Return the present controller; must not block."""
 
 
 class MetadataCacheProvider:
-    """Finds the controller by the last UpdateMetadata: its sender, if that broker is alive.
+    """Provides the controller that sent the last UpdateMetadata, if its broker is alive.
 
     Args:
         metadata: The broker's metadata cache.
         listener: The control-plane listener's name, or the inter-broker listener's where there is none.
-        security_protocol: How that listener is secured.
-        quorum: Tells of the KRaft controller, once one has sent an UpdateMetadata; None as long as it is not known.
+        security_protocol: The security protocol of that listener.
+        quorum: Provides the KRaft controller, once one has sent an UpdateMetadata; None while no quorum is known.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class MetadataCacheProvider:
 
 
 class ControllerClientFactory(Protocol):
-    """Makes the client of a node-to-controller thread."""
+    """A function that makes the client of a node-to-controller thread."""
 
     def __call__(
         self, information: ControllerInformation, on_invalid_answer: Callable[[str, Exception], None]
     ) -> NetworkClient:
-        """A client for this kind of controller: one request in flight for each node, versions discovered."""
+        """Make a client for this kind of controller: one request in flight for each node, versions discovered."""
 
 
 class _Item(NamedTuple):
@@ -131,17 +131,17 @@ class _ControllerNode(Node):
 class NodeToControllerChannel:
     """One broker's queue of requests to its controller; ``NodeToControllerThread.channel`` makes it.
 
-    A request is tried again, with each controller that the provider names, until it is answered or has become older
-    than the retry timeout. At most one request is in flight.
+    A request is retried, with each controller that the provider names, until it is answered or older than the retry
+    timeout. At most one request is in flight.
 
     Args:
         thread: The thread that serves the channel.
-        broker_id: The broker that asks.
-        provider: Tells the broker's controller.
-        retry_timeout_ms: The age at which a queued request ends by its ``on_timeout``; ``FOREVER`` for never.
+        broker_id: The broker that sends the requests.
+        provider: Returns the broker's controller.
+        retry_timeout_ms: The age at which a queued request ends with ``on_timeout``; ``FOREVER`` for never.
 
     Attributes:
-        broker_id: The broker that asks.
+        broker_id: The broker that sends the requests.
         active_controller: The controller that requests go to, None while none is known.
     """
 
@@ -175,7 +175,7 @@ class NodeToControllerChannel:
         Args:
             builder: Makes the body.
             on_complete: Takes the response, on the thread: the answer, a version mismatch or a failed authentication.
-            on_timeout: Called on the thread, in place of the other, if the request became too old.
+            on_timeout: Called on the thread instead of ``on_complete``, if the request became too old.
 
         Raises:
             IllegalState: The thread has not been started, or this channel is closed.
@@ -195,7 +195,7 @@ class NodeToControllerChannel:
     # ---- for the thread
 
     def look_for_controller(self, information: ControllerInformation) -> bool:
-        """Remember the controller that was found; false if there is none."""
+        """Note the controller that the provider found; false if none is known."""
         if information.node is None:
             return False
         node = _ControllerNode(*information.node)
@@ -204,7 +204,7 @@ class NodeToControllerChannel:
         return True
 
     def next_request(self, now: int) -> NodeRequest | None:
-        """The next request to be sent; requests that are too old end here."""
+        """Return the next request to send; requests that are too old end here."""
         for _ in range(len(self._queue)):
             item = self._queue[0]
             if now - item.created_ms >= self._retry_timeout_ms:
@@ -227,7 +227,7 @@ class NodeToControllerChannel:
             self._thread.attend(self)
 
     def forget(self) -> Node | None:
-        """Drop all requests; gives the node that there may be a connection to."""
+        """Drop all requests; returns the node to which there may be a connection."""
         node = self._in_flight[0] if self._in_flight is not None else self.active_controller
         self._queue.clear()
         self._in_flight = self.active_controller = None
@@ -274,10 +274,10 @@ class NodeToControllerThread(InterBrokerSendThread):
 
     Args:
         name: The thread's name.
-        new_client: Makes the client, and another whenever the controller changes between ZooKeeper and KRaft.
+        new_client: Makes the client, and a new client whenever the controller changes between ZooKeeper and KRaft.
         information: The kind of controller that the first client is for.
-        request_timeout_ms: How long an answer may take.
-        exit_procedure: Called after an error that no node can have caused.
+        request_timeout_ms: The time limit of a request.
+        exit_procedure: Called after an internal error, not one that a node caused.
     """
 
     def __init__(
@@ -305,7 +305,7 @@ class NodeToControllerThread(InterBrokerSendThread):
         self.is_serving = True
 
     def channel(self, broker_id: int, provider: ControllerProvider, retry_timeout_ms: int) -> NodeToControllerChannel:
-        """A broker's channel; the broker's earlier channel, if there is one, is closed."""
+        """Make a broker's channel; the broker's earlier channel, if there is one, is closed."""
         earlier = self._channels.get(broker_id)
         if earlier is not None:
             earlier.close()
@@ -313,7 +313,7 @@ class NodeToControllerThread(InterBrokerSendThread):
         return made
 
     def attend(self, channel: NodeToControllerChannel) -> None:
-        """Look at a channel that has queued requests."""
+        """Note that a channel has queued requests."""
         with self._lock:
             self._waiting[channel] = None
         self.client.wakeup()
@@ -328,7 +328,7 @@ class NodeToControllerThread(InterBrokerSendThread):
     # ---- on this thread
 
     def do_work(self) -> None:
-        """Find the controllers that requests wait for; if none was to be found, send and wait for answers."""
+        """Look for the controllers that requests wait for; if none was found just now, send and poll for answers."""
         while self._released:
             self._forget(self._released.popleft())
         timeout_ms, found = FOREVER, False
@@ -343,7 +343,7 @@ class NodeToControllerThread(InterBrokerSendThread):
                 found = True
             else:
                 timeout_ms = _NO_CONTROLLER_MS
-        if not found:  # else the requests go out in the next round
+        if not found:  # otherwise the requests go out in the next round
             self.poll_once(timeout_ms)
 
     def _attended(self) -> list[NodeToControllerChannel]:
@@ -351,7 +351,7 @@ class NodeToControllerThread(InterBrokerSendThread):
             return list(self._waiting)
 
     def generate_requests(self) -> Iterator[NodeRequest]:
-        """The next request of each channel that has one and knows its controller."""
+        """Return the next request of each channel that has one and knows its controller."""
         now = self.client.clock.milliseconds()
         for channel in self._attended():
             request = channel.next_request(now)
@@ -362,14 +362,14 @@ class NodeToControllerThread(InterBrokerSendThread):
                 yield request
 
     def guard(self, callback: Callable[[], None]) -> None:
-        """Call back; an error costs no other broker its answer."""
+        """Call a callback; its error does not affect other brokers."""
         try:
             callback()
         except Exception:
             self.log.exception("a callback failed")
 
     def _replace_client(self, information: ControllerInformation) -> None:
-        """Close the client and make one for the other kind of controller; requests in flight are sent again."""
+        """Close the client and make a client for the other kind of controller; requests in flight are sent again."""
         kind = "ZooKeeper" if information.is_zookeeper else "KRaft"
         self.log.info("the controller is now elected by %s: connecting anew", kind)
         old = self.client
@@ -392,7 +392,7 @@ class NodeToControllerThread(InterBrokerSendThread):
             self.client.forget_node(node.key)
 
     def _invalid_answer(self, node_id: str, error: Exception) -> None:
-        """Take an answer that cannot be read: its request is sent again, over a new connection."""
+        """Handle an invalid answer: its request is sent again, over a new connection."""
         channel = self._channels.get(int(node_id.partition("-")[0]))
         self.log.warning("connection %s is closed: its answer cannot be read: %s", node_id, error)
         self.client.disconnect(node_id)

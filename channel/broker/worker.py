@@ -1,4 +1,4 @@
-"""A thread for work that would hold up a network thread."""
+"""A worker thread for tasks that would block a network thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLOSE_S: Final = 10.0
 
 
 class Worker:
-    """One thread that does pieces of work in order; it starts with the first of them. Errors are logged.
+    """Runs tasks in order on one thread, which starts with the first task. Errors are logged.
 
     Args:
         name: Names the thread.
@@ -34,7 +34,7 @@ class Worker:
         self._is_closed = False
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Queue a piece of work.
+        """Queue a task.
 
         Raises:
             IllegalState: The worker is closed.
@@ -48,12 +48,12 @@ class Worker:
             self._queue.put(work)
 
     def close(self) -> None:
-        """End the thread after the piece of work in hand; queued work is dropped. Harmless if closed.
+        """End the thread after its present task; queued tasks are dropped. Harmless if closed.
 
-        Work that closes its own worker returns at once, and the thread ends behind it.
+        A task that closes its own worker returns at once, and the thread ends after the task.
 
         Raises:
-            IllegalState: The work in hand took too long; the thread ends behind it.
+            IllegalState: The present task took too long; the thread ends after it.
         """
         with self._lock:
             self._is_closed = True

@@ -1,1 +1,1 @@
-"""The controller's sending half: what it knows, what it decides to send, and for each broker a thread that delivers."""
+"""The controller: its election and context, its decisions, and the channels and send threads to its brokers."""

@@ -1,4 +1,4 @@
-"""Topics, partitions and producer ids that brokers and administrators ask the controller for."""
+"""The controller's answers to brokers and administrators about topics, partitions and producer ids."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ _log = get_logger(__name__)
 
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _BLOCK: Final = 1000
-"""How many producer ids a broker gets at a time, as many as from Kafka."""
+"""The number of producer ids in a broker's block, as in Kafka."""
 
 _ATTEMPTS: Final = 10
 _LAST_PRODUCER_ID: Final = (1 << 63) - 1
 
 
 class _Refused(Exception):
-    """A topic's part of a request that is answered with an error."""
+    """The refusal of one topic of a request, with its error."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -70,16 +70,16 @@ class _NewTopic(NamedTuple):
 
 
 class Administration:
-    """An elected controller's answers to administrators; on the event thread only.
+    """Answers brokers and administrators for an elected controller; on the event thread only.
 
     Args:
         context: The controller's knowledge.
         store: The durable state.
-        session: The ZooKeeper session, for what the store has no place for.
-        config: ``default.replication.factor`` and ``num.partitions`` for topics that name none.
-        process: Does the work of the events that changes of topics make, before the answer goes out.
+        session: The ZooKeeper session, for znodes that the store does not handle.
+        config: Gives ``default.replication.factor`` and ``num.partitions`` for requests without them.
+        process: Processes the events of topic changes, before the answer goes out.
         controller_id: The controller's broker id.
-        stores_records: Whether its broker keeps records; without it it gets no replicas.
+        stores_records: Whether the controller's own broker keeps records; otherwise it gets no replicas.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Administration:
     # ---- topics that brokers create in ZooKeeper themselves
 
     def keep_without_replicas(self) -> None:
-        """Give replicas of new topics that were placed on this broker, which keeps no records, to other brokers.
+        """Move replicas of new topics away from this broker, as it keeps no records.
 
         Brokers place replicas on all registered brokers when they create their internal topics.
         """
@@ -219,7 +219,7 @@ class Administration:
         return {broker.id: broker.rack for broker in self._context.live_or_shutting_down_brokers if broker.id in live}
 
     def _given(self, assignment: Mapping[int, tuple[int, ...]]) -> dict[int, ReplicaAssignment]:
-        """An assignment that the request itself makes."""
+        """Check and return the assignment that the request names."""
         if sorted(assignment) != list(range(len(assignment))):
             raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions have to be numbered from 0 without gaps")
         sizes = {len(replicas) for replicas in assignment.values()}
@@ -235,12 +235,12 @@ class Administration:
         return {p: ReplicaAssignment(assignment[p]) for p in sorted(assignment)}
 
     def _create_topic(self, name: str, new: _NewTopic) -> Uuid:
-        """Write a topic's configuration and assignment; its id, all zero before topic ids existed."""
+        """Write a topic's configuration and assignment; returns its id, all zero before topic ids existed."""
         topic_id = os.urandom(16) if self._has_topic_ids else None
         config, settings = f"{znodes.TOPIC_CONFIGS}/{name}", znodes.encode_config(new.config)
         fence = self._context.epoch_zk_version
         write: Operation = Create(config, settings)
-        if self._session.exists(config) is not None:  # of a topic whose creation or deletion was not finished
+        if self._session.exists(config) is not None:  # left by a topic whose creation or deletion was not finished
             write = SetData(config, settings)
         contents = znodes.encode_topic(new.partitions, topic_id)
         outcome = fenced(self._session, fence, [write, Create(znodes.topic_path(name), contents)])
@@ -332,7 +332,7 @@ class Administration:
     # ---- producer ids
 
     def _init_producer_id(self, request: Any) -> Any:
-        """Give a client an id of the controller's own block; a transactional client has to ask its coordinator."""
+        """Give a client an id from the controller's own block; a transactional client has to ask its coordinator."""
         if request.transactional_id is not None:
             return InitProducerIdResponse(error_code=ErrorCode.NOT_COORDINATOR)
         if not self._own_ids:
@@ -355,7 +355,7 @@ class Administration:
         return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=_BLOCK)
 
     def _next_block(self, broker_id: int) -> znodes.ProducerIdBlock | None:
-        """Give a broker the next block of producer ids; None if brokers keep taking them faster, or none is left."""
+        """Allocate the next block of producer ids to a broker; None if others keep taking it first, or none is left."""
         path = znodes.PRODUCER_ID_BLOCK
         for _ in range(_ATTEMPTS):
             data, stat = self._session.get(path)
@@ -374,7 +374,7 @@ class Administration:
 
 
 def _without(replicas: tuple[int, ...], excluded: frozenset[int], brokers: Sequence[int], turn: int) -> tuple[int, ...]:
-    """Replicas without some brokers, others in their place where there are any; ``turn`` says where to begin.
+    """Replace some brokers of a replica list by others if there are any; ``turn`` selects the first replacement.
 
     >>> _without((7, 1), frozenset({7}), [0, 1, 2], 0), _without((1, 7), frozenset({7}), [1], 0)
     ((0, 1), (1,))

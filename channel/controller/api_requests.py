@@ -1,4 +1,4 @@
-"""Requests to the controller as events: the APIs by which brokers and administrators ask it, with their refusals."""
+"""Requests of brokers and administrators to the controller, as events, and the error responses to them."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ _KINDS: Final[dict[int, type[ApiRequest]]] = {
 
 
 def api_request(api_key: int, version: int, request: Any, callback: Callable[[Any], None]) -> ApiRequest:
-    """The event of a request of ``CONTROLLER_APIS``."""
+    """Make the event of a request of ``CONTROLLER_APIS``."""
     return _KINDS.get(api_key, ApiRequest)(api_key, version, request, callback)
 
 
 def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
-    """The response that answers the whole request with an error code."""
+    """Make the response that answers the whole request with an error code."""
     match api_key:
         case ApiKey.CREATE_TOPICS:
             topics = [CreatableTopicResult(name=name, error_code=code) for name in _names(request.topics)]
@@ -109,7 +109,7 @@ def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
         case ApiKey.ALLOCATE_PRODUCER_IDS:
             return AllocateProducerIdsResponse(error_code=code)
         case ApiKey.INIT_PRODUCER_ID:
-            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # clients ask again
+            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # clients retry
         case ApiKey.CONTROLLED_SHUTDOWN:
             return ControlledShutdownResponse(error_code=code)
     raise ValueError(f"the controller does not serve API {api_key}")

@@ -47,7 +47,7 @@ _topic_of: Final = itemgetter(0)
 
 
 class RequestSender(Protocol):
-    """Where requests go: the channel manager."""
+    """The receiver of requests: the channel manager."""
 
     def send_request(
         self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
@@ -56,24 +56,24 @@ class RequestSender(Protocol):
 
 
 class EventSink(Protocol):
-    """Where answers go: the event manager."""
+    """The receiver of brokers' answers, as events: the event manager."""
 
     def put(self, event: ControllerEvent) -> object:
         """Queue an event."""
 
 
 class ControllerBrokerRequestBatch:
-    """A request batch; a controller keeps it and uses it again and again, on its event thread only.
+    """A controller's request batch, used for one decision after the other, on its event thread only.
 
-    After a failed ``send_requests_to_brokers`` the unsent requests stay in the batch, and ``new_batch`` refuses until
-    they are sent or ``clear`` is called: nothing is lost in silence.
+    After a failed ``send_requests_to_brokers`` the unsent requests stay in the batch, and ``new_batch`` raises until
+    they are sent or ``clear`` is called: no request is lost silently.
 
     Args:
         controller_id: The controller's broker id.
         config: ``inter.broker.protocol.version`` decides the versions, the inter-broker listener leaders' addresses.
         sender: Takes the requests.
         events: Takes the brokers' answers, as events.
-        context: Gives the controller's context; called at each ``new_batch``.
+        context: Returns the controller's context; called at each ``new_batch``.
         log: Kafka's state-change log.
     """
 
@@ -108,7 +108,7 @@ class ControllerBrokerRequestBatch:
     # ---- collecting
 
     def new_batch(self) -> None:
-        """Open the batch with the context of now.
+        """Open the batch with the present context.
 
         Raises:
             IllegalState: The last batch was not sent whole.
@@ -145,7 +145,7 @@ class ControllerBrokerRequestBatch:
     ) -> None:
         """Add a partition to the LeaderAndIsr requests of brokers, and to the UpdateMetadata of all live brokers.
 
-        A partition that was added as new to this batch stays new. Negative broker ids are passed over.
+        A partition that was added as new to this batch stays new. Negative broker ids are ignored.
         """
         context, version = self._opened(), self.versions.leader_and_isr
         state = messages.leader_and_isr_state(version, tp, leadership, assignment, is_new)  # brokers share it
@@ -170,9 +170,9 @@ class ControllerBrokerRequestBatch:
     def add_stop_replica_request_for_brokers(
         self, broker_ids: Iterable[int], tp: TopicPartition, delete_partition: bool
     ) -> None:
-        """Add a replica to the StopReplica requests of brokers; one that is to be deleted stays so in this batch.
+        """Add a replica to the StopReplica requests of brokers; a replica to delete stays so in this batch.
 
-        Negative broker ids are passed over.
+        Negative broker ids are ignored.
         """
         epoch = self._opened().leader_epoch(tp)
         for broker_id in broker_ids:
@@ -184,10 +184,10 @@ class ControllerBrokerRequestBatch:
     def add_update_metadata_request_for_brokers(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()
     ) -> None:
-        """Add brokers to the receivers of UpdateMetadata, and partitions to its content; no partition means none.
+        """Add brokers to the receivers of UpdateMetadata, and partitions to its content, by default none.
 
-        A partition that never had a leader is passed over. A topic queued for deletion is sent as deleted. Negative
-        broker ids are passed over.
+        A partition that never had a leader is ignored. A topic queued for deletion is sent as deleted. Negative
+        broker ids are ignored.
         """
         context = self._opened()
         self._add_update_metadata_brokers(broker_ids)
@@ -197,14 +197,14 @@ class ControllerBrokerRequestBatch:
     def add_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[tuple[TopicPartition, PartitionMetadata]]
     ) -> None:
-        """Add brokers and partitions to UpdateMetadata with the given states, whatever the context holds of them."""
+        """Add brokers and partitions to UpdateMetadata with the given states, instead of the context's."""
         self._opened()
         self._add_update_metadata_brokers(broker_ids)
         for (topic, partition), (leadership, replicas, offline) in partitions:
             self._update_metadata.add(topic, partition, leadership, replicas, offline)
 
     def add_update_metadata_columns(self, broker_ids: Iterable[int], columns: Mapping[str, Sequence[Any]]) -> None:
-        """Add brokers and many partitions to UpdateMetadata, in columns; see ``MetadataColumns.add_columns``."""
+        """Add brokers and many partitions, in columns, to UpdateMetadata; see ``MetadataColumns.add_columns``."""
         self._opened()
         self._update_metadata.add_columns(columns)
         self._add_update_metadata_brokers(broker_ids)
@@ -231,7 +231,7 @@ class ControllerBrokerRequestBatch:
             self._update_metadata_of(context, TopicPartition(topic, partition))
 
     def _left(self) -> list[tuple[str, list[int]]]:
-        """The unsent requests, by the name of their API, with their brokers."""
+        """Return the unsent requests: the name of each API, with its brokers."""
         parts: tuple[tuple[str, Iterable[int]], ...] = (
             ("LeaderAndIsr", self._leader_and_isr),
             ("StopReplica", self._stop_replica),
@@ -247,11 +247,11 @@ class ControllerBrokerRequestBatch:
     # ---- sending
 
     def send_requests_to_brokers(self, controller_epoch: int) -> None:
-        """Queue all requests: LeaderAndIsr, then UpdateMetadata, then StopReplica. Dead brokers get nothing.
+        """Queue all requests: LeaderAndIsr, then UpdateMetadata, then StopReplica. Dead brokers get none.
 
         Raises:
             IllegalState: A request could not be made or queued, for the reason in ``__cause__``. Requests that were
-                queued before it are no longer in the batch: sending again sends the others alone.
+                queued before are no longer in the batch: a second call sends the others alone.
         """
         context = self._opened()
         try:
@@ -378,13 +378,13 @@ class ControllerBrokerRequestBatch:
     # ---- answers, on the send threads
 
     def handle_leader_and_isr_response(self, response: Any, broker_id: int) -> None:
-        """A broker has answered LeaderAndIsr: an event."""
+        """Queue an event, as a broker has answered LeaderAndIsr."""
         self._events.put(LeaderAndIsrResponseReceived(response, broker_id))
 
     def handle_update_metadata_response(self, response: Any, broker_id: int) -> None:
-        """A broker has answered UpdateMetadata: an event."""
+        """Queue an event, as a broker has answered UpdateMetadata."""
         self._events.put(UpdateMetadataResponseReceived(response, broker_id))
 
     def handle_stop_replica_response(self, response: Any, broker_id: int, errors: dict[TopicPartition, int]) -> None:
-        """A broker has answered for replicas of topics that are being deleted: an event."""
+        """Queue an event, as a broker has answered StopReplica for replicas of topics that are being deleted."""
         self._events.put(TopicDeletionStopReplicaResponseReceived(broker_id, response.error_code, errors))

@@ -1,4 +1,4 @@
-"""Brokers that come, go, come back, shut down or lose a log directory."""
+"""Changes of brokers: they start, fail, restart, shut down or lose a log directory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BrokerChannels(Protocol):
     """The channels to the brokers: the channel manager."""
 
     def add_broker(self, broker: Broker) -> None:
-        """Open a channel to a broker; one that has a channel keeps it."""
+        """Open a channel to a broker, unless it has one."""
 
     def remove_broker(self, broker_id: int) -> None:
         """Close the channel to a broker and drop its requests."""
@@ -111,7 +111,7 @@ class BrokerChanges:
         cluster.log.info("broker epochs are now %s", bounded(dict(context.live_broker_id_and_epochs), 2000))
 
     def open_channels(self, brokers: Iterable[Broker]) -> list[int]:
-        """Open channels; the ids of the brokers that have one. A broker without the listener is left out."""
+        """Open channels, and return the ids of the brokers that have one. A broker without the listener is left out."""
         opened = []
         for broker in brokers:
             try:
@@ -123,7 +123,7 @@ class BrokerChanges:
         return opened
 
     def process_broker_modification(self, broker_id: int) -> None:
-        """Tell all brokers if the addresses of a broker have changed; its channel stays as it is."""
+        """Send UpdateMetadata to all brokers if a broker's addresses have changed; its channel stays as it is."""
         known = self._cluster.context.live_or_shutting_down_broker(broker_id)
         broker = self._cluster.store.read_broker(broker_id)
         if known is None or broker is None or broker == known:
@@ -133,7 +133,7 @@ class BrokerChanges:
         self._cluster.send_update_metadata_to_all()
 
     def _start(self, broker_ids: Sequence[int]) -> None:
-        """Inform the others, then the new brokers; have their replicas work, and what waited for them go on."""
+        """Send metadata to the known, then to the new brokers, start their replicas, and resume waiting changes."""
         context, new = self._cluster.context, set(broker_ids)
         for broker_id in broker_ids:
             context.set_replicas_on_offline_dirs(broker_id, ())
@@ -170,14 +170,14 @@ class BrokerChanges:
     # ---- controlled shutdown
 
     def shut_down(self, broker_id: int, broker_epoch: int) -> set[TopicPartition]:
-        """Relieve a broker that wants to end of its leaders, and stop its followers.
+        """Move the leaders away from a broker that is shutting down, and stop its followers.
 
         Returns:
-            The partitions that it still leads though they have other replicas.
+            The partitions that the broker still leads though they have other replicas.
 
         Raises:
             StaleBrokerEpoch: The epoch is of an earlier registration.
-            BrokerNotAvailable: There is no such broker.
+            BrokerNotAvailable: No broker has this id.
         """
         cluster, context = self._cluster, self._cluster.context
         known_epoch = context.live_broker_id_and_epochs.get(broker_id)
@@ -203,7 +203,7 @@ class BrokerChanges:
     # ---- log directories
 
     def process_log_dir_failures(self) -> None:
-        """Ask the brokers with a failed log directory, by LeaderAndIsr, which of their replicas are lost."""
+        """Send LeaderAndIsr to the brokers with a failed log directory: their answers name the lost replicas."""
         cluster = self._cluster
         failures = cluster.store.read_log_dir_failures()
         replicas = cluster.context.partitions_on_brokers(sorted(set(failures.broker_ids)))
@@ -211,7 +211,7 @@ class BrokerChanges:
         cluster.store.delete_log_dir_failures(failures.names, cluster.fence)
 
     def process_leader_and_isr_response(self, event: LeaderAndIsrResponseReceived) -> None:
-        """Take up which replicas a broker has lost with a log directory, and which it has again."""
+        """Take a broker's LeaderAndIsr answer: the replicas it has lost with a log directory or found again."""
         context, broker_id, response = self._cluster.context, event.broker_id, event.response
         if response.error_code != ErrorCode.NONE:
             self._cluster.state_log.error(
@@ -237,7 +237,7 @@ class BrokerChanges:
 
 
 def _partition_errors(response: Any, topic_name: Callable[[bytes], str | None]) -> Iterator[tuple[TopicPartition, int]]:
-    """The code of each partition in a LeaderAndIsr response; partitions of unknown topic ids are passed over."""
+    """Return the error code of each partition in a LeaderAndIsr response; unknown topic ids are ignored."""
     for error in response.partition_errors:
         yield TopicPartition(error.topic_name, error.partition_index), error.error_code
     for topic in response.topics:

@@ -1,7 +1,7 @@
 """One broker's control requests: the queue, and the request that is being delivered.
 
-A broker's requests are sent by whichever thread finds the broker idle and connected: the thread that puts the request,
-or the send thread, which does everything else.
+A broker's request is sent by the thread that puts it, if the broker is idle and connected, and otherwise by the send
+thread, which also does everything else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["BrokerRequests", "DroppedRequest", "Outcome", "QueueItem", "SendThre
 
 
 class Outcome(Enum):
-    """How a request ended that was not answered."""
+    """The outcome of a request that was not answered."""
 
     NOT_SENT = "not sent"
     POSSIBLY_APPLIED = "possibly applied"
@@ -38,11 +38,11 @@ class DroppedRequest(NamedTuple):
     """A request that will not be answered any more.
 
     Attributes:
-        request: What was to be sent.
-        callback: What would have taken the response; it is not called.
-        enqueue_time_ms: When it came, in ms of the clock.
-        outcome: Whether the broker may have applied it: all of it was sent at least once.
-        error: Why it could not be sent; None if its broker was removed, or is unknown.
+        request: The request.
+        callback: The request's callback, which is not called.
+        enqueue_time_ms: The time at which it was queued, in ms of the clock.
+        outcome: Whether the broker may have applied the request, as all of it was sent at least once.
+        error: The reason why it could not be sent; None if its broker was removed, or is unknown.
     """
 
     request: ControlRequest
@@ -57,7 +57,7 @@ class QueueItem:
 
     Attributes:
         request: The request to send.
-        callback: Takes the response, on the send thread; None if nobody asks.
+        callback: Takes the response, on the send thread; None for no call.
         enqueue_time_ms: When it was put into the queue, in ms of the clock.
     """
 
@@ -69,47 +69,47 @@ class QueueItem:
         self.enqueue_time_ms = enqueue_time_ms
 
     def dropped(self, outcome: Outcome, error: BaseException | None = None) -> DroppedRequest:
-        """The same request, when it will not be answered any more."""
+        """Make the dropped request, as no response will come."""
         return DroppedRequest(self.request, self.callback, self.enqueue_time_ms, outcome, error)
 
 
 class SendThread(Protocol):
-    """The thread that runs a broker's client, as the broker's requests see it."""
+    """The part of a send thread that a broker's requests use."""
 
     @property
     def client(self) -> NetworkClient:
         """Sends the requests."""
 
     def call_soon(self, task: Callable[[], None]) -> None:
-        """Do something on this thread; any thread may ask."""
+        """Call a function on the send thread; from any thread."""
 
     def connect(self, broker: BrokerRequests) -> None:
-        """Connect to the broker, and deliver its present request then."""
+        """Connect to the broker, and then deliver its present request."""
 
     def retry(self, broker: BrokerRequests, request: ControlRequest, error: Exception) -> None:
-        """Deliver the present request again after a pause, over a new connection."""
+        """Retry the present request after a pause, over a new connection."""
 
     def call_back(self, broker: BrokerRequests, item: QueueItem, api_key: int, body: Any) -> None:
-        """Hand an answer to its callback."""
+        """Pass a response to its callback."""
 
 
 class BrokerRequests:
-    """One broker's requests: those that wait, and the one that is being delivered.
+    """One broker's requests: the queued requests, and the present request, which is being delivered.
 
-    Whoever sets ``_busy`` under the lock delivers the request: the thread that put it, for the moment of writing it,
-    then the send thread until its callback has returned. So no request overtakes another, and none is sent while a
-    callback runs.
+    The thread that sets ``_busy`` under the lock delivers the request: the thread that put it, for the moment of
+    writing it, then the send thread until its callback has returned. So no request overtakes another, and no request
+    is sent while a callback runs.
 
     Args:
         node: The broker.
-        thread: The send thread that it is assigned to.
-        queue_time: Takes how long each request waited, in ms.
-        on_undeliverable: Takes a request that cannot be written at all.
+        thread: The send thread that the broker is assigned to.
+        queue_time: Takes the time in the queue of each request, in ms.
+        on_undeliverable: Takes a request that cannot be encoded.
 
     Attributes:
         node: The broker.
         thread: Its send thread.
-        closed: Whether nothing is sent any more.
+        closed: Whether the broker's requests have ended.
     """
 
     __slots__ = (
@@ -138,7 +138,7 @@ class BrokerRequests:
         self._busy = False
         self._current: QueueItem | None = None
         self._request: ClientRequest | None = None  # the present attempt
-        self._sent_before = False  # all of it went out in an earlier attempt
+        self._sent_before = False  # the whole request went out in an earlier attempt
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -146,7 +146,7 @@ class BrokerRequests:
     # ---- for any thread
 
     def put(self, item: QueueItem) -> bool:
-        """Add a request; it is sent at once if the broker is idle and connected. False if this broker is closed."""
+        """Queue a request, or send it at once if the broker is idle and connected. False if this broker is closed."""
         with self._lock:
             if self.closed:
                 return False
@@ -163,13 +163,13 @@ class BrokerRequests:
                 pass
             except Exception as e:  # noqa: BLE001
                 self.thread.call_soon(partial(self._undeliverable, e))
-            except BaseException:  # a signal's: nobody knows how far it got, so that the request must be sent again
+            except BaseException:  # raised by a signal: an unknown part was written, so the request must be sent again
                 self.thread.call_soon(partial(self.failed, Disconnected("interrupted while it was sent")))
                 raise
             return True
 
     def close(self) -> list[DroppedRequest]:
-        """Send nothing any more; gives what was not answered, oldest first."""
+        """Stop sending; returns the unanswered requests, oldest first."""
         with self._lock:
             self.closed = True
             left = [item.dropped(Outcome.NOT_SENT) for item in self._queue]
@@ -183,7 +183,7 @@ class BrokerRequests:
         sent = self._sent_before or _all_sent(self._request)
         return Outcome.POSSIBLY_APPLIED if sent else Outcome.NOT_SENT
 
-    # ---- for whoever delivers
+    # ---- for the delivering thread
 
     def _take(self, item: QueueItem, waited_ms: int) -> None:
         self._current = item
@@ -213,14 +213,14 @@ class BrokerRequests:
             self._undeliverable(e)
 
     def _undeliverable(self, error: Exception) -> None:
-        """Report a request that cannot be written, and go on with the next."""
+        """Report a request that cannot be encoded, and go on with the next."""
         item, self._current = self._current, None
         if item is not None and not self.closed:
             self._on_undeliverable(self, item.dropped(Outcome.NOT_SENT, error))
         self._following()
 
     def _answered(self, response: ClientResponse) -> None:
-        """Take what came of the present attempt."""
+        """Take the outcome of the present attempt."""
         if self.closed:
             return
         if response.body is not None:
@@ -244,14 +244,14 @@ class BrokerRequests:
 
     def close_if_idle(self) -> bool:
         """Close the connection unless a request is being delivered over it; tells whether it did."""
-        with self._lock:  # another thread may be putting a request, which would go down with the connection
+        with self._lock:  # another thread may be putting a request, which would be lost with the connection
             if self._current is not None:
                 return False
             self._client.close_node(self._node_id)
             return True
 
     def failed(self, error: Exception) -> None:
-        """Try again over a new connection, after a pause."""
+        """Retry the present request over a new connection, after a pause."""
         if self.closed or self._current is None:
             return
         self._sent_before = self._sent_before or _all_sent(self._request)
@@ -276,7 +276,7 @@ class BrokerRequests:
         except ClientClosed:
             return
         except Exception as e:  # noqa: BLE001
-            # Not from here: many in a row that cannot be written must not pile up calls.
+            # Deferred: a row of requests that cannot be encoded must not make nested calls.
             self.thread.call_soon(partial(self._undeliverable, e))
 
 

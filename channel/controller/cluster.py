@@ -1,4 +1,4 @@
-"""The cluster in an elected controller's hands: its context, its durable state, and the requests to its brokers."""
+"""The cluster as an elected controller changes it: its context, its durable state, and the requests to its brokers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ControlledCluster"]
 
 _ATTEMPTS: Final = 20
-"""How often a state is read and written again whose znode brokers keep changing."""
+"""The number of attempts to write a state whose znode brokers keep changing."""
 
 
 class ControlledCluster:
@@ -69,7 +69,7 @@ class ControlledCluster:
 
     @contextmanager
     def requests(self) -> Iterator[ControllerBrokerRequestBatch]:
-        """An open batch; its requests are sent at the end of the ``with``, none of them after an error.
+        """Open a batch, whose requests are sent at the end of the ``with``, or dropped after an error.
 
         Raises:
             IllegalState: A request could not be made or queued; the batch is empty again.
@@ -97,18 +97,19 @@ class ControlledCluster:
         partitions: Sequence[TopicPartition],
         change: Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None],
     ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, str]]:
-        """Change the durable states of partitions, and take them into the context.
+        """Change the durable states of partitions, and update the context.
 
-        The states that the context has are tried first; a znode is read if its version has gone on, or ``change``
-        refuses. Brokers that write ISRs themselves make the context too old for that: all znodes are read first.
+        The context's states are tried first; a znode is read if it has a newer version, or if ``change`` refuses. If
+        brokers write ISRs themselves, the context may be outdated, so all znodes are read first.
 
         Args:
             partitions: The partitions.
-            change: The next state from the present one; the same object leaves it as it is, None refuses. It may be
+            change: Returns the next state for the present one: the same object for no change, None to refuse. It may be
                 called again with a newer state.
 
         Returns:
-            The states of those that have the wanted state now, and the reasons of the others; no reason for a refusal.
+            The states of the partitions that have the wanted state now, and the reasons for the others; an empty
+            reason for a refusal.
 
         Raises:
             ControllerMoved: Another controller has been elected.
@@ -165,7 +166,7 @@ class ControlledCluster:
         done: dict[TopicPartition, LeaderIsrAndControllerEpoch],
         failed: dict[TopicPartition, str],
     ) -> list[TopicPartition]:
-        """Write states; the partitions whose znodes have another version."""
+        """Write states, and return the partitions whose znodes have another version."""
         context, conflicts = self.context, []
         results = self.store.update_partition_states(updates, context.epoch, self.fence)
         for tp, (outcome, partition_epoch, reason) in results.items():
@@ -183,7 +184,7 @@ class ControlledCluster:
     def raise_leader_epoch(self, tp: TopicPartition) -> bool:
         """Write a partition's state in the next leader epoch, and send it to all its replicas; False if it failed.
 
-        So the replicas learn of another assignment.
+        By the new leader epoch the replicas accept a changed assignment.
         """
         done, failed = self.change_states([tp], lambda _, state: state._replace(leader_epoch=state.leader_epoch + 1))
         for each, reason in failed.items():

@@ -107,21 +107,21 @@ class PreferredReplicaLeaderElection(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeNotification(ControllerEvent):
-    """Brokers have written ISR changes themselves, and said so in ``/isr_change_notification``."""
+    """Brokers have written ISR changes themselves, and notified the controller in ``/isr_change_notification``."""
 
     state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirEventNotification(ControllerEvent):
-    """Brokers have said in ``/log_dir_event_notification`` that a log directory has failed."""
+    """Brokers have notified the controller in ``/log_dir_event_notification`` of a failed log directory."""
 
     state: ClassVar[ControllerState] = ControllerState.LOG_DIR_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChangeNotification(ControllerEvent):
-    """Administrators have changed settings, and said so in ``/config/changes``."""
+    """Administrators have changed settings, and notified the brokers in ``/config/changes``."""
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
 
@@ -141,12 +141,12 @@ class AutoPreferredReplicaLeaderElection(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdown(ControllerEvent):
-    """A broker asks to be relieved of its leaders before it ends.
+    """A broker asks the controller to move its leaders away before it ends.
 
     Attributes:
         broker_id, broker_epoch: The broker; epoch -1 if its request has none.
-        callback: Takes the partitions that it still leads, or the error: ``ControllerMoved``, ``StaleBrokerEpoch`` or
-            ``BrokerNotAvailable``.
+        callback: Takes the partitions that the broker still leads, or the error: ``ControllerMoved``,
+            ``StaleBrokerEpoch`` or ``BrokerNotAvailable``.
     """
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLED_SHUTDOWN
@@ -169,12 +169,12 @@ class AlterPartitionResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition(ControllerEvent):
-    """A leader asks for another ISR.
+    """A leader requests another ISR.
 
     Attributes:
         broker_id, broker_epoch: The leader.
         version: The version of the request; codes for refused replicas depend on it.
-        partitions: The states that the leader wants, with the leader and partition epochs that it knows.
+        partitions: The proposed states, with the leader and partition epochs that the leader knows.
         callback: Takes the answer.
     """
 
@@ -187,7 +187,7 @@ class AlterPartition(ControllerEvent):
 
 
 class ElectionType(Enum):
-    """The kind of an election that an administrator asks for, with the wire's number."""
+    """The kind of an election that an administrator requests, with its number on the wire."""
 
     PREFERRED = 0
     UNCLEAN = 1

@@ -1,4 +1,4 @@
-"""Settings that administrators change while the cluster runs: the ones that a controller's decisions depend on."""
+"""A watch on settings that administrators change while the cluster runs, as far as the controller depends on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ConfigChangeWatch"]
 
 
 class ConfigChangeWatch:
-    """Notices that unclean elections were allowed, and holds those that partitions without a leader waited for.
+    """Notices that unclean elections became allowed, and holds the elections that leaderless partitions wait for.
 
     Args:
         cluster: The cluster.
@@ -27,11 +27,11 @@ class ConfigChangeWatch:
         self._last = -1
 
     def startup(self) -> None:
-        """Pass over the notifications of the past: every election reads the present settings."""
+        """Skip past notifications, as every election reads the present settings."""
         self._last = self._cluster.store.read_config_changes(None).last
 
     def process(self) -> None:
-        """Take the new notifications."""
+        """Process the new notifications."""
         store = self._cluster.store
         changes = store.read_config_changes(self._last)
         self._last = changes.last

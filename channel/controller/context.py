@@ -25,16 +25,16 @@ class ControllerContext:
 
     Attributes:
         epoch: The controller epoch, 0 before an election.
-        epoch_zk_version: Version of the znode that holds it, which fences every write.
+        epoch_zk_version: Version of the controller epoch's znode, which fences every write.
         shutting_down_broker_ids: Brokers in a controlled shutdown.
         all_topics: Every topic's name.
         topics_to_be_deleted: Topics queued for deletion; UpdateMetadata sends them as deleted.
         topics_with_deletion_started: Topics whose replicas are being deleted.
         partitions_being_reassigned: Partitions whose replicas are being changed.
         topics_ineligible_for_deletion: Topics whose deletion must wait for a dead replica or a reassignment.
-        preferred_replica_imbalance_count: Partitions that another than their preferred replica leads, those of topics
-            queued for deletion apart.
-        brokers_version: Another number whenever the known brokers have changed.
+        preferred_replica_imbalance_count: Partitions whose leader is not the preferred replica, without those of topics
+            queued for deletion.
+        brokers_version: A number that changes whenever the known brokers change.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class ControllerContext:
             self._epochs[broker.id] = epoch
 
     def remove_live_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Forget brokers and their epochs; they stay marked as shutting down, if they were."""
+        """Forget brokers and their epochs; the mark of a broker that is shutting down stays."""
         self.brokers_version += 1
         for broker_id in broker_ids:
             self._brokers.pop(broker_id, None)
@@ -110,7 +110,7 @@ class ControllerContext:
         return self._brokers.get(broker_id)
 
     def is_live_broker(self, broker_id: int) -> bool:
-        """Whether it is known and not shutting down."""
+        """Whether a broker is known and not shutting down."""
         return broker_id in self._epochs and broker_id not in self.shutting_down_broker_ids
 
     # ---- topics
@@ -141,7 +141,7 @@ class ControllerContext:
         return self._topic_ids
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The topic behind an id, None if there is none."""
+        """Return the topic of an id, None if there is none."""
         return self._topic_names.get(topic_id)
 
     def remove_topic(self, topic: str) -> None:
@@ -174,11 +174,11 @@ class ControllerContext:
         self.topics_with_deletion_started.update(topics)
 
     def is_topic_queued_up_for_deletion(self, topic: str) -> bool:
-        """Whether UpdateMetadata sends it as deleted."""
+        """Whether a topic is queued for deletion, so that UpdateMetadata sends it as deleted."""
         return topic in self.topics_to_be_deleted
 
     def is_topic_deletion_in_progress(self, topic: str) -> bool:
-        """Whether its replicas are being deleted."""
+        """Whether a topic's replicas are being deleted."""
         return topic in self.topics_with_deletion_started
 
     # ---- partitions
@@ -242,7 +242,7 @@ class ControllerContext:
     @property
     def partition_count(self) -> int:
         """How many partitions have an assignment."""
-        return sum(map(len, list(self._assignments.values())))  # a list, as metrics are read on other threads
+        return sum(map(len, list(self._assignments.values())))  # copied to a list, as metrics are read on other threads
 
     def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
@@ -281,7 +281,7 @@ class ControllerContext:
         ]
 
     def partition_leaders_on_broker(self, broker_id: int) -> list[TopicPartition]:
-        """The partitions that a broker leads and that have another replica, which could take over."""
+        """Return the partitions that a broker leads and that have another replica, which could take over."""
         return [
             TopicPartition(topic, p)
             for topic, of_topic in self._leadership.items()
@@ -361,6 +361,6 @@ class ControllerContext:
             return
         preferred = assignment.replicas[0]
         if preferred in assignment.adding:
-            return  # it cannot lead yet
+            return  # a replica that is being added cannot lead yet
         if info.leader_and_isr.leader != preferred:
             self.preferred_replica_imbalance_count += step

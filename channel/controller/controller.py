@@ -1,8 +1,8 @@
-"""The controller of a cluster: stands for election in ZooKeeper, leads while it is elected, resigns when it is not.
+"""The controller of a cluster: it stands for election in ZooKeeper, is active while elected, and resigns when not.
 
-All of it happens on the event thread, one event after the other; ZooKeeper's watches and brokers' answers only queue
-events. What an elected controller has is made at its election and closed at its resignation, the channels to the
-brokers among it: no two send paths are alive at a time.
+All its work is done on the event thread, one event after the other; ZooKeeper's watches and brokers' answers only queue
+events. The parts of an active controller, with the channels to the brokers, are made at its election and closed at its
+resignation, so that no two send paths are alive at a time.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ __all__ = ["Controller", "Leadership", "MakeLeadership"]
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
 _AGAIN_AFTER_S: Final = 1.0
-"""The pause before a controller stands again that could not begin to lead: whatever hindered it may take a while."""
+"""The pause before a controller that failed to take over stands for election again, as the cause may last a while."""
 
 
 class Leadership(Protocol):
-    """An elected controller's knowledge, decisions and channels, from its election to its resignation."""
+    """An active controller's context, decisions and channels, from its election to its resignation."""
 
     def start(self) -> None:
-        """Take the cluster over.
+        """Take over as the active controller of the cluster.
 
         Raises:
-            ChannelError: It failed; ``close`` must follow.
+            ChannelError: The start failed; ``close`` must follow.
         """
 
     def process(self, event: ControllerEvent) -> None:
@@ -53,16 +53,16 @@ class Leadership(Protocol):
         """
 
     def close(self) -> None:
-        """Close all channels to the brokers and forget everything. Harmless if closed."""
+        """Close all channels to the brokers and drop the context. Harmless if closed."""
 
 
 class MakeLeadership(Protocol):
-    """Makes an elected controller's leadership."""
+    """A function that makes an elected controller's leadership."""
 
     def __call__(
         self, session: ZooKeeperSession, election: Election, put: Callable[[ControllerEvent], object]
     ) -> Leadership:
-        """Make it; ``put`` takes events from any thread."""
+        """Make the leadership; ``put`` takes events from any thread."""
 
 
 # ---- the events of a controller's life
@@ -70,7 +70,7 @@ class MakeLeadership(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _ControllerChange(ControllerEvent):
-    """``/controller`` was created, changed or deleted, or may have been; also the first event."""
+    """``/controller`` was or may have been created, changed or deleted; also the first event."""
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
 
@@ -92,7 +92,7 @@ class _Reelect(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class _Resign(ControllerEvent):
-    """The process ends: give the leadership up."""
+    """The process ends: resign."""
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
     done: threading.Event = field(default_factory=threading.Event)
@@ -100,22 +100,22 @@ class _Resign(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class _Abandon(_Resign):
-    """The process dies: close the channels, and leave everything in ZooKeeper as it is."""
+    """The process dies: close the channels, and leave ZooKeeper as it is."""
 
 
 class Controller:
-    """A candidate for the leadership of a cluster, and its controller while it is elected.
+    """A candidate for the controller election of a cluster, and its active controller while elected.
 
     Args:
         controller_id: The broker id to register.
         zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot; or a broker's
             session, whose owner starts and ends it, and calls ``session_expired`` and ``session_began``.
-        lead: Makes what an elected controller has.
+        lead: Makes an elected controller's ``Leadership``.
         metrics: Takes the figures.
-        session_timeout_ms: So long after the process was killed ZooKeeper ends its leadership.
-        register_broker: Registers the controller's own listener as a broker's, when it was elected; None if it has no
+        session_timeout_ms: The time after the process's death at which ZooKeeper deletes ``/controller``.
+        register_broker: Registers the controller's own listener as a broker's, once it is elected; None without a
             listener.
-        unregister_broker: Ends this registration, when it resigned.
+            unregister_broker: Ends this registration, once it has resigned.
         on_change: Takes the active controller's broker id (-1: none is known) and, if it is this broker, the
             controller epoch (else 0), at each change; on the event thread.
         clock: Time.
@@ -123,7 +123,7 @@ class Controller:
     Attributes:
         session: The session with ZooKeeper.
         events: The event manager, whose ``put`` takes requests as events.
-        epoch: The controller epoch while it leads, else 0.
+        epoch: The controller epoch while it is active, else 0.
 
     Raises:
         ConfigurationError: ``zookeeper`` names no server.
@@ -175,7 +175,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether it leads the cluster, which it has taken over."""
+        """Whether this is the active controller, and has taken over."""
         return self.epoch > 0
 
     @property
@@ -203,11 +203,11 @@ class Controller:
         self.events.put(_ControllerChange())
 
     def close(self) -> None:
-        """Resign if it leads, and end its session: another broker can be elected at once. Harmless if closed."""
+        """Resign if active, and end the session: another broker can be elected at once. Harmless if closed."""
         self._close(_Resign())
 
     def abandon(self) -> None:
-        """End as kill -9 does: ``/controller`` stays for as long as the session. Harmless if closed."""
+        """End as kill -9 does: ``/controller`` stays until the session expires. Harmless if closed."""
         self._close(_Abandon())
 
     def _close(self, last: _Resign) -> None:
@@ -223,7 +223,7 @@ class Controller:
         self.events.clear_and_put(last)
         last.done.wait()
         self.events.close()
-        self._end_leadership()  # if the session expired meanwhile, and its event took the place of the last one
+        self._end_leadership()  # the session may have expired meanwhile, and its event replaced the queued one
         self._end_session()
 
     def _end_session(self) -> None:
@@ -235,7 +235,7 @@ class Controller:
         self.close()
 
     def forget_in_child(self) -> None:
-        """Be closed in a forked child: threads and connections are the parent's."""
+        """Count as closed in a forked child: threads and connections are the parent's."""
         self._is_closed = True
 
     def __enter__(self) -> Controller:
@@ -246,7 +246,7 @@ class Controller:
         self.close()
 
     def ask(self, event: ControllerEvent) -> None:
-        """Queue a request; it is answered by its callback, also if this broker is not the controller."""
+        """Queue a request; its callback gets the answer, even if this broker is not the controller."""
         queued = self.events.put(event)
         if self._is_closed:
             queued.preempt(self)  # the event thread has ended, or ends without it
@@ -321,7 +321,7 @@ class Controller:
             event.done.set()
 
     def _maybe_resign(self) -> None:
-        """Look whether this broker still is the controller, and resign if it was and is not."""
+        """Check whether this broker still is the controller, and resign if it is not any more."""
         self._elector.look()
         if self._leadership is not None and not self._elector.is_active:
             self._log.info("broker %d is the controller now; resigning", self._elector.active_id)
@@ -354,7 +354,7 @@ class Controller:
             self._move()
 
     def _move(self) -> None:
-        """Give the leadership up to any broker, and stand again after a pause."""
+        """Resign so that any broker can be elected, and stand for election again after a pause."""
         try:
             self._give_up()
         finally:
@@ -377,7 +377,7 @@ class Controller:
             self._log.warning("could not delete /controller; it ends with the session: %s", e)
 
     def _resign(self) -> None:
-        """Close the channels to all brokers, forget the cluster, and end the registration as a broker."""
+        """Close the channels to all brokers, drop the context, and end the registration as a broker."""
         self._end_leadership()
         if self._unregister_broker is not None:
             self._unregister_broker(self.session)

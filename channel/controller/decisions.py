@@ -1,7 +1,7 @@
 """An elected controller's decisions: each event becomes writes to the store and requests to the brokers.
 
-No thread, no socket and no ZooKeeper is in here: the owner gives a store, the channels to the brokers and a queue for
-answers, and calls ``start``, ``process`` and ``close`` on one thread.
+This module has no thread, no socket and no ZooKeeper: the owner gives a store, the channels to the brokers and a queue
+for answers, and calls ``start``, ``process`` and ``close`` on one thread.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _UNCLEAN: Final = "UncleanLeaderElectionsPerSec-total"
 class ControllerDecisions:
     """The decisions of one controller epoch; all methods run on the event thread.
 
-    After ``IllegalState`` some requests were not made or not queued, so that a broker may not know of a change: the
-    owner gives the leadership up, and the next controller sends everything.
+    After ``IllegalState`` some requests were not made or not queued, so that a broker may have missed a change: the
+    owner resigns, and the next controller sends the whole state.
 
     Args:
         controller_id: The controller's broker id.
-        epoch: The controller epoch that it was elected in.
-        fence: The version of ``/controller_epoch`` since then.
+        epoch: The controller epoch of its election.
+        fence: The version of ``/controller_epoch`` since its election.
         config: The controller's settings.
         store: The durable state of the cluster.
         channels: The channels to the brokers; ``start`` opens them, ``close`` closes them.
-        answers: Takes the brokers' answers, as events that have to come back to ``process``.
+        answers: Takes the brokers' answers, as events that must be passed to ``process``.
         metrics: Takes the controller's gauges.
         new_topic_id: Makes the ids of topics that have none; random ones by default.
 
@@ -127,7 +127,7 @@ class ControllerDecisions:
         }
 
     def start(self) -> None:
-        """Take the cluster over: read it, tell the brokers of each other, lead, and go on with what was begun.
+        """Take over: read the cluster's state, send metadata to the brokers, elect leaders, resume unfinished changes.
 
         Raises:
             ControllerMoved: Another controller has been elected.
@@ -167,7 +167,7 @@ class ControllerDecisions:
             ControllerMoved: Another controller has been elected: its epoch fences this one's writes.
             IllegalState: Requests could not be made or queued.
             ChannelError: The store cannot be asked.
-            TypeError: The event is none of a controller's.
+            TypeError: The event is not a controller's.
         """
         handler = self._handlers.get(type(event))
         if handler is None:
@@ -175,7 +175,7 @@ class ControllerDecisions:
         handler(event)
 
     def close(self) -> None:
-        """Close the channels, and forget the cluster. Harmless if closed."""
+        """Close the channels, and drop the context. Harmless if closed."""
         self._channels.shutdown()
         self._partitions.shutdown()
         self._replicas.shutdown()

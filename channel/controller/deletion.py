@@ -1,6 +1,6 @@
-"""Topic deletion: replicas are stopped and deleted by their brokers, then the topic's znodes go.
+"""Topic deletion: brokers stop and delete the replicas, then the controller deletes the topic's znodes.
 
-A topic waits while a broker of its replicas is dead or a partition of it is being reassigned; it is tried again when
+The deletion waits while a broker of the topic's replicas is dead or a partition is being reassigned; it is retried once
 the broker is back or the reassignment is done.
 """
 
@@ -82,7 +82,7 @@ class TopicDeletions:
             self.resume()
 
     def process_stop_replica_response(self, event: TopicDeletionStopReplicaResponseReceived) -> None:
-        """Take a broker's answer for replicas that it was to delete."""
+        """Process a broker's StopReplica answer for replicas that it had to delete."""
         refused = event.request_error != ErrorCode.NONE
         failed = {tp: None for tp, code in event.partition_errors.items() if refused or code != ErrorCode.NONE}
         deleted = [tp for tp in event.partition_errors if tp not in failed]
@@ -101,7 +101,7 @@ class TopicDeletions:
         return topic in self._cluster.context.topics_to_be_deleted
 
     def fail_replicas(self, replicas: Mapping[int, Collection[TopicPartition]]) -> None:
-        """Make topics wait whose replicas could not be deleted."""
+        """Suspend the deletion of topics whose replicas could not be deleted."""
         queued = {b: kept for b, tps in replicas.items() if (kept := [tp for tp in tps if self.is_queued(tp.topic)])}
         if queued:
             topics = {tp.topic for tps in queued.values() for tp in tps}
@@ -110,11 +110,11 @@ class TopicDeletions:
             self.resume()
 
     def halt_for_reassignment(self, topic: str) -> None:
-        """Make a topic wait while a partition of it is being reassigned."""
+        """Suspend the deletion of a topic while a partition is being reassigned."""
         self._halt({topic}, "a reassignment")
 
     def resume_for(self, topics: Iterable[str]) -> None:
-        """Try topics again whose hindrance may be gone."""
+        """Resume the deletion of suspended topics, as its hindrance may be gone."""
         context = self._cluster.context
         queued = context.topics_to_be_deleted.intersection(topics)
         if queued:
@@ -122,7 +122,7 @@ class TopicDeletions:
             self.resume(queued)
 
     def resume(self, topics: Set[str] | None = None) -> None:
-        """Go on with all queued topics, or with some: complete, retry or begin their deletion."""
+        """Complete, retry or begin the deletion of all queued topics, or of some."""
         context, replicas = self._cluster.context, self._replicas
         eligible, retry = [], []
         for topic in sorted(context.topics_to_be_deleted if topics is None else topics):
@@ -141,7 +141,7 @@ class TopicDeletions:
             self._begin(eligible)
 
     def count_replicas(self) -> int:
-        """How many replicas of queued topics are not deleted yet; from any thread."""
+        """Count the replicas of queued topics that are not deleted yet; from any thread."""
         context = self._cluster.context
         return sum(
             self._replica_count(topic) - self._replicas.count_in_state(topic, _DELETED)
@@ -149,7 +149,7 @@ class TopicDeletions:
         )
 
     def count_ineligible_replicas(self) -> int:
-        """How many replicas of queued topics wait for their brokers; from any thread."""
+        """Count the replicas of queued topics that wait for their brokers; from any thread."""
         return sum(
             self._replicas.count_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
             for topic in list(self._cluster.context.topics_to_be_deleted)
@@ -162,7 +162,7 @@ class TopicDeletions:
         return sum(len(context.partition_replica_assignment(tp)) for tp in context.partitions_for_topic(topic))
 
     def _begin(self, topics: Collection[str]) -> None:
-        """Tell all brokers that topics go, and have their live replicas stopped and then deleted."""
+        """Send UpdateMetadata with the topics as deleted, then stop and delete their live replicas."""
         context = self._cluster.context
         unseen = [topic for topic in topics if topic not in context.topics_with_deletion_started]
         partitions = [tp for topic in unseen for tp in context.partitions_for_topic(topic)]

@@ -1,4 +1,4 @@
-"""A broker's part in the election of the controller: ``/controller`` read, won and given up."""
+"""A broker's part in the controller election: it reads, creates and deletes ``/controller``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NO_CONTROLLER: Final = -1
 
 
 class Elector:
-    """The election as one broker knows it; on the event thread only.
+    """Holds one broker's state of the controller election; on the event thread only.
 
-    A registration of the same broker id by another session is another controller's: of an earlier process whose
-    session has not expired yet, or of a second process that was given the same id.
+    A registration of the same broker id by another session counts as another controller's: that of an earlier process
+    whose session has not expired yet, or of a second process with the same id.
 
     Args:
-        session: The session whose ephemeral node ``/controller`` is to be.
+        session: The session that will own the ephemeral node ``/controller``.
         controller_id: The broker id to register.
         changed: Called when ``/controller`` has changed, on a thread of the session's.
 
@@ -68,7 +68,7 @@ class Elector:
         return election
 
     def forget(self) -> None:
-        """Know of no controller: the session has expired, or the leadership is being given up."""
+        """Forget the active controller, as the session has expired or this broker is resigning."""
         self.active_id, self.is_active = NO_CONTROLLER, False
 
     def release(self, fence: int) -> None:

@@ -1,4 +1,4 @@
-"""The event manager: one thread that makes all changes of a controller, one event after the other."""
+"""The event manager: one thread that processes a controller's events, one after the other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _QUEUE_SIZE: Final = "EventQueueSize"
 
 
 class ControllerState(Enum):
-    """The kind of work that a controller is at: the gauge's value, and the name of its timer if it has one."""
+    """The kind of work that a controller does: the gauge's value, and the name of its timer if it has one."""
 
     IDLE = 0, None
     CONTROLLER_CHANGE = 1, "ControllerChangeRateAndTimeMs"
@@ -65,7 +65,7 @@ class ControllerState(Enum):
 
 
 class ControllerEvent:
-    """A piece of work for the controller; a subclass sets the state of the controller meanwhile."""
+    """A piece of work for the controller; a subclass sets the controller's state while it is processed."""
 
     state: ClassVar[ControllerState]
 
@@ -90,7 +90,7 @@ class UpdateMetadataResponseReceived(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletionStopReplicaResponseReceived(ControllerEvent):
-    """A broker has answered for replicas that it was to delete, of topics whose deletion has begun.
+    """A broker has answered a StopReplica request that deletes replicas of topics whose deletion has begun.
 
     Attributes:
         broker_id: The broker.
@@ -146,7 +146,7 @@ class QueuedEvent:
         """Wait until the processing begins; an event that is preempted never begins.
 
         Returns:
-            False after ``timeout_ms`` without it.
+            False if it has not begun after ``timeout_ms``.
         """
         has_begun = self._begun.acquire(timeout=-1 if timeout_ms is None else max(0.0, timeout_ms / 1000))
         if has_begun:
@@ -171,7 +171,7 @@ class ControllerEventManager:
         clock: Measures how long events wait.
         metrics: Takes ``EventQueueTimeMs`` and ``EventQueueSize``; both are gone after ``close``.
         rate_and_time_metrics: A timer for each state that is to be timed.
-        event_queue_time_timeout_ms: Without an event for so long, the queue-time histogram is emptied.
+        event_queue_time_timeout_ms: The time without an event after which the queue-time histogram is cleared.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class ControllerEventManager:
 
     @property
     def state(self) -> ControllerState:
-        """The kind of work that the thread is at."""
+        """The kind of work that the thread does now."""
         return self._state
 
     @property
@@ -229,9 +229,9 @@ class ControllerEventManager:
         return queued
 
     def clear_and_put(self, event: ControllerEvent) -> QueuedEvent:
-        """Put ``event`` in place of all queued events, and preempt these on this thread.
+        """Replace all queued events by ``event``, and preempt them on this thread.
 
-        ``preempt`` runs without the queue's lock: it may put events, which come after ``event``.
+        ``preempt`` runs without the queue's lock: it may put events, which are queued after ``event``.
         """
         queued = QueuedEvent(event, self._clock.milliseconds())
         cleared: list[QueuedEvent] = []

@@ -1,4 +1,4 @@
-"""ISR changes: the AlterPartition requests of leaders, and the states that older leaders write themselves."""
+"""ISR changes by the AlterPartition requests of leaders, and by states that older leaders write themselves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class IsrChanges:
         self._reassignments = reassignments
 
     def process_alter_partition(self, event: AlterPartition) -> None:
-        """Check and write the ISRs that a leader asks for, tell all brokers, and answer."""
+        """Check and write the ISRs that a leader proposes, send UpdateMetadata to all brokers, and answer."""
         known_epochs = self._cluster.context.live_broker_id_and_epochs
         if known_epochs.get(event.broker_id) != event.broker_epoch:
             self._cluster.log.info(
@@ -62,7 +62,7 @@ class IsrChanges:
         event.callback(AlterPartitionResult(ErrorCode.NONE, {tp: answers[tp] for tp in event.partitions}))
 
     def process_notifications(self) -> None:
-        """Read the ISRs that brokers have written themselves, and tell all brokers."""
+        """Read the ISRs that brokers have written themselves, and send UpdateMetadata to all brokers."""
         cluster, context = self._cluster, self._cluster.context
         notifications = cluster.store.read_isr_changes()
         known = [tp for tp in dict.fromkeys(notifications.partitions) if context.partition_replica_assignment(tp)]
@@ -81,12 +81,12 @@ class IsrChanges:
     def _write(
         self, wanted: Mapping[TopicPartition, LeaderAndIsr]
     ) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[TopicPartition, ErrorCode]]:
-        """Write ISRs: the states of the partitions that were changed, and the codes of the others."""
+        """Write ISRs; returns the states of the changed partitions, and the error codes of the others."""
 
         def as_wanted(tp: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
             after = wanted[tp]
             if state.partition_epoch != after.partition_epoch:
-                return None  # it has changed since: the leader must look again
+                return None  # the state has changed since: the leader must read it again
             return after._replace(leader=state.leader, leader_epoch=state.leader_epoch)
 
         done, failed = self._cluster.change_states(list(wanted), as_wanted)
@@ -99,13 +99,13 @@ class IsrChanges:
         return {tp: info.leader_and_isr for tp, info in done.items()}, codes
 
     def _check(self, tp: TopicPartition, wanted: LeaderAndIsr, version: int) -> LeaderAndIsr | ErrorCode | None:
-        """The answer to a request that changes nothing: the present state or a refusal; None if it is to be written."""
+        """Return the present state if nothing changes, the error code of a refusal, or None for an ISR to write."""
         info = self._cluster.context.partition_leadership_info(tp)
         if info is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         now = info.leader_and_isr
         if wanted.leader_epoch > now.leader_epoch or wanted.partition_epoch > now.partition_epoch:
-            return ErrorCode.NOT_CONTROLLER  # a newer controller has told the leader
+            return ErrorCode.NOT_CONTROLLER  # the leader has its epoch from a newer controller
         if wanted.leader_epoch < now.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if set(wanted.isr) == set(now.isr) and wanted.recovery_state is now.recovery_state:

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for: preferred replicas by administrators or by imbalance, and unclean elections."""
+"""Requested elections: of preferred replicas, by administrators or because of imbalance, and unclean elections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["LeaderBalance"]
 
 
 class LeaderBalance:
-    """The elections that somebody asks for; on the event thread only."""
+    """Holds requested elections; on the event thread only."""
 
     def __init__(self, cluster: ControlledCluster, partitions: PartitionStateMachine) -> None:
         self._cluster = cluster
@@ -41,7 +41,7 @@ class LeaderBalance:
         self._cluster.store.delete_preferred_elections(self._cluster.fence)
 
     def process_api(self, event: ReplicaLeaderElection) -> None:
-        """Hold the elections that a client asks for, and answer with the code of each partition."""
+        """Hold the elections that a client requests, and answer with the error code of each partition."""
         if event.partitions is not None:
             event.callback(self._elect(event.election_type, event.partitions))
             return
@@ -49,7 +49,7 @@ class LeaderBalance:
         event.callback({tp: code for tp, code in codes.items() if code is not ErrorCode.ELECTION_NOT_NEEDED})
 
     def process_imbalance(self) -> None:
-        """Give partitions back to the brokers that lead too few of those that prefer them."""
+        """Elect the preferred replicas of brokers that lead too few of the partitions that prefer them."""
         cluster, context = self._cluster, self._cluster.context
         preferring: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for tp in context.partitions_with_leaders:

@@ -23,7 +23,7 @@ class Elected(NamedTuple):
 
     Attributes:
         state: The state to write: the leader epoch is raised, the partition epoch is the one that the write expects.
-        recipients: The replicas that LeaderAndIsr goes to.
+        recipients: The replicas that get LeaderAndIsr.
     """
 
     state: LeaderAndIsr
@@ -41,16 +41,16 @@ class Election(Enum):
 
 
 class ElectionFunction(Protocol):
-    """An election of one kind; None if no replica may lead."""
+    """A function that holds an election of one kind; returns None if no replica may lead."""
 
     def __call__(self, context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr) -> Elected | None:
-        """The election of one partition's leader."""
+        """Elect one partition's leader."""
 
 
 def with_leader(
     state: LeaderAndIsr, leader: int, isr: tuple[int, ...], recovery: LeaderRecoveryState | None = None
 ) -> LeaderAndIsr:
-    """A state with another leader or ISR, in the next leader epoch."""
+    """Return the state with another leader or ISR, in the next leader epoch."""
     recovery = state.recovery_state if recovery is None else recovery
     return LeaderAndIsr(leader, isr, state.leader_epoch + 1, state.partition_epoch, recovery)
 
@@ -69,7 +69,7 @@ def _online(context: ControllerContext, tp: TopicPartition, replicas: tuple[int,
 def _for_offline(
     context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr, *, unclean: bool
 ) -> Elected | None:
-    """The first online replica in the ISR; if ``unclean`` else the first online replica, alone in its ISR."""
+    """Elect the first online replica in the ISR, else if ``unclean`` the first online replica, alone in its ISR."""
     online = _online(context, tp, context.partition_replica_assignment(tp))
     leader = _first(online, state.isr)
     if leader is not None:
@@ -80,21 +80,21 @@ def _for_offline(
 
 
 def _for_reassignment(context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr) -> Elected | None:
-    """The first online target replica in the ISR; the ISR stays."""
+    """Elect the first online target replica in the ISR; the ISR stays."""
     target = context.partition_full_replica_assignment(tp).target
     leader = _first(_online(context, tp, target), state.isr)
     return None if leader is None else Elected(with_leader(state, leader, state.isr), target)
 
 
 def _for_preferred(context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr) -> Elected | None:
-    """The first replica of the assignment, if it is online and in the ISR; the ISR stays."""
+    """Elect the first replica of the assignment, if it is online and in the ISR; the ISR stays."""
     replicas = context.partition_replica_assignment(tp)
     leader = _first(_online(context, tp, replicas[:1]), state.isr)
     return None if leader is None else Elected(with_leader(state, leader, state.isr), replicas)
 
 
 def _for_controlled_shutdown(context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr) -> Elected | None:
-    """The first online replica in the ISR that is not shutting down; the ISR loses those that are."""
+    """Elect the first online replica in the ISR that is not shutting down; the ISR loses replicas that are."""
     leaving = context.shutting_down_broker_ids
     replicas = context.partition_replica_assignment(tp)
     leader = _first(_online(context, tp, replicas), state.isr)

@@ -1,4 +1,4 @@
-"""An elected controller on ZooKeeper: store, channels, decisions and answers, from the election to the resignation."""
+"""The leadership of a controller elected in ZooKeeper: its store, channels and decisions until its resignation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _BY_ID: Final = 2
 
 
 class MakeChannels(Protocol):
-    """Makes an elected controller's channels to its brokers; ``ControllerChannelManager`` names the arguments."""
+    """A function that makes an elected controller's channels to its brokers; see ``ControllerChannelManager``."""
 
     def __call__(
         self,
@@ -67,7 +67,7 @@ class MakeChannels(Protocol):
         metrics: Metrics,
         recorder: Recorder | None,
     ) -> ControllerChannelManager:
-        """Make them."""
+        """Make the channels."""
 
 
 class ZooKeeperLeadership:
@@ -81,7 +81,7 @@ class ZooKeeperLeadership:
         config: The controller's settings.
         metrics: Takes the figures.
         recorder: Sees every frame to and from brokers.
-        stores_records: Whether the controller's own broker keeps records; without it it gets no replicas.
+        stores_records: Whether the controller's own broker keeps records; otherwise it gets no replicas.
         make_channels: Makes the channels to the brokers.
     """
 
@@ -128,7 +128,7 @@ class ZooKeeperLeadership:
         )
 
     def start(self) -> None:
-        """Take the cluster over."""
+        """Take over as the active controller of the cluster."""
         if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV0"):
             outcome = fenced(self._session, self._fence, [Create(znodes.FEATURE, _FEATURE)])
             if outcome.error is not None and not isinstance(outcome.error, NodeExists):
@@ -138,7 +138,7 @@ class ZooKeeperLeadership:
             self._balance_after(_FIRST_BALANCE_S)
 
     def _balance_after(self, delay_s: float) -> None:
-        """Have the leaders' balance looked at after a while, and from then on again and again."""
+        """Schedule the check of the leaders' balance after this delay, and then again and again."""
 
         def due() -> None:
             self._put(AutoPreferredReplicaLeaderElection())
@@ -170,7 +170,7 @@ class ZooKeeperLeadership:
                 self._decisions.process(event)
 
     def close(self) -> None:
-        """End the watches, close all channels to brokers, and forget the cluster. Harmless if closed."""
+        """End the watches, close all channels to brokers, and drop the context. Harmless if closed."""
         with self._lock:
             self._is_closed = True
             if self._timer is not None:
@@ -236,7 +236,7 @@ def leadership_of(
     stores_records: bool = False,
     make_channels: MakeChannels = ControllerChannelManager,
 ) -> MakeLeadership:
-    """The function by which an elected controller makes its leadership; ``ZooKeeperLeadership`` names the arguments."""
+    """Return the function that makes an elected controller's leadership; see ``ZooKeeperLeadership``."""
 
     def make(
         session: ZooKeeperSession, election: Election, put: Callable[[ControllerEvent], object]
@@ -257,7 +257,7 @@ def leadership_of(
 
 
 class _Answers:
-    """Takes the brokers' answers as events."""
+    """Queues the brokers' answers as events."""
 
     def __init__(self, put: Callable[[ControllerEvent], object]) -> None:
         self.put = put

@@ -1,4 +1,4 @@
-"""The controller's connections: for each broker a queue, and send threads that deliver what is in the queues."""
+"""The controller's channel manager: a request queue for each broker, and send threads that deliver the requests."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ _PREFIX: Final = "controller-channel"
 
 
 class DroppedHook(Protocol):
-    """Hears of requests that will not be answered."""
+    """A hook for requests that will not be answered."""
 
     def __call__(self, broker_id: int, items: list[DroppedRequest]) -> None:
-        """Called in place of the callbacks, oldest request first, once nothing of them is sent any more."""
+        """Take dropped requests in place of their callbacks, oldest first, once no more of their bytes are sent."""
 
 
 @dataclass(slots=True)
@@ -69,23 +69,23 @@ class ControllerChannelManager:
 
     Args:
         controller_id: The controller's broker id: names threads, and the client id in every header.
-        controller_epoch: Tells the controller's epoch, for the log.
+        controller_epoch: Returns the controller's epoch, for the log.
         config: Timeouts and listeners.
         clock: Time.
-        metrics: Takes queue sizes and times, and what the selectors count.
+        metrics: Takes queue sizes and times, and the selectors' metrics.
         state_log: Kafka's state-change log.
         thread_name_prefix: Stands before every thread's name.
-        send_threads: How many threads serve the brokers; as ``config`` says if None.
+        send_threads: The number of threads that serve the brokers; that of ``config`` if None.
         client_factory: Makes a send thread's client; a plaintext one by default.
-        on_dropped: Hears of requests that will not be answered: dropped with their broker, or because there is none,
-            or because they cannot be written, or because their send thread has died.
-        on_thread_failed: Hears of a send thread that has died of an error, with the ids of its brokers.
-        recorder: Sees every frame that passes.
+        on_dropped: Called with requests that will not be answered: dropped as their broker was removed or unknown,
+            as they cannot be encoded, or as their send thread has died.
+            on_thread_failed: Called with a send thread that has died of an error, and the ids of its brokers.
+            recorder: Records every frame.
 
     Attributes:
-        metrics: Where the figures are.
-        dropped: How many requests were dropped so far, whatever the outcome.
-        possibly_applied: How many of them the broker may have applied: they were sent, and not answered.
+        metrics: The metrics, as given or new.
+        dropped: The number of requests dropped so far.
+        possibly_applied: The number of dropped requests that were sent, so that the broker may have applied them.
         failed_threads: The names of the send threads that have died.
 
     Raises:
@@ -131,7 +131,7 @@ class ControllerChannelManager:
         self._threads = SendThreadPool(send_threads, controller_id, thread_name_prefix, clock, self._new_thread)
         self._brokers: dict[int, _BrokerState] = {}
         self._lock = threading.Lock()  # the map and the counts
-        self._changing = threading.RLock()  # starting and removing, which may take long
+        self._changing = threading.RLock()  # for adding and removing brokers, which may take long
         self._is_shut_down = False
         self._publish()
         ends_with_process(self)
@@ -161,7 +161,7 @@ class ControllerChannelManager:
 
     @property
     def broker_ids(self) -> list[int]:
-        """The brokers that there are channels to."""
+        """The ids of the brokers that have a channel."""
         with self._lock:
             return sorted(self._brokers)
 
@@ -169,15 +169,15 @@ class ControllerChannelManager:
         """Open channels to these brokers.
 
         Raises:
-            BrokerNotAvailable: One of them does not have the listener that the controller talks to; those before it
-                have their channels, those after it do not.
+            BrokerNotAvailable: A broker does not have the controller's listener; the brokers before it have their
+                channels, the brokers after it do not.
         """
         with self._changing:
             for broker in initial_brokers:
                 self.add_broker(broker)
 
     def add_broker(self, broker: Broker) -> None:
-        """Open a channel; nothing if there is one to this id already, wherever it leads.
+        """Open a channel; does nothing if this id has one already, even to another address.
 
         Raises:
             BrokerNotAvailable: The broker does not have the listener that the controller talks to.
@@ -189,11 +189,11 @@ class ControllerChannelManager:
     def remove_broker(self, broker_id: int) -> None:
         """Close a broker's channel: its connection, its queue, its metrics, and its thread if that serves no other.
 
-        What fails on the way is logged, and the broker stays.
+        A failure on the way is logged, and the broker stays.
 
         Raises:
-            KeyError: There is no such broker.
-            IllegalState: A callback asks for it, on the thread that would have to be waited for.
+            KeyError: The broker has no channel.
+            IllegalState: The caller is a callback on the broker's own send thread, which would wait for itself.
         """
         with self._changing:
             with self._lock:
@@ -221,7 +221,7 @@ class ControllerChannelManager:
             self._shut_down(timeout_s)
 
     def forget_in_child(self) -> None:
-        """Have no brokers in a forked child: threads and connections are the parent's."""
+        """Drop all brokers in a forked child: threads and connections are the parent's."""
         self._lock, self._changing = threading.Lock(), threading.RLock()
         self._is_shut_down = True
         self._brokers = {}
@@ -240,22 +240,22 @@ class ControllerChannelManager:
     def send_request(
         self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
     ) -> None:
-        """Queue a request. To a broker without a channel it is not sent, which is logged and told to ``on_dropped``.
+        """Queue a request. If the broker has no channel, the request is logged and passed to ``on_dropped``.
 
         Args:
-            broker_id: To whom.
-            request: What.
-            callback: Takes the response, also one with an error code, on the broker's send thread.
+            broker_id: The receiver.
+            request: The request.
+            callback: Takes the response, even one with an error code, on the broker's send thread.
 
         Raises:
-            EncodeError, UnsupportedVersion: The request cannot be written; ``on_dropped`` is told too.
+            EncodeError, UnsupportedVersion: The request cannot be encoded; it is passed to ``on_dropped`` too.
             TypeError: ``request`` is a bare message.
         """
         if not hasattr(request, "build"):
             name = type(request).__name__
             raise TypeError(f"{name} is no request of a version; give SingleRequest(message, version)")
         try:
-            request.build(request.latest_version)  # now, so that what waits is bytes and not objects
+            request.build(request.latest_version)  # encoded now, so that queues hold bytes and not objects
         except KprotoError as e:
             self._log.error("%s cannot be encoded, broker %d will not get it: %s", request, broker_id, e)
             item = DroppedRequest(request, callback, self._clock.milliseconds(), Outcome.NOT_SENT, e)
@@ -307,7 +307,7 @@ class ControllerChannelManager:
             if not serving.thread.ident:
                 serving.thread.start()
         except BaseException:
-            self._remove(broker.id, state)  # a channel without its thread would take requests for ever
+            self._remove(broker.id, state)  # a channel without its thread would queue requests for ever
             raise
 
     def _new_thread(self, name: str, polls: PollTimes) -> RequestSendThread:
@@ -379,12 +379,12 @@ class ControllerChannelManager:
             self._log.exception("broker %d could not be removed", broker_id)
 
     def _undeliverable(self, requests: BrokerRequests, item: DroppedRequest) -> None:
-        """Report a request that cannot be written; those behind it go on."""
+        """Report a request that cannot be encoded; later requests are still sent."""
         self._log.error("%s cannot be sent to %s: %s", item.request, requests.node, item.error)
         self._drop(requests.node.id, [item])
 
     def _thread_failed(self, thread: RequestSendThread) -> None:
-        """Report a send thread that has died, and the requests of its brokers; later ones are dropped too."""
+        """Report a send thread that has died, and the requests of its brokers; later requests are dropped too."""
         self.failed_threads.append(thread.name)
         brokers = list(thread.brokers.values())
         ids = sorted(broker.node.id for broker in brokers)
@@ -412,7 +412,7 @@ class ControllerChannelManager:
 
 
 def _inter_broker_security(config: ChannelConfig) -> SecurityConfig:
-    """The security settings of connections between brokers, with the mechanism that is used there."""
+    """Return the security settings of connections between brokers, with the inter-broker SASL mechanism."""
     security, mechanism = config.security, config.sasl_mechanism_inter_broker_protocol
     if security.sasl_mechanism is not None or mechanism not in MECHANISMS:
         return security

@@ -56,7 +56,7 @@ class StopState(NamedTuple):
 
 
 class BrokerAddresses:
-    """The context's brokers as requests name them, made once as long as they stay the same.
+    """The context's brokers in the form of requests, built once as long as the brokers stay the same.
 
     Args:
         listener: The inter-broker listener, where leaders are found.
@@ -72,7 +72,7 @@ class BrokerAddresses:
         self._brokers: list[UpdateMetadataBroker] | None = None
 
     def leaders(self, context: ControllerContext, broker_ids: Iterable[int]) -> list[LeaderAndIsrLiveLeader]:
-        """The addresses of those brokers that are known, by id.
+        """Return the addresses of those brokers that are known, by id.
 
         Raises:
             BrokerNotAvailable: A broker does not have the listener.
@@ -207,7 +207,7 @@ def stop_replica_requests(
     """One StopReplica request, or below version 3 up to two: first the replicas to delete, then the others.
 
     Yields:
-        A request and the replicas that it deletes; None in place of these if the answer is of no interest.
+        A request and the replicas that it deletes; None for the replicas if the answer is of no interest.
     """
     head: dict[str, Any] = {
         "controller_id": controller_id,
@@ -255,7 +255,7 @@ _Entry = TypeVar("_Entry")
 
 
 def _by_topic(partitions: Iterable[TopicPartition], entries: Iterable[_Entry]) -> dict[str, list[_Entry]]:
-    """The partitions' entries by topic, topics in the order in which they first come."""
+    """Group the partitions' entries by topic, topics in the order of their first entries."""
     groups: dict[str, list[_Entry]] = {}
     group: list[_Entry] = []
     last: str | None = None
@@ -275,7 +275,7 @@ def _address(broker: Broker, listener: str) -> tuple[str, int]:
 
 
 def _live_broker(broker: Broker, version: int) -> UpdateMetadataBroker:
-    plaintext = SecurityProtocol.PLAINTEXT.name  # the only listener that version 0 has a field for
+    plaintext = SecurityProtocol.PLAINTEXT.name  # the only listener that version 0 can carry
     endpoints = [
         UpdateMetadataEndpoint(
             port=e.port, host=e.host, listener=e.listener_name, security_protocol=int(e.security_protocol)

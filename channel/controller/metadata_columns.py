@@ -1,8 +1,8 @@
-"""The partitions of an UpdateMetadata request, collected in columns: no object is made for a partition.
+"""The partitions of an UpdateMetadata request, collected in columns, without an object for each partition.
 
 A full update names every partition of the cluster, while brokers wait. So the columns point to the context's values,
-and the numbers are taken from these once, some thousand partitions at a time, into the codec's arrays: beside the
-encoded body nothing of its size is ever in memory.
+whose numbers are copied once, some thousand partitions at a time, into the codec's arrays: no second object of the
+encoded body's size is ever in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MetadataColumns:
         self._partitions: list[int] = []
         self._leaderships: list[LeaderIsrAndControllerEpoch] = []
         self._replicas: list[tuple[int, ...]] = []
-        self._offline: dict[int, tuple[int, ...]] = {}  # by place in these lists, where there are such replicas
+        self._offline: dict[int, tuple[int, ...]] = {}  # by index in these lists, for partitions with offline replicas
         self._bulk: dict[str, list[Any]] = {}
         self._bulk_topics: set[str] = set()
 
@@ -88,10 +88,10 @@ class MetadataColumns:
             self._starts.append(len(self._partitions))
 
     def add_columns(self, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Add partitions in bulk: columns by name, of the same length, the rows of a topic one after the other.
+        """Add partitions in columns by name, of the same length, with the rows of a topic one after the other.
 
         ``topic``, ``partition``, ``controller_epoch``, ``leader``, ``isr``, ``leader_epoch``, ``partition_epoch`` and
-        ``replicas`` must be there; ``offline_replicas`` are none if they are left out, and topic ids are the context's.
+        ``replicas`` are required; ``offline_replicas`` are optional, and topic ids are the context's.
 
         Raises:
             ValueError: A column is missing, unknown or of another length, or a topic was added before.
@@ -110,7 +110,7 @@ class MetadataColumns:
             self._bulk.setdefault(name, []).extend(column)
 
     def encode(self, message: UpdateMetadataRequest, version: int, topic_ids: Mapping[str, Uuid]) -> list[bytes]:
-        """Write a request with these partitions.
+        """Encode a request with these partitions.
 
         Args:
             message: The request's other fields.
@@ -118,7 +118,7 @@ class MetadataColumns:
             topic_ids: A topic without an id has the zero id.
 
         Returns:
-            The body, a large one in pieces that follow each other.
+            The body; a large body in consecutive pieces.
 
         Raises:
             EncodeError: As ``kproto.codec.encode``; ``OutOfRange`` for a number that is no int32.
@@ -129,7 +129,7 @@ class MetadataColumns:
         return pieces if len(self) > _ROWS else [b"".join(pieces)]
 
     def _settle(self) -> None:
-        """Bring the partitions of each topic together, and keep the last entry of each partition."""
+        """Group the partitions by topic, and keep the last entry of each partition."""
         if len(set(self._topics)) == len(self._topics) and not self._repeats():
             return
         places: dict[str, dict[int, int]] = {}
@@ -156,7 +156,7 @@ class MetadataColumns:
         return zip(self._topics, self._starts, ends, strict=True)
 
     def _batches(self, topic_ids: Mapping[str, Uuid]) -> Iterator[Columns]:
-        """The rows in batches that end where a topic ends."""
+        """Yield the rows in batches that end where a topic ends."""
         names: list[str] = []
         ids: list[Uuid] = []
         first, last = 0, len(self._partitions)

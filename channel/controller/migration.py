@@ -1,4 +1,4 @@
-"""The requests of a KRaft controller to ZooKeeper brokers in a migration: whole images, and changes of them."""
+"""A KRaft controller's requests to ZooKeeper brokers in a migration: whole images, and changes of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = get_logger(__name__)
 
 
 class MigrationRequestBatch(ControllerBrokerRequestBatch):
-    """A batch of a KRaft controller; brokers' answers are only logged."""
+    """The request batch of a KRaft controller, which only logs brokers' answers."""
 
     is_kraft_controller = True
 
@@ -51,8 +51,8 @@ class Registration(NamedTuple):
     """A broker's registration with the KRaft controller.
 
     Attributes:
-        is_migrating: Whether it is a ZooKeeper broker that waits for the migration; a KRaft broker is none.
-        is_fenced: Whether its heartbeats are missing.
+        is_migrating: Whether this is a ZooKeeper broker that waits for the migration, and not a KRaft broker.
+        is_fenced: Whether the broker's heartbeats are missing.
     """
 
     is_migrating: bool
@@ -60,12 +60,12 @@ class Registration(NamedTuple):
 
     @property
     def has_channel(self) -> bool:
-        """Whether the KRaft controller sends it control requests."""
+        """Whether the KRaft controller sends control requests to the broker."""
         return self.is_migrating and not self.is_fenced
 
 
 def channel_changes(before: Mapping[int, Registration], after: Mapping[int, Registration]) -> tuple[set[int], set[int]]:
-    """The brokers that the controller opens a channel to, and those whose channels it closes.
+    """Return the brokers to which the controller opens a channel, and the brokers whose channels it closes.
 
     Args:
         before, after: All registrations, by broker id.
@@ -84,8 +84,8 @@ class ImageChange(NamedTuple):
     Attributes:
         new_brokers: ZooKeeper brokers that joined, or came back with another epoch or address.
         partitions: Partitions whose leadership or replicas changed, with True for new ones; they go to all replicas.
-        removed_replicas: Replicas that a broker has no more.
-        deleted: Partitions of deleted topics as they were last.
+        removed_replicas: Replicas that were removed from a broker.
+        deleted: Partitions of deleted topics, in their last state.
     """
 
     new_brokers: Collection[int] = ()
@@ -105,9 +105,9 @@ class MigrationPropagator:
         self._batch = batch
 
     def send_image(self, context: ControllerContext, controller_epoch: int) -> None:
-        """Send everything: UpdateMetadata to all brokers, then a full LeaderAndIsr of its replicas to each.
+        """Send the whole image: UpdateMetadata to all brokers, then to each a full LeaderAndIsr of its replicas.
 
-        An image does not show which replicas to stop; a broker finds out by comparing.
+        An image does not show the replicas to stop; a broker finds them by comparison.
         """
         batch, brokers = self._batch, sorted(context.live_or_shutting_down_broker_ids)
         batch.new_batch()

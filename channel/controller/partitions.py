@@ -1,4 +1,4 @@
-"""The partition state machine: which partitions have a leader, and the elections that give them one."""
+"""The partition state machine: the states of partitions, and the elections of their leaders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PREVIOUS_STATES: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
     PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
     PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
 }
-"""The states that each state may follow."""
+"""The previous states that each state may follow."""
 
 
 class PartitionStateMachine:
@@ -48,7 +48,7 @@ class PartitionStateMachine:
         cluster: The cluster.
 
     Attributes:
-        unclean_elections: How many unclean elections there were.
+        unclean_elections: The number of unclean elections so far.
     """
 
     def __init__(self, cluster: ControlledCluster) -> None:
@@ -59,7 +59,7 @@ class PartitionStateMachine:
         self.unclean_elections = 0
 
     def startup(self) -> None:
-        """Take all partitions of the context: online if their leader is, and elect leaders for the others."""
+        """Set the states of the context's partitions, and elect leaders for those without an online leader."""
         context = self._cluster.context
         for tp in context.all_partitions:
             info = context.partition_leadership_info(tp)
@@ -107,7 +107,7 @@ class PartitionStateMachine:
     def change(
         self, partitions: Iterable[TopicPartition], target: PartitionState, election: Election = Election.OFFLINE
     ) -> dict[TopicPartition, str]:
-        """Move partitions to a state, as far as it may follow theirs; ONLINE creates or elects leaders.
+        """Move partitions to a state, if it may follow their present state; ONLINE creates or elects leaders.
 
         Args:
             partitions: The partitions.
@@ -170,7 +170,7 @@ class PartitionStateMachine:
     def _create(
         self, partitions: Sequence[TopicPartition], failed: dict[TopicPartition, str]
     ) -> dict[TopicPartition, tuple[LeaderIsrAndControllerEpoch, tuple[int, ...], bool]]:
-        """The first states of new partitions: the first online replica leads, all online replicas are in the ISR."""
+        """Create states of new partitions: the first online replica leads, all online replicas are in the ISR."""
         context, states = self._cluster.context, dict[TopicPartition, LeaderIsrAndControllerEpoch]()
         for tp in partitions:
             replicas = context.partition_replica_assignment(tp)
@@ -226,11 +226,11 @@ class PartitionStateMachine:
         return {tp: (info, recipients[tp], False) for tp, info in done.items()}
 
     def _recovery(self, winner: Elected, state: LeaderAndIsr) -> LeaderAndIsr:
-        """The winner's state; before protocol version 3.2 no state says that its leader has to recover."""
+        """Return the elected state; before protocol version 3.2 it never says that the leader has to recover."""
         return winner.state if self._recovers else winner.state._replace(recovery_state=state.recovery_state)
 
     def _unclean_elections(self, topics: set[str]) -> dict[str, bool]:
-        """Whether each topic allows unclean elections."""
+        """Return, for each topic, whether it allows unclean elections."""
         store = self._cluster.store
         configs, default = store.read_topic_configs(topics), store.read_default_config()
         static = str(self._cluster.config.unclean_leader_election_enable)

@@ -1,7 +1,7 @@
-"""Partition reassignment: new replicas catch up beside the old ones, then the old ones are removed.
+"""Partition reassignment: new replicas catch up beside the old replicas, then the old replicas are removed.
 
-While the target replicas are not all in the ISR, a partition has the replicas of both. Its assignment in ZooKeeper says
-which are added and removed, so that another controller can go on.
+Until the target replicas are all in the ISR, a partition has old and new replicas. Its assignment in ZooKeeper names
+the added and the removed replicas, so that another controller can go on.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class Reassignments:
         self._deletions = deletions
 
     def startup(self) -> None:
-        """Begin the reassignments that administrators ask for in ZooKeeper, and go on with those that are under way."""
+        """Begin the reassignments that administrators request in ZooKeeper, and continue those that are under way."""
         begun = self.process_zookeeper()
         self.resume(lambda tp, _: tp not in begun)
 
     # ---- events
 
     def process_zookeeper(self) -> Collection[TopicPartition]:
-        """Begin what ``/admin/reassign_partitions`` asks for; the partitions found there."""
+        """Begin the reassignments in ``/admin/reassign_partitions``; returns their partitions."""
         asked = self._cluster.store.read_reassignments()
         codes = self._begin_all(dict(asked), check_replicas=False)
         failed = {tp for tp, code in codes.items() if code is not ErrorCode.NONE}
@@ -75,7 +75,7 @@ class Reassignments:
             self.complete_if_in_sync(tp)
 
     def process_api(self, event: ApiPartitionReassignment) -> None:
-        """Begin or cancel the reassignments that a client asks for."""
+        """Begin or cancel the reassignments that a client requests."""
         event.callback(ErrorCode.NONE, self._begin_all(event.targets, check_replicas=True))
 
     def process_list(self, event: ListPartitionReassignments) -> None:
@@ -87,7 +87,7 @@ class Reassignments:
     # ---- called by other decisions
 
     def resume(self, selects: Callable[[TopicPartition, ReplicaAssignment], bool]) -> None:
-        """Go on with reassignments that ``selects`` accepts."""
+        """Continue the reassignments that ``selects`` accepts."""
         for tp in self._under_way():
             assignment = self._assignment(tp)
             if selects(tp, assignment):
@@ -107,7 +107,7 @@ class Reassignments:
     # ---- steps
 
     def _read_isr(self, tp: TopicPartition) -> None:
-        """Read the ISR that a broker may have written, and have its next change become an event."""
+        """Read the ISR, which a broker may have written, and watch its next change."""
         for each, info in self._cluster.store.read_partition_states([tp], watch=True).items():
             self._cluster.context.put_partition_leadership_info(each, info)
 
@@ -148,7 +148,7 @@ class Reassignments:
         return info is not None and set(assignment.target) <= set(info.leader_and_isr.isr)
 
     def _reassign(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Take up an assignment, and do the next step to its target."""
+        """Store an assignment, and take the next step to its target."""
         self._deletions.halt_for_reassignment(tp.topic)
         self._take_up(tp, assignment)
         if assignment.is_being_reassigned and not self._is_in_sync(tp, assignment):
@@ -159,7 +159,7 @@ class Reassignments:
         self._complete(tp, assignment)
 
     def _take_up(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Write an assignment, and stop the replicas that an earlier reassignment was adding."""
+        """Write an assignment, and stop replicas that an earlier reassignment was adding."""
         before, context = self._assignment(tp), self._cluster.context
         if assignment != before:
             self._write(tp, assignment)
@@ -191,7 +191,7 @@ class Reassignments:
         self._deletions.resume_for([tp.topic])
 
     def _stop(self, tp: TopicPartition, broker_ids: Iterable[int]) -> None:
-        """Take replicas out of the ISR, and have their brokers delete them."""
+        """Remove replicas from the ISR, and send StopReplica, with deletion, to their brokers."""
         for state in (
             ReplicaState.OFFLINE,
             ReplicaState.DELETION_STARTED,
@@ -212,7 +212,7 @@ class Reassignments:
             self._cluster.log.error("the assignment of %s is not written: its topic has no znode", tp)
 
     def _forget_requested(self, is_done: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:
-        """Take reassignments out of ``/admin/reassign_partitions``."""
+        """Remove reassignments from ``/admin/reassign_partitions``."""
         store = self._cluster.store
         asked = store.read_reassignments()
         left = {tp: target for tp, target in asked.items() if not is_done(tp, target)}

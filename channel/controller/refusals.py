@@ -1,4 +1,4 @@
-"""Answers to requests that a broker cannot serve, as it is not the controller, or is not any more."""
+"""Refusals of requests to a broker that is not the active controller, or not any more."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["refuse"]
 
 
 def refuse(event: ControllerEvent) -> None:
-    """Answer a request that waits in an event with the error that sends its sender to the controller.
+    """Answer the request of an event with the error that makes its sender look for the active controller.
 
-    Events that nobody waits for need no answer.
+    Events without a callback need no answer.
     """
     match event:
         case ControlledShutdown():
@@ -39,6 +39,6 @@ def refuse(event: ControllerEvent) -> None:
             event.callback(ErrorCode.NOT_CONTROLLER, {})
         case ApiRequest():
             code = ErrorCode.NOT_CONTROLLER
-            if isinstance(event, ShutdownReceived):  # as a broker answers whose controller has moved
+            if isinstance(event, ShutdownReceived):  # Kafka's brokers give this answer when their controller has moved
                 code = ErrorCode.STALE_CONTROLLER_EPOCH
             event.callback(error_response(event.api_key, event.request, code))

@@ -45,7 +45,7 @@ PREVIOUS_STATES: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
     ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
     ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
 }
-"""The states that each state may follow."""
+"""The previous states that each state may follow."""
 
 _DELETION: Final = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE)
 
@@ -53,7 +53,7 @@ _DELETION: Final = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESS
 def replicas_by_broker(
     partitions: Iterable[tuple[TopicPartition, Iterable[int]]],
 ) -> dict[int, list[TopicPartition]]:
-    """The partitions of each broker, from the brokers of each partition."""
+    """Group partitions by broker, from the brokers of each partition."""
     by_broker: dict[int, list[TopicPartition]] = {}
     for tp, broker_ids in partitions:
         for broker_id in broker_ids:
@@ -73,7 +73,7 @@ class ReplicaStateMachine:
         self._in_deletion: Counter[tuple[str, ReplicaState]] = Counter()
 
     def startup(self) -> None:
-        """Take all replicas of the context: LeaderAndIsr for those that are online, an ISR without the others."""
+        """Set the states of the context's replicas: online replicas get LeaderAndIsr, the others leave their ISRs."""
         context = self._cluster.context
         online: dict[int, list[TopicPartition]] = {}
         offline: dict[int, list[TopicPartition]] = {}
@@ -85,7 +85,7 @@ class ReplicaStateMachine:
                     there[broker_id].append(tp)
                 else:
                     there[broker_id] = [tp]
-                # A broker may have died while no controller looked: deletions on it have to wait.
+                # A broker may have died while there was no controller: deletions on it have to wait.
                 self._put(broker_id, tp, ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE)
         self.change(online, ReplicaState.ONLINE)
         self.change(offline, ReplicaState.OFFLINE)
@@ -122,7 +122,7 @@ class ReplicaStateMachine:
                 self._put(broker_id, tp, ReplicaState.NON_EXISTENT)
 
     def change(self, replicas: Mapping[int, Collection[TopicPartition]], target: ReplicaState) -> None:
-        """Move replicas to a state, as far as it may follow theirs, and send what their brokers have to know.
+        """Move replicas to a state, if it may follow their present state, and send the requests to their brokers.
 
         A replica that cannot move stays in its state; the state-change log says so.
 
@@ -186,7 +186,7 @@ class ReplicaStateMachine:
             self._put(broker_id, tp, ReplicaState.NEW)
 
     def _bring_online(self, batch: ControllerBrokerRequestBatch, replicas: Mapping[int, list[TopicPartition]]) -> None:
-        """Send the leaders of partitions to their replicas, each leader once for all of them."""
+        """Send LeaderAndIsr to the replicas, each partition's state once for all of its replicas."""
         context, told = self._cluster.context, dict[TopicPartition, list[int]]()
         for broker_id, partitions in replicas.items():
             states = self._states.setdefault(broker_id, {})
@@ -232,7 +232,7 @@ class ReplicaStateMachine:
         unchanged = []
         for tp, info in done.items():
             if info == known[tp]:
-                unchanged.append(tp)  # its replicas know this leader epoch; that one of them is offline they do not
+                unchanged.append(tp)  # its replicas know this leader epoch, but not that a replica is offline
             else:
                 assignment = context.partition_full_replica_assignment(tp)
                 others = [b for b in assignment.replicas if b != broker_id]

@@ -1,4 +1,4 @@
-"""The control requests in a broker's queue: each has one version and is encoded at most once.
+"""Control requests in a broker's queue, each in one version and encoded at most once.
 
 ``SingleRequest`` is a message for one broker. ``SharedRequest`` is one broker's request of several with the same
 content: these differ in the broker epoch alone and share one encoded body (``kproto.fanout.SharedBody``), however many
@@ -27,7 +27,7 @@ __all__ = ["ControlRequest", "ListenerNotExpressible", "SharedRequest", "SingleR
 
 _KNOWN: Final[dict[tuple[type, int], int]] = {}  # message classes and versions that can be sent, with the API's key
 _PROTOCOL_NAMES: Final = {int(protocol): protocol.name for protocol in SecurityProtocol}
-_LISTENERS_SINCE: Final = 3  # UpdateMetadata; 1 and 2 know security protocols instead, 0 one PLAINTEXT address
+_LISTENERS_SINCE: Final = 3  # UpdateMetadata; 1 and 2 have security protocols instead, 0 one PLAINTEXT address
 
 
 class ListenerNotExpressible(UnsupportedVersion):
@@ -60,8 +60,8 @@ class ListenerNotExpressible(UnsupportedVersion):
 def with_version_addresses(message: Any, version: int) -> Any:
     """Give an UpdateMetadata request the addresses that its version has fields for.
 
-    The rule of every control request, whether a batch made it or a caller: version 0 takes the host and port of a
-    broker's only endpoint, versions 1 and 2 need listeners that are called as their security protocol.
+    The rule holds for every control request, made by a batch or by a caller: version 0 takes the host and port of a
+    broker's only endpoint, versions 1 and 2 need listeners with the name of their security protocol.
 
     Returns:
         The message itself; for version 0 a copy with the addresses in its own fields.
@@ -85,7 +85,7 @@ def with_version_addresses(message: Any, version: int) -> Any:
 def _with_v0_address(broker: Any) -> Any:
     endpoints = broker.endpoints
     if not endpoints and broker.v0_host:
-        return broker  # as a message of version 0 is read
+        return broker  # in the form of a decoded message of version 0
     if len(endpoints) != 1 or endpoints[0].security_protocol != SecurityProtocol.PLAINTEXT:
         names = ", ".join(f"{e.listener or _protocol_name(e)}://{e.host}:{e.port}" for e in endpoints)
         raise ListenerNotExpressible(0, broker.id, names or "no endpoint")
@@ -107,7 +107,7 @@ class ControlRequest(ABC):
     Attributes:
         api_key: The API of the request.
         oldest_version, latest_version: The one version that it is written in.
-        controller_epoch, broker_epoch: As they stand in the request, for the log; -1 for no broker epoch.
+        controller_epoch, broker_epoch: The epochs in the request, for the log; -1 for no broker epoch.
     """
 
     __slots__ = ("api_key", "broker_epoch", "controller_epoch", "latest_version", "oldest_version")
@@ -121,11 +121,11 @@ class ControlRequest(ABC):
     @property
     @abstractmethod
     def message(self) -> Any:
-        """The message. Once it is built it is read back from the bytes, so it holds what the version can express."""
+        """The message. Once the body is built, the message is decoded from it, with the fields of its version."""
 
     @abstractmethod
     def build(self, version: int) -> Sequence[Bytes]:
-        """The body in pieces, to be sent one after the other; encoded at the first call.
+        """Return the body in pieces, to be sent one after the other; encoded at the first call.
 
         Raises:
             EncodeError, UnsupportedVersion: The message does not fit the version.
@@ -146,7 +146,7 @@ class SingleRequest(ControlRequest):
         version: The version to write it in.
 
     Raises:
-        TypeError: No message of the three control requests.
+        TypeError: The message is not one of the three control requests.
         UnsupportedVersion: The API has no such version.
         ListenerNotExpressible: An UpdateMetadata whose version has no field for a broker's endpoints.
     """
@@ -167,7 +167,7 @@ class SingleRequest(ControlRequest):
         self._shared: SharedBody | None = None
 
     def for_broker(self, broker_epoch: int) -> ControlRequest:
-        """The same request for another broker; it shares the body of this one if that is built."""
+        """Return the same request for another broker; both share the body if it is built."""
         if self._shared is None:
             if self._body is None:
                 message = copy(self._message)
@@ -178,12 +178,12 @@ class SingleRequest(ControlRequest):
 
     @property
     def message(self) -> Any:
-        """The message itself until it is built; then what its bytes hold."""
+        """The message itself until the body is built, then the message decoded from the body."""
         message, body = self._message, self._body
         return message if body is None else decode_request(self.api_key, self.latest_version, body[0])
 
     def build(self, version: int) -> Sequence[Bytes]:
-        """The whole body in one piece; the message is let go."""
+        """Return the whole body in one piece, and drop the message."""
         if self._body is None:
             self._body = (encode(self._message, version),)
             self._message = None
@@ -191,7 +191,7 @@ class SingleRequest(ControlRequest):
 
 
 def _api_of(message: Any, version: int) -> int:
-    """The API key of a control request, which must have this version."""
+    """Return the API key of a control request, which must have this version."""
     api_key = getattr(message, "api_key", None)
     if api_key not in CONTROL_APIS or message.kind != "request":
         raise TypeError(
@@ -203,11 +203,11 @@ def _api_of(message: Any, version: int) -> int:
 
 
 class SharedRequest(ControlRequest):
-    """One broker's request of several that share a body.
+    """A broker's request whose body other brokers' requests share.
 
     Args:
         shared: The body that the requests share.
-        controller_epoch: The controller epoch in it.
+        controller_epoch: The controller epoch in the body.
         broker_epoch: This broker's epoch.
     """
 
@@ -222,9 +222,9 @@ class SharedRequest(ControlRequest):
 
     @property
     def message(self) -> Any:
-        """The message as its bytes hold it."""
+        """The message, decoded from the body."""
         return decode_request(self.api_key, self.latest_version, b"".join(self._pieces))
 
     def build(self, version: int) -> Sequence[Bytes]:
-        """The broker's own start, and the pieces that all brokers share."""
+        """Return the broker's own first piece, and the pieces that all brokers share."""
         return self._pieces

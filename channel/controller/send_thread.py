@@ -1,4 +1,4 @@
-"""Delivers requests to brokers: to each one at a time, in order, again and again until it is answered.
+"""A send thread: it delivers each broker's requests one at a time, in order, and retries until they are answered.
 
 One thread runs one client over any number of brokers, each with its ``BrokerRequests``.
 """
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["RETRY_BACKOFF_MS", "ClientFactory", "RequestSendThread", "send_thread_name"]
 
 RETRY_BACKOFF_MS: Final = 100
-"""Between two attempts to deliver a request."""
+"""The pause between two attempts to deliver a request."""
 
 _CONTROL: Final = frozenset(map(int, CONTROL_APIS))
 _traced = STATE_CHANGE.isEnabledFor
 
 
 def send_thread_name(controller_id: int, broker_id: int | None, number: int = 0, prefix: str | None = None) -> str:
-    """What a send thread is called: after its broker, or by its number if it serves several.
+    """Return a send thread's name: after its broker, or by its number if it serves several.
 
     >>> send_thread_name(1, 2)
     'Controller-1-to-broker-2-send-thread'
@@ -59,43 +59,43 @@ class ClientFactory(Protocol):
     """Makes the client of a send thread."""
 
     def __call__(self, metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
-        """A client with this updater, which keeps one request in flight for each node and tells of invalid answers."""
+        """Make a client with this updater, one request in flight for each node, and this hook for invalid responses."""
 
 
 class _Nodes(ManualMetadataUpdater):
-    """Tells a send thread whose connections have ended, or could not be made."""
+    """Reports ended and failed connections to a send thread."""
 
     def __init__(self, thread: RequestSendThread) -> None:
         super().__init__()
         self._thread = thread
 
     def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
-        """Let the thread look at the node."""
+        """Let the send thread check the node."""
         self._thread._failed.append(node_id)
 
 
 class RequestSendThread(StoppableThread):
-    """Runs a client over the brokers assigned to it: connects, delivers, calls back, tries again.
+    """Runs a client over the brokers assigned to it: connects, delivers requests, calls back, retries.
 
-    What cannot be delivered is tried again without end, over a new connection and with a new correlation id: only the
-    removal of the broker, or the shutdown, stops that. An answer with an error code is an answer. The broker may
-    see a request twice if the answer was lost, never one after a later one. A callback that blocks holds up all
-    brokers of the thread: ``callback_max_ns`` shows it.
+    An undelivered request is retried without end, over a new connection and with a new correlation id, until the
+    broker is removed or the thread is shut down. A response with an error code completes a request. The broker may
+    receive a request twice if the response was lost, but never after a later request. A callback that blocks delays
+    all brokers of the thread: ``callback_max_ns`` shows it.
 
     Args:
         name: The thread's name.
         controller_id: The controller's broker id, for the log.
-        controller_epoch: Tells the controller's epoch, for the log.
+        controller_epoch: Returns the controller's epoch, for the log.
         new_client: Makes this thread's own client.
-        socket_timeout_ms: How long to wait for a connection.
+        socket_timeout_ms: The time limit of connecting.
         state_log: Kafka's state-change log.
-        on_failed: Called as the thread dies of an error.
+        on_failed: Called when the thread dies of an error.
 
     Attributes:
-        client: Its client.
-        brokers: The brokers that are assigned to it, by node key.
-        callbacks: How many callbacks it has called.
-        callback_ns, callback_max_ns: How long they took, all of them and the longest.
+        client: The thread's client.
+        brokers: The brokers that are assigned to the thread, by node key.
+        callbacks: The number of callbacks called so far.
+        callback_ns, callback_max_ns: The time that all callbacks took, and the longest.
     """
 
     def __init__(
@@ -129,12 +129,12 @@ class RequestSendThread(StoppableThread):
     # ---- for any thread
 
     def call_soon(self, task: Callable[[], None]) -> None:
-        """Do something on this thread."""
+        """Call a function on this thread."""
         self._tasks.append(task)
         self.client.wakeup()
 
     def remove(self, broker: BrokerRequests) -> None:
-        """Close a broker's connection; returns when nothing of it runs any more.
+        """Close a broker's connection; returns once no callback of the broker runs any more.
 
         Raises:
             IllegalState: This is the send thread itself, which must not wait for itself.
@@ -159,7 +159,7 @@ class RequestSendThread(StoppableThread):
             self.client.forget_node(broker.node.key)
 
     def interrupt(self) -> None:
-        """End a poll that waits."""
+        """End a waiting poll."""
         self.client.initiate_close()
 
     # ---- for brokers, on this thread
@@ -167,7 +167,7 @@ class RequestSendThread(StoppableThread):
     def connect(self, broker: BrokerRequests) -> None:
         """Connect to a broker that has a request to be sent, and then send it."""
         broker.attempt_ends_ms = self.client.clock.milliseconds() + self._socket_timeout_ms
-        self._connecting[broker.node.key] = broker  # the oldest attempt is the first
+        self._connecting[broker.node.key] = broker  # the first entry is the oldest attempt
         try:
             is_ready = self.client.ready(broker.node)
         except Exception as e:  # noqa: BLE001  (any failure to connect is tried again, and costs no other broker)
@@ -191,7 +191,7 @@ class RequestSendThread(StoppableThread):
         self._begin_anew(broker)
 
     def _look_at_connections(self) -> None:
-        """Go on with brokers whose connection has come to stand, could not be made, or takes too long."""
+        """Go on with brokers whose connection is established, has failed, or takes too long."""
         client = self.client
         for node_id in client.newly_ready:
             broker = self._connecting.get(node_id)
@@ -210,7 +210,7 @@ class RequestSendThread(StoppableThread):
             self._not_connected(broker, f"failed to connect within {self._socket_timeout_ms} ms")
 
     def retry(self, broker: BrokerRequests, request: ControlRequest, error: Exception) -> None:
-        """Deliver a request again after a pause."""
+        """Retry a request after a pause."""
         self.log.warning(
             "controller %d epoch %d could not send %s to %s: %s; reconnecting",
             self._controller_id, self._epoch(), request, broker.node, bounded(f"{type(error).__name__}: {error}"),
@@ -226,7 +226,7 @@ class RequestSendThread(StoppableThread):
         heapq.heappush(self._timers, (due_ms, next(self._numbers), action))
 
     def call_back(self, broker: BrokerRequests, item: QueueItem, api_key: int, body: Any) -> None:
-        """Hand an answer to its callback. Whatever that raises costs the connection, and neither broker nor thread."""
+        """Pass a response to its callback. An exception there closes the connection; broker and thread go on."""
         began = self._nanoseconds()
         try:
             if api_key not in _CONTROL:
@@ -246,7 +246,7 @@ class RequestSendThread(StoppableThread):
             self.callback_max_ns = took
 
     def _epoch(self) -> int:
-        """The controller's epoch, for the log; -1 if nobody can tell."""
+        """Return the controller's epoch, for the log; -1 if it is not available."""
         try:
             return self._controller_epoch()
         except BaseException:
@@ -254,7 +254,7 @@ class RequestSendThread(StoppableThread):
             return -1
 
     def _invalid_answer(self, node_id: str, error: Exception) -> None:
-        """Take an answer that is none: the connection is of no use any more."""
+        """Handle an invalid response: the connection is of no use any more."""
         broker = self.brokers.get(node_id)
         if broker is None:
             self.client.close_node(node_id)
@@ -267,7 +267,7 @@ class RequestSendThread(StoppableThread):
     # ---- the loop
 
     def do_work(self) -> None:
-        """Do what others have asked for and what is due, then wait for answers."""
+        """Make queued calls, run due timers, then poll for responses."""
         while self._tasks:
             self._tasks.popleft()()
         timeout_ms = FOREVER
@@ -286,7 +286,7 @@ class RequestSendThread(StoppableThread):
             self._failed.clear()
 
     def _run_timers(self) -> int:
-        """Do what is due; tells how long until there is more to do."""
+        """Run due timers; returns the time until the next."""
         now = self.client.clock.milliseconds()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
@@ -298,7 +298,7 @@ class RequestSendThread(StoppableThread):
         return max(0, timeout_ms)
 
     def ended(self) -> None:
-        """Say so if nobody had asked for the end."""
+        """Report the thread's death if no shutdown was initiated."""
         if self.is_running and self._on_failed is not None:
             try:
                 self._on_failed(self)
@@ -306,7 +306,7 @@ class RequestSendThread(StoppableThread):
                 self.log.exception("the death of %s could not be told", self.name)
 
     def forget_in_child(self) -> None:
-        """Be over in a forked child."""
+        """Count as ended in a forked child."""
         super().forget_in_child()
         self.client.abandon()
         self.brokers.clear()

@@ -1,4 +1,4 @@
-"""The send threads of a channel manager: how many there are, and which serves which broker."""
+"""The send threads of a channel manager, and their assignment to brokers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["SendThreadPool", "SendThreads", "ServingThread"]
 
 SendThreads = int | Literal["per_broker"]
-"""How many send threads serve the brokers: a number, or one for each as in Kafka."""
+"""The number of send threads, or one for each broker as in Kafka."""
 
 
 @dataclass(slots=True)
 class ServingThread:
-    """A send thread, the times of its selector's polls, and how many brokers it serves."""
+    """A send thread, the times of its selector's polls, and the number of brokers it serves."""
 
     thread: RequestSendThread
     polls: PollTimes
@@ -33,14 +33,14 @@ class ServingThread:
 
 
 class SendThreadPool:
-    """The send threads of one channel manager. Its owner lets one thread at a time change it.
+    """The send threads of one channel manager. The owner must let only one thread at a time change the pool.
 
     Args:
-        count: How many threads there may be.
+        count: The largest number of threads.
         controller_id: The controller's broker id, for the threads' names.
         prefix: Stands before every thread's name.
         clock: Time.
-        new_thread: Makes a send thread of this name, whose selector counts its polls here.
+        new_thread: Makes a send thread from its name and the counters of its selector's polls.
 
     Raises:
         ConfigurationError: The number of threads is below 1.
@@ -67,7 +67,7 @@ class SendThreadPool:
         return len(self._serving)
 
     def for_broker(self, broker_id: int) -> ServingThread:
-        """The send thread that a new broker is assigned to: a new one as long as there may be more."""
+        """Assign a new broker to a send thread: a new thread as long as the limit allows."""
         alive = [serving for serving in self._serving if not serving.thread.is_failed]
         if self._count != "per_broker" and len(alive) >= self._count:
             return min(alive, key=lambda serving: serving.brokers)
@@ -86,15 +86,15 @@ class SendThreadPool:
 
     def end(self, serving: ServingThread) -> None:
         """Shut a send thread down and forget it; returns when it has ended."""
-        serving.thread.shutdown()  # the client is its own until it has ended
+        serving.thread.shutdown()  # the thread alone uses its client until it has ended
         serving.thread.client.close()
         self._serving.remove(serving)
 
     def shut_down(self, timeout_s: float | None) -> None:
-        """Shut all down: they are told first and waited for then, so that it takes as long as the slowest.
+        """Shut all threads down: all shutdowns are initiated first, so that it takes as long as the slowest.
 
         Raises:
-            IllegalState: One of them asks for it.
+            IllegalState: The caller is one of the threads.
         """
         if any(serving.thread is threading.current_thread() for serving in self._serving):
             raise IllegalState("a callback cannot shut its own channel manager down; do it on another thread")
@@ -113,5 +113,5 @@ class SendThreadPool:
         return sum(serving.thread.callback_ns for serving in self._serving) / max(1, calls) / 1e6
 
     def forget(self) -> None:
-        """Have no threads in a forked child: they are the parent's."""
+        """Drop all threads in a forked child: they are the parent's."""
         self._serving = []

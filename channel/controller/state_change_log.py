@@ -1,7 +1,7 @@
 """Kafka's state-change log of a controller: one line for each partition of a request.
 
-A partition's line is built only if the log's level asks for it: with the log off a request of a million partitions
-costs one look at the level.
+A partition's line is built only if the log's level demands it: with the log off, a request of a million partitions
+costs one check of the level.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ class StateChangeLog:
 
     @property
     def logs_info(self) -> bool:
-        """Whether lines about whole requests are wanted, and perhaps those for single partitions too."""
+        """Whether lines about whole requests are logged, and perhaps lines for single partitions too."""
         return STATE_CHANGE.isEnabledFor(INFO)
 
     @property
     def logs_traces(self) -> bool:
-        """Whether lines for single partitions are wanted."""
+        """Whether lines for single partitions are logged."""
         return STATE_CHANGE.isEnabledFor(TRACE)
 
     def info(self, epoch: int, line: str, *values: object) -> None:
-        """A line about a whole request; ask ``logs_info`` before anything is counted or rendered for it."""
+        """Log a line about a whole request; check ``logs_info`` before counting or rendering for it."""
         STATE_CHANGE.info("[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def error(self, epoch: int, line: str, *values: object) -> None:
-        """A line about a failure."""
+        """Log a line about a failure."""
         STATE_CHANGE.error("[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def trace(self, epoch: int, line: str, *values: object) -> None:
-        """A line about one partition; ask ``logs_traces`` before a loop of them."""
+        """Log a line about one partition; check ``logs_traces`` before a loop over partitions."""
         STATE_CHANGE.log(TRACE, "[Controller id=%d epoch=%d] " + line, self.controller_id, epoch, *values)
 
     def leader_and_isr(self, epoch: int, broker_id: int, states: Iterable[tuple[str, Any]]) -> None:
-        """The lines of a LeaderAndIsr request: one for each partition, and one with the counts.
+        """Log the lines of a LeaderAndIsr request: a line for each partition, and a line with the counts.
 
-        Ask ``logs_info`` first.
+        Check ``logs_info`` first.
 
         Args:
             epoch: The controller epoch.
-            broker_id: The broker that it goes to.
+            broker_id: The receiving broker.
             states: Topic and partition state.
         """
         logs_traces, leaders, followers = self.logs_traces, 0, 0

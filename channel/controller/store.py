@@ -1,4 +1,4 @@
-"""The durable state of the cluster as the controller reads and writes it: a protocol that ZooKeeper's store implements.
+"""The protocol of the controller's store: the durable state of the cluster, which ZooKeeper's store implements.
 
 Every write names the version of ``/controller_epoch`` that the controller was elected with. If another controller has
 been elected since, the write raises ``ControllerMoved`` and changes nothing.
@@ -48,9 +48,9 @@ class ConfigChanges(NamedTuple):
     """The latest notifications of changed settings.
 
     Attributes:
-        last: The number of the latest one; -1 if there is none.
-        topics: The topics that the new ones name.
-        of_default: Whether a new one names the default of all brokers.
+        last: The number of the latest notification; -1 if there is none.
+        topics: The topics that the new notifications name.
+        of_default: Whether a new notification names the default of all brokers.
     """
 
     last: int
@@ -59,7 +59,7 @@ class ConfigChanges(NamedTuple):
 
 
 class WriteOutcome(Enum):
-    """What became of the write of one partition's state."""
+    """The outcome of writing one partition's state."""
 
     WRITTEN = "written"
     CONFLICT = "conflict"
@@ -70,8 +70,8 @@ class StateWrite(NamedTuple):
     """The result of writing one partition's state.
 
     Attributes:
-        outcome: WRITTEN; CONFLICT if the znode has another version than the write expected, or exists already, or is
-            gone: its state has to be read again; FAILED for any other reason.
+        outcome: WRITTEN; CONFLICT if the znode has another version than the write expected, exists already or does
+            not exist: its state has to be read again; FAILED for any other reason.
         partition_epoch: The znode's new version; only of WRITTEN.
         reason: An explanation for the log; only of FAILED.
     """
@@ -82,15 +82,15 @@ class StateWrite(NamedTuple):
 
 
 class ControllerStore(Protocol):
-    """ZooKeeper's state for the controller; called on the event thread only.
+    """The controller's access to the cluster's durable state; called on the event thread only.
 
-    A read watches the znodes that it reads, where the controller has an event for their changes: the children of
+    A read also watches its znodes if the controller has an event for their changes: the children of
     broker ids, topics, deletions and notifications, the data of each broker id and of each topic, the znodes of
     reassignments and preferred elections. Every change of such a znode after the read becomes an event. Calls about
     many znodes are pipelined. ``fence`` is the version of ``/controller_epoch``, in the context ``epoch_zk_version``.
 
-    Every method raises ``ChannelError`` if ZooKeeper cannot be asked, every write ``ControllerMoved`` if the fence
-    fails.
+    Every method raises ``ChannelError`` if ZooKeeper cannot be reached, every write ``ControllerMoved`` if the
+    fence fails.
     """
 
     # ---- brokers

@@ -21,7 +21,7 @@ def place_replicas(
     first: int | None = None,
     draw: random.Random | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """Spread leaders over the brokers in turn, and followers so that one broker's leaders have different followers.
+    """Place leaders on the brokers in turn, and followers so that one broker's leaders have different followers.
 
     The replicas of a partition are spread evenly over the racks. If a broker has no rack, racks do not count.
 
@@ -35,7 +35,7 @@ def place_replicas(
         partitions: The numbers of the new partitions.
         replication_factor: The number of replicas of each.
         first: The broker that leads partition 0, and from which followers are counted; drawn if None.
-        draw: Draws the beginning.
+        draw: Draws ``first``.
     """
     draw = draw or random.Random()  # noqa: S311  (placement is no secret)
     racks = (
@@ -56,7 +56,7 @@ def place_replicas(
 
 
 def _alternating(racks: Mapping[int, str]) -> list[int]:
-    """The brokers, one of each rack after the other, for as long as each has some."""
+    """Return the brokers with alternating racks, as long as each rack has brokers left."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -65,7 +65,7 @@ def _alternating(racks: Mapping[int, str]) -> list[int]:
 
 
 def _with_followers(leader: int, others: list[int], count: int, racks: Mapping[int, str]) -> tuple[int, ...]:
-    """The leader and the first of the others, each from a rack that has the fewest replicas so far."""
+    """Return the leader and its followers: the first of the others from racks with the fewest replicas so far."""
     replicas, used = [leader], Counter([racks[leader]])
     while len(replicas) < count:
         follower = min((b for b in others if b not in replicas), key=lambda b: used[racks[b]])

@@ -1,4 +1,4 @@
-"""The settings that a topic can have: their names, and the values that Kafka 3.9 takes."""
+"""The settings that a topic can have: their names, and the values that Kafka 3.9 accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEAREST_VERSIONS: Final = re.compile(
 
 
 def _whole(least: int, limit: int = _LONG, most: int | None = None) -> Callable[[str], str | None]:
-    """Checks a whole number of 32 or 64 bits."""
+    """Return a check for whole numbers of 32 or 64 bits."""
     highest = limit - 1 if most is None else most
 
     def check(text: str) -> str | None:
@@ -32,7 +32,7 @@ def _whole(least: int, limit: int = _LONG, most: int | None = None) -> Callable[
 
 
 def _words(*allowed: str) -> Callable[[str], str | None]:
-    """Checks one of some words."""
+    """Return a check for one of these words."""
     return lambda text: None if text in allowed else f"it must be one of: {', '.join(allowed)}"
 
 
@@ -109,7 +109,7 @@ _SETTINGS: Final[Mapping[str, Callable[[str], str | None]]] = {
 
 
 def check_topic_settings(settings: Mapping[str, str]) -> str | None:
-    """The reason why a topic cannot have these settings, None if it can.
+    """Return the reason why a topic cannot have these settings, None if it can.
 
     >>> check_topic_settings({"retention.ms": "-1"})
     >>> check_topic_settings({"retention.ms": "a week"})

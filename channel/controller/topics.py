@@ -1,4 +1,4 @@
-"""Topics and partitions that are created, and topics whose znodes have gone."""
+"""Decisions about created topics and partitions, and about topics whose znodes were deleted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TopicChanges:
     # ---- a failover
 
     def read_all(self) -> None:
-        """Take all topics with their assignments and ids into an empty context."""
+        """Read all topics with their assignments and ids into an empty context."""
         context = self._cluster.context
         context.set_all_topics(self._cluster.store.read_topics())
         self._take_up(context.all_topics)
@@ -66,7 +66,7 @@ class TopicChanges:
     # ---- events
 
     def process_topic_change(self) -> None:
-        """Compare the topics in ZooKeeper with the known ones, and create those that are new."""
+        """Compare the topics in ZooKeeper with the known topics, and create the new ones."""
         cluster, context = self._cluster, self._cluster.context
         topics = cluster.store.read_topics()
         new, gone = topics - context.all_topics, context.all_topics - topics
@@ -79,7 +79,7 @@ class TopicChanges:
         self._create(partitions)
 
     def process_partition_modification(self, topic: str) -> None:
-        """Create the partitions that a topic has got; a topic that is being deleted gets none."""
+        """Create the partitions that were added to a topic, unless the topic is being deleted."""
         cluster, context = self._cluster, self._cluster.context
         found = cluster.store.read_assignments([topic]).get(topic)
         if found is None or topic not in context.all_topics:
@@ -100,7 +100,7 @@ class TopicChanges:
     # ---- steps
 
     def _take_up(self, topics: Collection[str]) -> list[TopicPartition]:
-        """Read topics into the context; those without an id get one."""
+        """Read topics into the context; topics without an id get a new id."""
         context, partitions = self._cluster.context, list[TopicPartition]()
         for topic, (assignments, topic_id) in self._with_ids(self._cluster.store.read_assignments(topics)).items():
             if topic_id is not None:
@@ -114,7 +114,7 @@ class TopicChanges:
         return partitions
 
     def _with_ids(self, topics: Mapping[str, TopicAssignment]) -> Mapping[str, TopicAssignment]:
-        """The topics, those without an id with a new one that is written to ZooKeeper, from protocol version 2.8 on."""
+        """Give topics without an id a new id, and write it to ZooKeeper, from protocol version 2.8 on."""
         if not self._gives_ids:
             return topics
         given = {}
@@ -137,7 +137,7 @@ class TopicChanges:
         self._replicas.change(replicas, ReplicaState.ONLINE)
 
     def _write_without(self, topic: str, found: TopicAssignment) -> None:
-        """Take the partitions out of a topic's znode that were added while it is being deleted."""
+        """Remove partitions from a topic's znode that were added while the topic is being deleted."""
         context = self._cluster.context
         known = {
             tp.partition: context.partition_full_replica_assignment(tp) for tp in context.partitions_for_topic(topic)

@@ -43,13 +43,13 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _GROUP: Final = 100
-"""How many partitions one transaction writes: far from ZooKeeper's limit of 1 MiB for a request."""
+"""The number of partitions that one transaction writes: far from ZooKeeper's limit of 1 MiB for a request."""
 
 
 class ZooKeeperStore:
     """``ControllerStore`` on a ZooKeeper session.
 
-    A znode with contents that Kafka would not write there is logged and passed over, as if it were missing.
+    A znode with contents that Kafka would not write there is logged and ignored, as if it were missing.
 
     Args:
         session: The session; its expiry ends the watches, which the next controller's reads begin again.
@@ -62,7 +62,7 @@ class ZooKeeperStore:
         self._watched: set[str] = set()
 
     def unwatch(self) -> None:
-        """End all watches, as a controller does that resigns."""
+        """End all watches, as the controller resigns."""
         for path in self._watched:
             self._session.unwatch(path)
         self._watched.clear()
@@ -98,7 +98,7 @@ class ZooKeeperStore:
         self._watch_node(path, BrokerModifications(broker_id))
         found = self._session.get_many([path])[0]
         if found is None:
-            self._session.unwatch(path)  # its return is a change of the children
+            self._session.unwatch(path)  # the broker's return is a change of the children
             return None
         return _decoded(znodes.decode_broker, broker_id, found[0])
 
@@ -205,7 +205,7 @@ class ZooKeeperStore:
         return states
 
     def _watch_once(self, path: str, event: ControllerEvent) -> None:
-        """Watch a znode until its next change only: other reads of it do not watch it again."""
+        """Watch a znode until its next change only: other reads do not watch the znode again."""
 
         def changed() -> None:
             self._session.unwatch(path)
@@ -218,7 +218,7 @@ class ZooKeeperStore:
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], fence: int
     ) -> Mapping[TopicPartition, StateWrite]:
         """Create the states of new partitions, with the znodes above them."""
-        # The znodes above may be there already, of a controller that ended before it wrote the state.
+        # An earlier controller may have created the znodes above, and ended before it wrote the state.
         above = dict.fromkeys(f"{znodes.topic_path(tp.topic)}/partitions" for tp in states)
         above.update(dict.fromkeys(znodes.partition_path(tp) for tp in states))
         missing = [path for path, found in zip(above, self._session.exists_many(list(above)), strict=True) if not found]
@@ -254,7 +254,7 @@ class ZooKeeperStore:
         }
 
     def _write(self, operations: Sequence[Sequence[Operation]], fence: int) -> list[Transaction]:
-        """Apply each group of operations by itself; first many in one transaction, as they seldom fail."""
+        """Apply each group of operations; many groups in one transaction first, as they seldom fail."""
         bundles = [operations[i : i + _GROUP] for i in range(0, len(operations), _GROUP)]
         outcomes: list[Transaction] = []
         for bundle, whole in zip(
@@ -345,7 +345,7 @@ class ZooKeeperStore:
         return {path: each[0] for path, each in zip(paths, found, strict=True) if each is not None}
 
     def _delete(self, paths: Sequence[str], fence: int) -> None:
-        """Delete znodes in their order; those that there are not are passed over."""
+        """Delete znodes in their order, and ignore missing znodes."""
         for outcome in fenced_all(self._session, fence, [[Delete(path)] for path in paths]):
             if not isinstance(outcome.error, NoNode):
                 _raise(outcome)
@@ -376,7 +376,7 @@ def _state_write(outcome: Transaction, partition_epoch: int) -> StateWrite:
 
 
 def _decoded(decode: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
-    """Read contents; None, with a line in the log, if they are damaged."""
+    """Decode contents; None, with a line in the log, if they are damaged."""
     try:
         return decode(*args, **kwargs)
     except DecodeError as e:

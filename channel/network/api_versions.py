@@ -1,4 +1,4 @@
-"""Asking nodes which versions they have, and choosing one for each request."""
+"""Version discovery: nodes are asked for their API versions, and each request gets a version that both sides have."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SOFTWARE_NAME: Final = "kproto"
 
 
 class VersionsRefused(Exception):
-    """A node will not tell its versions; asking again is of no use. Never leaves the client."""
+    """A node refuses to tell its API versions; asking again is of no use. Never leaves the client."""
 
 
 class VersionDiscovery:
-    """What nodes have announced, and which are still to be asked.
+    """The API versions that nodes have announced, and the nodes that are still to be asked.
 
     Args:
-        known: What is known of nodes' versions, shared between clients if given.
+        known: The API versions of nodes, by node; shared between clients if given.
     """
 
     def __init__(self, known: dict[str, NodeApiVersions] | None = None) -> None:
@@ -42,16 +42,16 @@ class VersionDiscovery:
         self.pending: dict[str, int] = {}
 
     def ask(self, node_id: str, version: int = ApiKey.API_VERSIONS.info.max_version) -> None:
-        """The node is to be asked, in this version of the question."""
+        """Note that the node is to be asked by an ApiVersions request of this version."""
         self.pending[node_id] = version
 
     def forget(self, node_id: str) -> None:
-        """The connection is gone; so may be the software behind it."""
+        """Forget a node's versions as its connection ends: the next connection may reach other software."""
         self.pending.pop(node_id, None)
         self.known.pop(node_id, None)
 
     def request(self, node_id: str) -> MessageRequest:
-        """The question for a pending node, which is pending no more."""
+        """Build the ApiVersions request for a pending node, which is then no longer pending."""
         version = self.pending.pop(node_id)
         request = message_class(ApiKey.API_VERSIONS, "request")
         if version < 3:
@@ -60,13 +60,13 @@ class VersionDiscovery:
         return MessageRequest(message, version)
 
     def learn(self, request: ClientRequest, payload: Bytes) -> Any:
-        """Take a node's answer; it is known then, or pending again with a lower version.
+        """Take a node's ApiVersions response: note its versions, or that it is to be asked again in a lower version.
 
         Returns:
-            The decoded answer.
+            The decoded response.
 
         Raises:
-            VersionsRefused: The answer is none, or an error.
+            VersionsRefused: The response cannot be read, or has an error.
         """
         node_id = request.destination
         try:
@@ -78,13 +78,13 @@ class VersionDiscovery:
         elif answer.error_code == ErrorCode.UNSUPPORTED_VERSION and request.version > 0:
             ranges = NodeApiVersions.from_response(answer)
             highest = ranges[ApiKey.API_VERSIONS].highest if ApiKey.API_VERSIONS in ranges else 0
-            self.ask(node_id, max(0, min(highest, request.version - 1)))  # it may announce anything
+            self.ask(node_id, max(0, min(highest, request.version - 1)))  # a response may announce any range
         else:
             raise VersionsRefused(f"error {answer.error_code} {error_name(answer.error_code)}")
         return answer
 
     def choose(self, node_id: str, builder: RequestBuilder) -> int:
-        """The version to write a request in; the builder's latest where nothing is known of the node.
+        """Choose the version of a request; the builder's latest if the node's versions are not known.
 
         Raises:
             NoUsableVersion: No version suits both sides.

@@ -1,4 +1,4 @@
-"""SASL over a transport: moves the frames of an authentication, and keeps the session that it begins."""
+"""The SASL authenticator of a channel: moves the frames of an authentication, and keeps the session that it begins."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _RENEWALS_APART_NS: Final = 1_000_000_000
 
 
 class SaslAuthenticator:
-    """Lets one side of SASL talk over a transport, without blocking.
+    """Runs one side of a SASL exchange over a transport, without blocking.
 
     Before the first session a frame is read to its last byte and no further: the bytes behind it belong to the
-    connection's first request or answer. To renew the session, its frames come among the connection's other frames,
-    by ``takes``.
+    connection's first request or response. When the session is renewed, SASL frames arrive among the connection's
+    other frames, and ``takes`` receives them.
 
     Args:
         transport: A transport whose handshake is over by the first call.
@@ -38,8 +38,8 @@ class SaslAuthenticator:
 
     Attributes:
         renewing: Whether the session is being renewed.
-        renews_ns: From then on a client renews its session before it sends a request; 0 for never.
-        expires_ns: From then on a server takes no request before the session has been renewed; 0 for never.
+        renews_ns: The time from which a client renews its session before it sends a request; 0 for never.
+        expires_ns: The time from which a server takes no request before the session is renewed; 0 for never.
         renewal_took_ns: How long the last renewal took; None before the first.
     """
 
@@ -64,7 +64,7 @@ class SaslAuthenticator:
 
     @property
     def complete(self) -> bool:
-        """Whether both sides have accepted each other, and all that proves it has gone out."""
+        """Whether both sides have accepted each other, and the last frame of the exchange has gone out."""
         return self._side is not None and self._side.complete and not self._is_sending
 
     @property
@@ -74,13 +74,13 @@ class SaslAuthenticator:
     # ---- authenticating ----------------------------------------------------------------------------------------------
 
     def authenticate(self) -> int:
-        """Go on. A server that refuses its client keeps the answer that says so for ``send_refusal``.
+        """Go on with the exchange. A server that refuses its client keeps the refusal for ``send_refusal``.
 
         Returns:
-            Which of ``EVENT_READ | EVENT_WRITE`` it waits for; 0 when it is over.
+            Which of ``EVENT_READ | EVENT_WRITE`` the exchange waits for; 0 when it is over.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other.
+            AuthenticationFailed: One side rejected the other.
             EOFError, OSError: The connection broke.
         """
         side = self._open_side()
@@ -100,7 +100,7 @@ class SaslAuthenticator:
             self._send(side.receive(payload))
 
     def send_refusal(self) -> None:
-        """Send what tells a client that it is refused, as far as the transport takes it at once."""
+        """Send the refusal to a client, as much of it as the transport takes at once."""
         with contextlib.suppress(OSError):
             self._sent()
 
@@ -126,7 +126,7 @@ class SaslAuthenticator:
         return not self._transport.has_pending_writes
 
     def _received(self) -> bytearray | None:
-        """The next frame's payload; None if it is not whole yet."""
+        """Return the next frame's payload; None while the frame is incomplete."""
         while count := self._transport.read_into(self._reader.into):
             try:
                 payload = self._reader.received(count)
@@ -149,9 +149,9 @@ class SaslAuthenticator:
         return isinstance(self._side, SaslServer) and self._side.renewable
 
     def begin_session(self, now_ns: int) -> bool:
-        """Note that ``authenticate`` is over; tells whether a session begins by it, or goes on renewed.
+        """Note that ``authenticate`` is over; returns whether a session has begun or was renewed.
 
-        It does not after the answer to a SASL request that may not come now: the session is the one before.
+        False after the answer to a SASL request that is not allowed now: the session stays as it was.
         """
         if self._established and not self.renewing:
             return False
@@ -169,16 +169,16 @@ class SaslAuthenticator:
         return True
 
     def renew(self, now_ns: int) -> None:
-        """Begin to renew a client's session: ``authenticate`` goes on with it."""
+        """Begin to renew a client's session; ``authenticate`` goes on with the exchange."""
         self._began_ns = now_ns
         self.renewing = True
         self._send(self._open_side().renew())
 
     def takes(self, payload: Bytes, now_ns: int) -> bool:
-        """Take a frame that renews the session; tells whether it is one. The answer goes out by ``authenticate``.
+        """Take a frame if it renews the session; returns whether it did. ``authenticate`` sends the answer.
 
         Raises:
-            AuthenticationFailed: A client is not accepted any more, or a server gets a frame that is none of SASL's.
+            AuthenticationFailed: The client is rejected now, or a server got a frame that is no SASL request.
         """
         side = self._open_side()
         if isinstance(side, SaslClient):
@@ -201,11 +201,11 @@ class SaslAuthenticator:
         return self._renewed_ns is None or now_ns - self._renewed_ns >= _RENEWALS_APART_NS
 
     def expired(self, now_ns: int) -> bool:
-        """Whether the session has lasted longer than the server lets it."""
+        """Whether the session has lasted longer than the server allows."""
         return 0 < self.expires_ns < now_ns
 
     def close(self) -> None:
-        """Forget the side, and with it its secrets."""
+        """Forget this side of the exchange, and its secrets."""
         self._side = None
         self._outgoing.clear()
         self._reader.close()

@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Exponential back-off: the wait before another attempt."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ExponentialBackoff:
         self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
 
     def backoff(self, attempts: int) -> int:
-        """The wait in ms after this many earlier failures."""
+        """Return the wait in ms after this many failures."""
         if self._most == 0.0:
             return self._initial
         wait = self._initial * self._base ** min(attempts, self._most)

@@ -1,4 +1,4 @@
-"""Waiting on a ``NetworkClient``, for threads that have one conversation at a time."""
+"""Functions that wait on a ``NetworkClient``, for threads that talk to one node at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["await_ready", "is_ready", "is_unavailable", "maybe_raise_authenticat
 
 
 def is_ready(client: NetworkClient, node: Node) -> bool:
-    """Whether a request can be sent, after looking at what has happened meanwhile: a connection may have ended."""
+    """Poll once, as the connection may have ended meanwhile, and return whether a request can be sent."""
     client.poll(0)
     return client.is_ready(node)
 
@@ -27,12 +27,12 @@ def await_ready(client: NetworkClient, node: Node, timeout_ms: int) -> bool:
     """Connect if need be and wait until a request can be sent.
 
     Returns:
-        False if that took longer than ``timeout_ms``.
+        False if the node was not ready after ``timeout_ms``.
 
     Raises:
         ValueError: A negative timeout.
         Disconnected: The connection could not be made.
-        AuthenticationFailed: One side did not accept the other.
+        AuthenticationFailed: One side rejected the other.
     """
     if timeout_ms < 0:
         raise ValueError(f"a wait of {timeout_ms} ms; it must be 0 or more")
@@ -54,11 +54,11 @@ def await_ready(client: NetworkClient, node: Node, timeout_ms: int) -> bool:
 def send_and_receive(client: NetworkClient, request: ClientRequest) -> ClientResponse:
     """Send a request and wait for its answer; the client's request timeout bounds the wait.
 
-    Answers to other requests that come meanwhile are dropped, but for their callbacks.
+    Responses to other requests that arrive meanwhile reach their callbacks, and are otherwise dropped.
 
     Raises:
-        Disconnected: The connection ended first; ``RequestTimeout`` if because the answer took too long.
-        ClientClosed: The client was closed first.
+        Disconnected: The connection ended before the response; ``RequestTimeout`` if the response took too long.
+        ClientClosed: The client was closed before the response.
         UnsupportedVersion: No version suits both sides.
     """
     try:
@@ -90,7 +90,7 @@ def is_unavailable(client: NetworkClient, node: Node) -> bool:
 
 
 def maybe_raise_authentication_error(client: NetworkClient, node: Node) -> None:
-    """Raise why authentication failed, if it did."""
+    """Raise the error of the last authentication, if it failed."""
     error = client.authentication_error(node)
     if error is not None:
         raise error

@@ -23,7 +23,7 @@ __all__ = ["Channel", "ChannelState", "Disconnection", "Receive"]
 
 
 class ChannelState(Enum):
-    """How far a channel came; once it is disconnected, why."""
+    """The progress of a channel; after its disconnection, the reason."""
 
     NOT_CONNECTED = "not connected"
     AUTHENTICATE = "authenticate"
@@ -35,12 +35,12 @@ class ChannelState(Enum):
 
 
 class Disconnection(NamedTuple):
-    """How a channel ended.
+    """The end of a channel.
 
     Attributes:
-        state: The state it ended in.
-        remote: Where it led.
-        error: Why authentication failed, None if it did not.
+        state: The channel's last state, with the reason of its end.
+        remote: The address of the peer.
+        error: The error of a failed authentication, None for any other end.
         unanswered: The requests that were in flight, oldest first.
     """
 
@@ -60,22 +60,22 @@ _STATES = {
 class Channel:
     """Moves bytes between a connection and its transport.
 
-    Reading is the selector's thread's own. Whatever writes or closes holds ``lock``, so that any thread may send.
+    Only the selector's thread reads. Writing and closing are done under ``lock``, so that any thread may send.
 
     Args:
-        connection: What is said.
-        transport: What moves the bytes.
-        authenticator: Proves who the two ends are, None if nobody asks.
+        connection: The state machine of the frames.
+        transport: Moves the bytes.
+        authenticator: Authenticates the two ends by SASL, None without SASL.
 
     Attributes:
-        lock: Held by whoever writes to the transport, or closes it.
-        registered: The events that the selector waits for now (the selector's own).
-        has_completed_receive: Whether the present poll has given a frame of it (the selector's own).
-        ended: Why it ended, if its phase does not tell.
-        broken: Whether writing to it has failed, so that the selector is to close it.
-        closed: Whether nothing may be sent any more.
-        authentication_error: Why authentication failed.
-        metrics, node_metrics: What is counted, None for nothing.
+        lock: Held while the transport is written to or closed.
+        registered: The events that the selector waits for now (for the selector alone).
+        has_completed_receive: Whether the present poll has received a frame on this channel (for the selector alone).
+        ended: The reason of the channel's end, if its connection's phase does not show it.
+        broken: Whether a write has failed, so that the selector will close the channel.
+        closed: Whether the channel takes no more frames to send.
+        authentication_error: The error of a failed authentication.
+        metrics, node_metrics: The metrics that count this channel, None without metrics.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Channel:
 
     @property
     def state(self) -> ChannelState:
-        """How far it came, or why it ended."""
+        """The channel's progress, or the reason of its end."""
         return self.ended or _STATES.get(self.connection.phase, ChannelState.READY)
 
     @property
@@ -137,13 +137,13 @@ class Channel:
 
     @property
     def disconnection(self) -> Disconnection:
-        """How it ended."""
+        """The end of this channel, for the selector's report."""
         return Disconnection(self.state, self.transport.remote, self.authentication_error, tuple(self.unanswered))
 
     # ---- connecting --------------------------------------------------------------------------------------------------
 
     def finish_connect(self) -> bool:
-        """Look whether the connection stands.
+        """Check whether the TCP connection is established.
 
         Raises:
             OSError: It could not be made.
@@ -159,12 +159,12 @@ class Channel:
         return self.connected
 
     def prepare(self) -> bool:
-        """Go on with the handshake, then the authentication, also to renew it; tells whether both are over.
+        """Go on with the handshake, then the authentication or its renewal; returns whether both are over.
 
         The caller holds ``lock``.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other.
+            AuthenticationFailed: One side rejected the other.
             OSError: The connection broke.
         """
         authenticator = self.authenticator
@@ -180,28 +180,28 @@ class Channel:
         return True
 
     def begin_session(self, now_ns: int) -> bool:
-        """Note that the two ends have accepted each other; tells whether that is new. The caller holds ``lock``."""
+        """Note that the two ends have accepted each other; returns whether that is new. The caller holds ``lock``."""
         return self.authenticator is None or self.authenticator.begin_session(now_ns)
 
     def refused(self, error: AuthenticationFailed) -> None:
-        """Note that one side does not accept the other: the state tells it, and no event is waited for any more."""
+        """Note a failed authentication: the channel's state shows it, and the channel waits for no more events."""
         self.ended = ChannelState.AUTHENTICATION_FAILED
         self.authentication_error = error
 
     def renew(self, now_ns: int) -> None:
-        """Begin to renew the session; no request goes out before that is over. The caller holds ``lock``."""
+        """Begin to renew the session; no request goes out before the renewal is over. The caller holds ``lock``."""
         assert self.authenticator is not None
         self.connection.enter(Phase.REAUTHENTICATING)
         self.authenticator.renew(now_ns)
         self._wanted = EVENT_WRITE
 
     def renewal_takes(self, payload: bytearray, now_ns: int) -> bool:
-        """Hand a frame to the authenticator if it renews the session; tells whether it does.
+        """Hand a frame to the authenticator if the frame renews the session; returns whether it does.
 
         The caller holds ``lock``, and goes on with ``prepare``.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other any more.
+            AuthenticationFailed: One side rejected the other.
         """
         assert self.authenticator is not None
         if not self.authenticator.takes(payload, now_ns):
@@ -213,7 +213,7 @@ class Channel:
     # ---- sending -----------------------------------------------------------------------------------------------------
 
     def write(self) -> tuple[int, Send | None]:
-        """Write what the transport takes now; tells how many bytes that was, and the frame if all of it has gone out.
+        """Write as much as the transport takes now; returns the byte count, and the frame if it has gone out whole.
 
         The caller holds ``lock``.
         """
@@ -229,10 +229,10 @@ class Channel:
     # ---- receiving ---------------------------------------------------------------------------------------------------
 
     def read(self) -> tuple[int, bytearray | None]:
-        """Take a frame that has arrived, or read once; tells how many bytes were read, and a whole frame.
+        """Take a frame that has arrived, or read once; returns the number of bytes read, and the frame if it is whole.
 
         Raises:
-            InvalidReceive, EOFError, OSError: The connection cannot be read on.
+            InvalidReceive, EOFError, OSError: No more can be read from the connection.
         """
         connection = self.connection
         reader = connection.reader
@@ -256,12 +256,12 @@ class Channel:
 
     @property
     def has_buffered(self) -> bool:
-        """Whether bytes or frames wait on this side, so that no event will announce them."""
+        """Whether bytes or frames are buffered on this side, which no event will announce."""
         return bool(self.connection.reader.waiting) or self.transport.has_bytes_buffered
 
     @property
     def receive_started(self) -> bool:
-        """Whether a frame is partly there."""
+        """Whether a part of a frame has arrived."""
         return self.connection.reader.bytes_read > 0
 
     # ---- ending ------------------------------------------------------------------------------------------------------
@@ -269,8 +269,8 @@ class Channel:
     def close(self) -> None:
         """Close the transport and give buffers back; harmless if closed.
 
-        With requests in flight the connection is reset: else the system would go on delivering their bytes to a peer
-        that cannot be reached for a while, and they could arrive after later requests on the next connection.
+        With requests in flight the connection is reset: otherwise the system would keep their bytes for a peer that
+        cannot be reached for a while, and they could arrive after later requests on the next connection.
         """
         with self.lock:
             if self.closed:

@@ -1,4 +1,4 @@
-"""Making a channel on a socket: its connection, its transport and authenticator, and what is counted of it."""
+"""A factory of channels on sockets: it makes connection, transport and authenticator, and attaches the metrics."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["ChannelFactory"]
 
 
 class ChannelFactory:
-    """Makes the channels of one selector, which read small frames into one window.
+    """Makes the channels of one selector, which share a window for small frames.
 
     Args:
         builder: Puts transports on sockets.
-        metrics_of: Tells what to count of a connection by its id.
+        metrics_of: Returns the metrics of a connection by its id.
         max_receive_size: Largest payload that is received, ``UNLIMITED`` for none.
         pool: The pool that gives the buffers of frames, None for the heap.
     """
@@ -45,10 +45,10 @@ class ChannelFactory:
         self.max_receive_size = max_receive_size
 
     def channel(self, channel_id: str, sock: socket.socket, peer: Peer, *, checks_versions: bool = False) -> Channel:
-        """A channel over a socket that is connecting, or connected.
+        """Make a channel over a socket that is connecting, or connected.
 
         Raises:
-            OSError: No transport can be put on it.
+            OSError: No transport can be put on the socket.
         """
         try:
             transport, authenticator = self._builder(sock, peer)

@@ -1,4 +1,4 @@
-"""One side of many conversations: connects, sends requests, matches answers, times out, backs off.
+"""A network client for many nodes: connects, sends requests, matches responses, times out, backs off.
 
 Nothing blocks but ``poll``; ``channel.network.blocking`` has helpers that wait.
 """
@@ -47,29 +47,29 @@ class _Phase(Enum):
 
 
 class NetworkClient:
-    """Requests to one node or to thousands over one selector.
+    """Sends requests to one node or to thousands over one selector.
 
-    Not for more than one thread, but for ``wakeup``, ``initiate_close``, ``active``, ``in_flight_count``, and for
-    ``request``: any thread may call it, one at a time for each node.
+    One thread uses the client. Any other may call ``wakeup``, ``initiate_close``, ``active``, ``in_flight_count``, and
+    ``request``, which one thread at a time may call for each node.
 
     Args:
         selector: Moves the bytes; the client owns and closes it.
         metadata: Keeps the nodes.
         client_id: Goes into every header; None for none.
         max_in_flight: Most unanswered requests on one connection.
-        reconnect_backoff_ms, reconnect_backoff_max_ms: Wait before connecting again, and how far it may grow.
-        send_buffer, receive_buffer: Of new sockets in bytes, -1 as the system has it.
-        request_timeout_ms: For requests that name none.
-        setup_timeout_ms, setup_timeout_max_ms: How long connecting may take, and how far that may grow.
+        reconnect_backoff_ms, reconnect_backoff_max_ms: The first and the longest wait before a reconnect.
+        send_buffer, receive_buffer: Buffer sizes of new sockets in bytes, -1 for the system's.
+        request_timeout_ms: The time limit of requests without one of their own.
+        setup_timeout_ms, setup_timeout_max_ms: The first and the longest time limit of connecting.
         discover_versions: Ask each node for its versions before anything else.
-        api_versions: What is known of nodes' versions, shared between clients if given.
-        on_invalid_answer: Takes a node's id and what is wrong with its answer, instead of ``poll`` raising it.
-        clock, resolution, randomness: Where time, addresses and spread come from.
+        api_versions: The API versions of nodes; shared between clients if given.
+        on_invalid_answer: Takes a node's id and the error of its invalid response, which ``poll`` then does not raise.
+        clock, resolution, randomness: The sources of time, addresses and jitter.
 
     Attributes:
         next_correlation_id: See ``RequestSender.next_correlation_id``.
         new_request: Makes a request for ``send``; see ``RequestSender.new_request``.
-        newly_ready: The nodes that the last ``poll`` has found ready for requests.
+        newly_ready: The nodes that became ready for requests in the last ``poll``.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class NetworkClient:
     # ---- making and sending requests ---------------------------------------------------------------------------------
 
     def send(self, request: ClientRequest) -> None:
-        """Hand a request over; ``poll`` writes it. A version that the node lacks is told by its response.
+        """Queue a request; ``poll`` writes it. If the node lacks its version, its response says so.
 
         Raises:
             ClientClosed: This client is closing or closed.
@@ -151,13 +151,13 @@ class NetworkClient:
     def request(
         self, node_id: str, builder: RequestBuilder, callback: Callback, now: int | None = None
     ) -> ClientRequest:
-        """Make a request and write it at once, on the calling thread; no correlation id is taken if it cannot be.
+        """Make a request and write it at once, on the calling thread; if it cannot be sent, it takes no correlation id.
 
         Args:
-            node_id: To whom, ``Node.key``.
+            node_id: The receiver's ``Node.key``.
             builder: Makes the body.
-            callback: Called in ``poll`` with the answer, or with what came instead.
-            now: The time in ms of the client's clock, if the caller has just read it.
+            callback: Called in ``poll`` with the response: an answer, or the reason why there is none.
+            now: The time in ms of the client's clock, if the caller has just read the clock.
 
         Raises:
             ClientClosed: This client is closing or closed.
@@ -174,7 +174,7 @@ class NetworkClient:
         return self._sender.request(node_id, builder, callback, now, channel)
 
     def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
-        """Send a request of the metadata updater's, which gets the answer or the failure.
+        """Send a request of the metadata updater, which gets the response or the failure.
 
         Raises:
             ClientClosed: This client is closing or closed.
@@ -187,10 +187,10 @@ class NetworkClient:
     # ---- connections -------------------------------------------------------------------------------------------------
 
     def ready(self, node: Node) -> bool:
-        """Whether a request can be sent to the node now; begins to connect if that is allowed.
+        """Return whether a request can be sent to the node now; begins to connect if the back-off allows.
 
         Raises:
-            ValueError: No node.
+            ValueError: The node has no host or port.
         """
         if node.is_empty:
             raise ValueError(f"cannot connect to {node}: it has no host or port")
@@ -209,11 +209,11 @@ class NetworkClient:
         return self._nodes.can_send(node.key, self.clock.milliseconds())
 
     def connection_delay(self, node: Node) -> int:
-        """How many ms to wait before looking at the node again."""
+        """Return the ms to wait before checking the node again."""
         return self._states.connection_delay(node.key, self.clock.milliseconds())
 
     def poll_delay_ms(self, node: Node) -> int:
-        """As ``connection_delay``, or what is left of a throttle."""
+        """Return the rest of a connected node's throttle, else ``connection_delay``."""
         return self._states.poll_delay_ms(node.key, self.clock.milliseconds())
 
     def connection_failed(self, node: Node) -> bool:
@@ -221,7 +221,7 @@ class NetworkClient:
         return self._states.is_disconnected(node.key)
 
     def authentication_error(self, node: Node) -> AuthenticationFailed | None:
-        """Why the last authentication failed, until the node becomes ready."""
+        """Return the error of the last authentication, None once the node is ready."""
         return self._states.authentication_error(node.key)
 
     def has_ready_nodes(self) -> bool:
@@ -229,7 +229,7 @@ class NetworkClient:
         return self._states.has_ready_nodes(self.clock.milliseconds())
 
     def least_loaded_node(self) -> LeastLoaded:
-        """The node to ask if any will do: ready and least busy, else on its way, else one that may be connected to.
+        """Choose the ready node with the fewest requests in flight, else one connecting, else one to connect to.
 
         Raises:
             IllegalState: There are no nodes.
@@ -237,16 +237,16 @@ class NetworkClient:
         return self._nodes.least_loaded(self.clock.milliseconds())
 
     def in_flight_count(self, node_id: str | None = None) -> int:
-        """Unanswered requests of one node, or of all."""
+        """Count the unanswered requests of one node, or of all."""
         if node_id is not None:
             return self._nodes.in_flight(node_id)
         return sum(len(channel.connection.in_flight) for channel in self._selector.all_channels())
 
     def disconnect(self, node_id: str) -> None:
-        """End a connection; its requests come back as disconnected with the next ``poll``.
+        """Close a connection; the next ``poll`` returns its requests as disconnected.
 
         Raises:
-            IllegalState: Nothing was ever sent or connected to this node.
+            IllegalState: The client never connected to this node.
         """
         if self._states.state(node_id).is_disconnected:
             _log.debug("asked to disconnect from node %s, which is disconnected", node_id)
@@ -259,7 +259,7 @@ class NetworkClient:
         self._states.disconnected(node_id, now)
 
     def close_node(self, node_id: str) -> None:
-        """End a connection and forget it, its requests and its backoff; nobody is told of the requests."""
+        """Close a connection and forget it, its requests and its back-off; the requests' callbacks are not called."""
         unanswered = self._selector.close_channel(node_id)
         self._versions.pending.pop(node_id, None)
         now = self.clock.milliseconds()
@@ -271,24 +271,24 @@ class NetworkClient:
         self._states.remove(node_id)
 
     def forget_node(self, node_id: str) -> None:
-        """Close a node, and count its correlation ids from 0 again if it ever comes back."""
+        """Close a node's connection; if the node comes back, its correlation ids begin at 0 again."""
         self.close_node(node_id)
         self._sender.forget(node_id)
 
     # ---- polling -----------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: int) -> list[ClientResponse]:
-        """Write, read, and see what has come of it; the callbacks of what has ended are called here.
+        """Write, read, and complete requests; the callbacks of completed requests are called here.
 
         Args:
-            timeout_ms: How long to wait for something to happen.
+            timeout_ms: The longest wait for an event, in ms.
 
         Returns:
-            What has ended, in the order of the phases: sent without an answer due, answered, disconnected, timed out.
+            The completed requests: first those sent without an answer due, then answered, disconnected, timed out.
 
         Raises:
             ClientClosed: This client is closing or closed.
-            CorrelationIdMismatch, DecodeError: A node sent what is no answer. Close its connection.
+            CorrelationIdMismatch, DecodeError: A node sent an invalid response. Close its connection.
         """
         self._ensure_active()
         if self.newly_ready:
@@ -315,7 +315,7 @@ class NetworkClient:
             for receive in selector.completed_receives:
                 try:
                     outcomes.complete_receive(responses, receive, now)
-                except (IllegalState, DecodeError) as e:  # the other answers are not lost for it
+                except (IllegalState, DecodeError) as e:  # the other responses are not lost
                     errors.append((receive.source, e))
             if selector.disconnected:
                 for node_id, ended in selector.disconnected.items():
@@ -347,14 +347,14 @@ class NetworkClient:
                 if callback is not None:
                     callback(response)
             except Exception:  # noqa: BLE001
-                # One caller's mistake must not keep the others from their answers.
+                # One failing callback must not keep the others from their responses.
                 _log.exception("the callback failed of %s", bounded(str(response.request)))
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 
     @property
     def active(self) -> bool:
-        """Whether nobody has begun to close it."""
+        """Whether the client is neither closing nor closed."""
         return self._phase is _Phase.ACTIVE
 
     def _ensure_active(self) -> None:
@@ -362,17 +362,17 @@ class NetworkClient:
             raise ClientClosed(f"client {self.client_id} is {self._phase.value}")
 
     def wakeup(self) -> None:
-        """End a ``poll`` that waits, from any thread."""
+        """End a waiting ``poll``, from any thread."""
         self._selector.wakeup()
 
     def initiate_close(self) -> None:
-        """Refuse everything from now on and end a ``poll`` that waits, from any thread."""
+        """Refuse all requests from now on and end a waiting ``poll``, from any thread."""
         if self._phase is _Phase.ACTIVE:
             self._phase = _Phase.CLOSING
             self.wakeup()
 
     def close(self) -> None:
-        """Close all connections. A second time it only warns."""
+        """Close all connections. A second call only logs a warning."""
         if self._phase is _Phase.CLOSED:
             _log.warning("client %s is closed already", self.client_id)
             return
@@ -383,6 +383,6 @@ class NetworkClient:
             self._metadata.close()
 
     def abandon(self) -> None:
-        """Be closed in a forked child, without a word to any node."""
+        """Close in a forked child, without sending anything to any node."""
         self._phase = _Phase.CLOSED
         self._selector.abandon()

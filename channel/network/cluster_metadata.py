@@ -1,7 +1,7 @@
-"""What a client knows of its cluster, and when it has to ask again.
+"""A client's metadata of its cluster, and the times at which it must be refreshed.
 
-Every response makes a new snapshot and the next version. Threads that need something newer ask for an update and wait
-for a version above the one they saw. Times are in milliseconds and given by the caller.
+Every response makes a new snapshot with the next version. Threads that need newer metadata request an update and wait
+for a higher version than they saw. Times are in milliseconds and given by the caller.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["LeaderChange", "LeaderUpdate", "Metadata", "MetadataQuestion"]
 
 
 class MetadataQuestion(NamedTuple):
-    """What to ask a node for.
+    """The content of the next Metadata request.
 
     Attributes:
         topics: Names of topics; None for all of them.
-        request_version: To be given to ``Metadata.update`` with the response.
-        is_partial: Whether only topics that are not known yet are asked for.
+        request_version: The argument of ``Metadata.update`` that goes with the response.
+        is_partial: Whether the request names only topics that are not known yet.
     """
 
     topics: tuple[str, ...] | None
@@ -40,7 +40,7 @@ class MetadataQuestion(NamedTuple):
 
 
 class LeaderUpdate(NamedTuple):
-    """A partition's leader as a broker told of it, outside of a Metadata response."""
+    """A partition's leader as a broker named it in another response than Metadata."""
 
     leader: int
     leader_epoch: int
@@ -54,13 +54,13 @@ class Metadata:
     """A cluster's metadata, for any number of threads. ``snapshot`` may be read without waiting.
 
     Args:
-        refresh_backoff_ms, refresh_backoff_max_ms: Wait after a failed update, and how far it may grow.
-        max_age_ms: How old metadata may become before it is asked for again.
-        on_leader_change: Hears of partitions whose leadership ``update_partition_leadership`` replaced.
-        clock, randomness: Time, for threads that wait, and spread of the wait.
+        refresh_backoff_ms, refresh_backoff_max_ms: The first and the longest wait after a failed update.
+        max_age_ms: The age at which metadata is refreshed.
+        on_leader_change: Called with partitions whose leadership ``update_partition_leadership`` replaced.
+        clock, randomness: The time, for threads that wait, and the jitter of back-off.
 
     Attributes:
-        snapshot: What is known now.
+        snapshot: The present metadata.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Metadata:
     # ---- which topics ------------------------------------------------------------------------------------------------
 
     def retain_topic(self, topic: str, now: int) -> bool:
-        """Whether a topic that a response or an earlier snapshot tells of is of interest."""
+        """Whether to keep a topic of a response or of an earlier snapshot."""
         return True
 
     def topics_to_ask(self) -> tuple[str, ...] | None:
@@ -100,7 +100,7 @@ class Metadata:
         return None
 
     def new_topics_to_ask(self) -> tuple[str, ...] | None:
-        """The topics of a partial update; None if there is no such thing."""
+        """The topics of a partial update; None if this metadata has no partial updates."""
         return self.topics_to_ask()
 
     # ---- when --------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Metadata:
 
     @property
     def is_update_requested(self) -> bool:
-        """Whether somebody wants an update before the metadata is old."""
+        """Whether an update was requested before the metadata is old."""
         return self._needs_full_update or self._needs_partial_update
 
     def bootstrap(self, addresses: Sequence[tuple[str, int]]) -> None:
@@ -137,7 +137,7 @@ class Metadata:
         self.snapshot = MetadataSnapshot.of_bootstrap(self._bootstrap)
 
     def request_update(self, *, reset_equivalent_responses: bool = True) -> int:
-        """Ask for a whole update; gives the version to wait beyond."""
+        """Request a whole update; returns the present version, to wait for a higher."""
         with self._changed:
             self._needs_full_update = True
             if reset_equivalent_responses:
@@ -145,7 +145,7 @@ class Metadata:
             return self._update_version
 
     def request_update_for_new_topics(self) -> int:
-        """Ask for an update of new topics, whatever the back-off; gives the version to wait beyond."""
+        """Request an update of new topics, whatever the back-off; returns the present version, to wait for a higher."""
         with self._changed:
             self._refresh.allow_at_once()
             self._needs_partial_update = True
@@ -166,7 +166,7 @@ class Metadata:
         return max(self.time_to_expire(now), self.time_to_allow_update(now))
 
     def question(self, now: int) -> MetadataQuestion:
-        """What to ask for: only new topics if nothing else is wanted, else all that are of interest."""
+        """Return the next request's content: only new topics if no whole update is due, else all topics of interest."""
         with self._changed:
             if self._needs_partial_update and not self._needs_full_update and self._refresh.time_to_expire(now):
                 topics = self.new_topics_to_ask()
@@ -184,8 +184,8 @@ class Metadata:
         Args:
             request_version: ``MetadataQuestion.request_version`` of the request.
             response: A ``MetadataResponse``.
-            now: When it came.
-            is_partial: Whether it answers a partial question.
+            now: The time of its arrival.
+            is_partial: Whether it answers a partial request.
             api_version: The version that the response was written in: leader epochs count from 9 on.
 
         Raises:
@@ -208,7 +208,7 @@ class Metadata:
             self._changed.notify_all()
 
     def _accepted(self, told: MetadataSnapshot, *, is_partial: bool, api_version: int, now: int) -> MetadataSnapshot:
-        """The next snapshot: the response's topics that are of interest, without what is known to be outdated."""
+        """Build the next snapshot from the response's topics of interest, without partitions known to be outdated."""
         topics = {name for name in told.all_topics if self.retain_topic(name, now)}
         former_ids = self.snapshot.topic_ids
         recreated = {t for t, topic_id in told.topic_ids.items() if topic_id != former_ids.get(t)}
@@ -229,7 +229,7 @@ class Metadata:
         return self.snapshot.merged(newer, lambda name: self.retain_topic(name, now)) if is_partial else newer
 
     def _newest(self, partition: TopicPartition, told: PartitionInfo, is_another: bool) -> PartitionInfo | None:
-        """The response's partition, or the known partition if its leader epoch is newer."""
+        """Choose the response's partition, or the known partition if its leader epoch is newer."""
         seen = self._last_seen_epochs.get(partition)
         if told.leader_epoch is None:
             self._last_seen_epochs.pop(partition, None)
@@ -240,12 +240,12 @@ class Metadata:
         return self.snapshot.partitions.get(partition)
 
     def failed_update(self, now: int) -> None:
-        """An update was tried in vain."""
+        """Note that an update failed."""
         with self._changed:
             self._refresh.failed(now)
 
     def fail(self, error: Exception) -> None:
-        """No update can succeed for this reason; waiting threads and ``raise_errors`` raise it, once."""
+        """Note an error with which no update can succeed; waiting threads and ``raise_errors`` raise it, once."""
         with self._changed:
             self._fatal_error = error
             self._changed.notify_all()
@@ -257,10 +257,10 @@ class Metadata:
         return self._last_seen_epochs.get(partition)
 
     def update_last_seen_epoch(self, partition: TopicPartition, epoch: int) -> bool:
-        """Note a leader epoch that a broker told of; one that is newer than known asks for an update.
+        """Note a leader epoch that a broker named; a newer epoch than the known one requests an update.
 
         Returns:
-            Whether it is newer.
+            Whether the epoch is newer.
 
         Raises:
             ValueError: A negative epoch.
@@ -276,7 +276,7 @@ class Metadata:
             return True
 
     def partition_if_current(self, partition: TopicPartition) -> PartitionInfo | None:
-        """What is known of a partition, unless a newer leader epoch has been seen since."""
+        """Return a partition's metadata, None if a newer leader epoch has been seen since."""
         with self._changed:
             info = self.snapshot.partitions.get(partition)
             seen = self._last_seen_epochs.get(partition)
@@ -287,9 +287,9 @@ class Metadata:
     def update_partition_leadership(
         self, leaders: Mapping[TopicPartition, LeaderUpdate], nodes: Iterable[Node]
     ) -> LeaderChange:
-        """Take leaders that brokers named in their answers.
+        """Take leaders that brokers named in their responses.
 
-        Only what is complete, newer than what is known, of a known partition and of a known node counts.
+        An update counts only if it is complete, newer than the known leader, and of a known partition and node.
 
         Returns:
             The partitions that were changed.
@@ -317,7 +317,7 @@ class Metadata:
     # ---- errors ------------------------------------------------------------------------------------------------------
 
     def raise_errors(self) -> None:
-        """Raise what the cluster refused or why no update can succeed; each error once.
+        """Raise the error of refused topics, or of updates that cannot succeed; each error once.
 
         Raises:
             InvalidTopic, TopicAuthorizationFailed: Topics were refused.
@@ -333,7 +333,7 @@ class Metadata:
             self._raise_refused(topic.__eq__)
 
     def raise_fatal_error(self) -> None:
-        """Raise why no update can succeed, once; refused topics raise nothing here."""
+        """Raise the error with which no update can succeed, once; refused topics raise nothing here."""
         with self._changed:
             error, self._fatal_error = self._fatal_error, None
         if error is not None:
@@ -353,7 +353,7 @@ class Metadata:
         """Wait for a version above ``last_version``.
 
         Raises:
-            RequestTimeout: None came in time.
+            RequestTimeout: No response came in time.
             IllegalState: The metadata was closed.
         """
         deadline = self._clock.milliseconds() + timeout_ms

@@ -25,7 +25,7 @@ __all__ = ["Connection", "MuteEvent", "MuteState", "Phase"]
 
 
 class Phase(Enum):
-    """How far a connection has come."""
+    """The phase of a connection."""
 
     CONNECTING = "connecting"
     HANDSHAKE = "handshake"
@@ -49,7 +49,7 @@ _USABLE: Final = frozenset({Phase.CHECKING_VERSIONS, Phase.READY})
 
 
 class MuteState(Enum):
-    """Whether a connection is read, and what it waits for if it is not."""
+    """Whether a connection is read, and the reasons for which it is not."""
 
     NOT_MUTED = "not muted"
     MUTED = "muted"
@@ -59,7 +59,7 @@ class MuteState(Enum):
 
 
 class MuteEvent(Enum):
-    """What happens to a muted connection of a server."""
+    """An event that changes a server's muted connection."""
 
     REQUEST_RECEIVED = "request received"
     RESPONSE_SENT = "response sent"
@@ -94,19 +94,19 @@ class Connection:
                                                 CLOSING -> CLOSED
 
     Args:
-        connection_id: Its name.
+        connection_id: The connection's name.
         max_receive_size: Largest payload that may arrive, in bytes; ``UNLIMITED`` for none.
-        pool: The pool that accounts for what arrives, None for the heap.
-        window: Where small frames are read into; None reads lengths alone.
+        pool: The pool that accounts for arriving payloads, None for the heap.
+        window: The shared buffer for small frames; None reads each length by itself.
         checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
 
     Attributes:
-        phase: How far it has come.
-        reader: Cuts what arrives into frames: read into ``reader.into``, then tell ``received``.
+        phase: The connection's phase.
+        reader: Cuts the arriving bytes into frames: read into ``reader.into``, then call ``received``.
         outgoing: The frame on its way out, None if there is none.
         in_flight: The requests that the peer has not answered yet.
-        mute_state: Whether it is read.
-        explicitly_muted: Whether its owner muted it, and not the pool.
+        mute_state: Whether the connection is read.
+        explicitly_muted: Whether the owner muted the connection, and not the pool.
         usable: Whether requests and answers may pass.
     """
 
@@ -142,7 +142,7 @@ class Connection:
         """Go on to a later phase.
 
         Raises:
-            IllegalState: The table above has no way there.
+            IllegalState: The present phase does not lead to that phase.
         """
         if phase is not self.phase:
             if phase not in _NEXT[self.phase]:
@@ -161,7 +161,7 @@ class Connection:
         """Take a frame to send; a request in it is in flight from now on.
 
         Raises:
-            IllegalState: The frame before has not gone out yet.
+            IllegalState: The previous frame has not gone out yet.
         """
         if self.outgoing is not None:
             raise IllegalState(f"a send to {self.id} has not gone out yet: {self.outgoing!r}")
@@ -176,11 +176,11 @@ class Connection:
         return () if self.outgoing is None else self.outgoing.left
 
     def sent(self, count: int, *, pending: bool = False) -> Send | None:
-        """Note that so many bytes of the pieces have been written.
+        """Note that this many bytes of the pieces have been written.
 
         Args:
-            count: How many.
-            pending: Whether the transport holds bytes back that it has taken.
+            count: The number of bytes.
+            pending: Whether the transport holds back bytes that it has taken.
 
         Returns:
             The frame, if all of it has gone out.
@@ -202,12 +202,12 @@ class Connection:
     # ---- receiving ---------------------------------------------------------------------------------------------------
 
     def received(self, count: int) -> bytearray | None:
-        """Take so many bytes that have been read into ``reader.into``; gives the first whole frame, if there is one.
+        """Take this many bytes that were read into ``reader.into``; returns the first whole frame, or None.
 
-        A connection that its pool refuses memory mutes itself.
+        The connection mutes itself if the pool refuses it memory.
 
         Raises:
-            InvalidReceive: A frame may not have this length.
+            InvalidReceive: A frame's length is negative or above the limit.
         """
         reader = self.reader
         payload = reader.received(count)
@@ -217,14 +217,14 @@ class Connection:
 
     @property
     def pool(self) -> MemoryPool | None:
-        """The pool that accounts for what arrives."""
+        """The pool that accounts for arriving payloads."""
         return self._pool
 
     # ---- muting ------------------------------------------------------------------------------------------------------
 
     @property
     def muted(self) -> bool:
-        """Whether it is not read."""
+        """Whether the connection is not read."""
         return self.mute_state is not MuteState.NOT_MUTED
 
     def mute(self) -> None:
@@ -233,16 +233,16 @@ class Connection:
             self.mute_state = MuteState.MUTED
 
     def maybe_unmute(self) -> bool:
-        """Read again, unless a response or a throttle is still due; tells whether it is read now."""
+        """Read again, unless a response or a throttle is still due; returns whether the connection is read now."""
         if self.mute_state is MuteState.MUTED:
             self.mute_state = MuteState.NOT_MUTED
         return self.mute_state is MuteState.NOT_MUTED
 
     def handle_mute_event(self, event: MuteEvent) -> None:
-        """Note what happened while muted.
+        """Take an event of a muted connection.
 
         Raises:
-            IllegalState: It cannot happen in this state.
+            IllegalState: The event cannot happen in this state.
         """
         following = _MUTED.get((self.mute_state, event))
         if following is None:
@@ -252,7 +252,7 @@ class Connection:
     # ---- ending ------------------------------------------------------------------------------------------------------
 
     def close(self) -> list[ClientRequest]:
-        """End: nothing is sent or received any more. Gives the requests that were not answered, oldest first."""
+        """End the connection: nothing is sent or received any more. Returns the unanswered requests, oldest first."""
         self.enter(Phase.CLOSED)
         self.outgoing = None
         self.reader.close()

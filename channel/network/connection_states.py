@@ -1,4 +1,4 @@
-"""What a client knows of each node: connected or not, how long to wait, which address to try."""
+"""The connection states of a client's nodes: connected or not, back-off, and the address to try."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = get_logger(__name__)
 
 
 class ConnectionState(Enum):
-    """Where a connection stands."""
+    """The state of a client's connection."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -32,12 +32,12 @@ class ConnectionState(Enum):
 
     @property
     def is_disconnected(self) -> bool:
-        """Not connected and not on the way."""
+        """Whether the node is neither connected nor connecting."""
         return self is ConnectionState.DISCONNECTED or self is ConnectionState.AUTHENTICATION_FAILED
 
     @property
     def is_connected(self) -> bool:
-        """The connection stands."""
+        """Whether the connection is established."""
         return self is ConnectionState.READY or self is ConnectionState.CHECKING_API_VERSIONS
 
 
@@ -45,7 +45,7 @@ _READY: Final = ConnectionState.READY
 
 
 class _NodeState:
-    """One node. Times in ms of the client's clock."""
+    """The state of one node. Times are in ms of the client's clock."""
 
     __slots__ = (
         "addresses", "attempt", "authentication_error", "failed_attempts", "failed_connects", "host", "last_address",
@@ -69,7 +69,7 @@ class _NodeState:
 
     def set_addresses(self, addresses: Sequence[str]) -> None:
         self.addresses = addresses
-        # The one that was tried last may be why the name was resolved again: begin with the next, if there is one.
+        # The address tried last may be the reason of the new look-up: begin with the next address, if there is one.
         self.next_address = int(len(addresses) > 1 and addresses[0] == self.last_address)
 
     def address(self) -> str | None:
@@ -88,7 +88,7 @@ class _NodeState:
 class ClusterConnectionStates:
     """The states of all nodes that a client has tried to reach, by node id.
 
-    What needs an entry raises ``IllegalState`` where there is none.
+    Methods that need a node's entry raise ``IllegalState`` if there is none.
     """
 
     def __init__(
@@ -114,17 +114,17 @@ class ClusterConnectionStates:
     # ---- questions ---------------------------------------------------------------------------------------------------
 
     def can_connect(self, node_id: str, now: int) -> bool:
-        """Whether an attempt may begin: no entry, or disconnected and the backoff is over."""
+        """Whether an attempt may begin: the node has no entry, or is disconnected and its back-off is over."""
         node = self._nodes.get(node_id)
         return node is None or (node.state.is_disconnected and now - node.last_attempt >= node.reconnect_backoff)
 
     def is_blacked_out(self, node_id: str, now: int) -> bool:
-        """Whether the backoff forbids an attempt."""
+        """Whether the back-off forbids an attempt."""
         node = self._nodes.get(node_id)
         return node is not None and node.state.is_disconnected and now - node.last_attempt < node.reconnect_backoff
 
     def connection_delay(self, node_id: str, now: int) -> int:
-        """How many ms a caller should wait before it looks again; ``FOREVER`` if the connection stands."""
+        """Return the ms that a caller should wait before the next check; ``FOREVER`` if the node is connected."""
         node = self._nodes.get(node_id)
         if node is None:
             return 0
@@ -135,40 +135,40 @@ class ClusterConnectionStates:
         return FOREVER
 
     def poll_delay_ms(self, node_id: str, now: int) -> int:
-        """As ``connection_delay``, or what is left of a throttle."""
+        """Return the rest of a connected node's throttle, else ``connection_delay``."""
         throttled = self.throttle_delay_ms(node_id, now)
         return throttled if throttled and self.is_connected(node_id) else self.connection_delay(node_id, now)
 
     def throttle_delay_ms(self, node_id: str, now: int) -> int:
-        """How long nothing may be sent to the node."""
+        """Return the ms for which nothing may be sent to the node."""
         node = self._nodes.get(node_id)
         return 0 if node is None else max(0, node.throttled_until - now)
 
     def state(self, node_id: str) -> ConnectionState:
-        """Where its connection stands."""
+        """Return the state of a node's connection."""
         return self._node(node_id).state
 
     def known(self, node_id: str) -> bool:
-        """Whether there is an entry at all."""
+        """Whether the node has an entry."""
         return node_id in self._nodes
 
     def is_ready(self, node_id: str, now: int) -> bool:
-        """Ready, and not throttled."""
+        """Whether the node is ready, and not throttled."""
         node = self._nodes.get(node_id)
         return node is not None and node.state is _READY and node.throttled_until <= now
 
     def is_connected(self, node_id: str) -> bool:
-        """Ready, or asking for the node's versions."""
+        """Whether the node is ready, or being asked for its versions."""
         node = self._nodes.get(node_id)
         return node is not None and node.state.is_connected
 
     def is_disconnected(self, node_id: str) -> bool:
-        """Known, and neither connected nor on the way."""
+        """Whether the node has an entry, and is neither connected nor connecting."""
         node = self._nodes.get(node_id)
         return node is not None and node.state.is_disconnected
 
     def is_preparing(self, node_id: str) -> bool:
-        """Connecting, or asking for the node's versions."""
+        """Whether the node is connecting, or being asked for its versions."""
         node = self._nodes.get(node_id)
         return node is not None and node.state in (ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS)
 
@@ -177,21 +177,21 @@ class ClusterConnectionStates:
         return any(self.is_ready(node_id, now) for node_id in self._nodes)
 
     def authentication_error(self, node_id: str) -> AuthenticationFailed | None:
-        """Why authentication failed last, until the node becomes ready."""
+        """Return the error of the last authentication, None once the node is ready."""
         node = self._nodes.get(node_id)
         return None if node is None else node.authentication_error
 
     def last_attempt_ms(self, node_id: str) -> int:
-        """When the last attempt began or the connection ended; 0 if never."""
+        """Return the time at which the last attempt began or the connection ended; 0 if never."""
         node = self._nodes.get(node_id)
         return 0 if node is None else node.last_attempt
 
     def setup_timeout_ms(self, node_id: str) -> int:
-        """How long the present or next attempt may take."""
+        """Return the time limit of the present or next attempt."""
         return self._node(node_id).setup_timeout
 
     def timed_out_connections(self, now: int) -> list[str]:
-        """The nodes whose attempts have taken longer than they may."""
+        """List the nodes whose attempts have taken longer than their limit."""
         if now <= self._earliest_timeout:
             return []
         ends = {n: self._nodes[n].last_attempt + self._nodes[n].setup_timeout for n in self.connecting_nodes}
@@ -199,7 +199,7 @@ class ClusterConnectionStates:
         return [node_id for node_id, end in ends.items() if now > end]
 
     def remaining_ms(self, now: int) -> int:
-        """How long until an attempt may have taken too long."""
+        """Return the ms until an attempt may exceed its limit."""
         return max(0, self._earliest_timeout - now + 1)
 
     def current_address(self, node_id: str) -> str | None:
@@ -207,14 +207,14 @@ class ClusterConnectionStates:
         return self._node(node_id).address()
 
     def attempt(self, node_id: str) -> object:
-        """What stands for the present attempt to connect: another object for the next, None without one."""
+        """Return an object that identifies the present attempt to connect, None without one."""
         node = self._nodes.get(node_id)
         return None if node is None or node.state is not ConnectionState.CONNECTING else node.attempt
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
     def connecting(self, node_id: str, now: int, host: str) -> None:
-        """An attempt begins. A node that moved to another host is begun afresh."""
+        """Note that an attempt begins. A node that moved to another host gets a new entry."""
         node = self._nodes.get(node_id)
         if node is not None and node.host == host:
             node.last_attempt = now
@@ -229,11 +229,11 @@ class ClusterConnectionStates:
         self._earliest_timeout = min(self._earliest_timeout, now + self._nodes[node_id].setup_timeout)
 
     def resolved(self, node_id: str, addresses: Sequence[str]) -> None:
-        """The host's name has been resolved."""
+        """Take the addresses of the host's name."""
         self._node(node_id).set_addresses(addresses)
 
     def disconnected(self, node_id: str, now: int) -> None:
-        """The connection ended, or an attempt failed."""
+        """Note that the connection ended, or an attempt failed."""
         node = self._node(node_id)
         node.last_attempt = now
         self._back_off(node)
@@ -243,12 +243,12 @@ class ClusterConnectionStates:
         else:
             self._reset_setup_timeout(node)
             if node.state.is_connected:
-                node.addresses = ()  # it may have come up elsewhere
+                node.addresses = ()  # the host may have another address now
         self.connecting_nodes.discard(node_id)
         node.state = ConnectionState.DISCONNECTED
 
     def authentication_failed(self, node_id: str, now: int, error: AuthenticationFailed) -> None:
-        """The connection ended because of who one of the two is."""
+        """Note that the connection ended by a failed authentication."""
         node = self._node(node_id)
         node.authentication_error = error
         node.state = ConnectionState.AUTHENTICATION_FAILED
@@ -257,14 +257,14 @@ class ClusterConnectionStates:
         self._back_off(node)
 
     def checking_api_versions(self, node_id: str) -> None:
-        """Connected; the node is asked for its versions."""
+        """Note that the node is connected, and is asked for its versions."""
         node = self._node(node_id)
         node.state = ConnectionState.CHECKING_API_VERSIONS
         self._reset_setup_timeout(node)
         self.connecting_nodes.discard(node_id)
 
     def ready(self, node_id: str) -> None:
-        """Requests may be sent; earlier failures are forgotten."""
+        """Note that requests may be sent; earlier failures are forgotten."""
         node = self._node(node_id)
         node.state = ConnectionState.READY
         node.authentication_error = None
@@ -274,12 +274,12 @@ class ClusterConnectionStates:
         self.connecting_nodes.discard(node_id)
 
     def throttle(self, node_id: str, until: int) -> None:
-        """Send nothing to the node before this time; never moved back."""
+        """Send nothing to the node before this time; an earlier time than the present limit has no effect."""
         node = self._node(node_id)
         node.throttled_until = max(node.throttled_until, until)
 
     def remove(self, node_id: str) -> None:
-        """Forget the node and its backoff."""
+        """Forget the node and its back-off."""
         self._nodes.pop(node_id, None)
         self.connecting_nodes.discard(node_id)
 

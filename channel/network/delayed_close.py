@@ -1,4 +1,4 @@
-"""Connections whose clients were refused, and which end ``connection.failed.authentication.delay.ms`` later."""
+"""Delayed closes after failed authentications, as ``connection.failed.authentication.delay.ms`` demands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DelayedCloses"]
 
 
 class DelayedCloses:
-    """Refused connections in the order of their ends, so that guessing passwords takes time and holds nobody up.
+    """Refused connections in the order of their ends: the delay slows password guessing and blocks no other connection.
 
     Args:
         delay_ms: How long after the refusal a connection is answered and closed.
@@ -30,7 +30,7 @@ class DelayedCloses:
         return channel in self._due_ns
 
     def add(self, channel: Channel, now_ns: int) -> None:
-        """Let a connection end when the delay is over."""
+        """Add a connection, to be closed when the delay is over."""
         self._due_ns[channel] = now_ns + self._delay_ns
 
     def forget(self, channel: Channel) -> None:
@@ -38,11 +38,11 @@ class DelayedCloses:
         self._due_ns.pop(channel, None)
 
     def remaining_ms(self, now_ns: int) -> int:
-        """How long to wait for the first end; ask only if there are any."""
+        """Return the time until the first close; call only if there are connections."""
         return max(0, -(-(next(iter(self._due_ns.values())) - now_ns) // 1_000_000))
 
     def due(self, now_ns: int) -> list[Channel]:
-        """Take the connections that end now."""
+        """Remove and return the connections whose delay is over."""
         found = []
         for channel, due_ns in self._due_ns.items():
             if due_ns > now_ns:

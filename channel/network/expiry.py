@@ -1,4 +1,4 @@
-"""Channels that must end by time: silent ones, those whose frames stop arriving, and refused ones."""
+"""Time limits of channels: idle channels, channels whose frames stop arriving, and refused channels are closed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _log = get_logger(__name__)
 
 
 class Closing(Enum):
-    """How a connection is ended.
+    """The way to close a connection.
 
-    GRACEFUL gives out first what has arrived, NOTIFY only reports the end, DISCARD not even that.
+    GRACEFUL first returns the frames that have arrived, NOTIFY only reports the end, DISCARD does not report it.
     """
 
     GRACEFUL = "graceful"
@@ -36,15 +36,15 @@ class ChannelExpiry:
     """The time limits of one selector's channels.
 
     Args:
-        max_idle_ms: Connections silent for longer end; -1 for never.
-        max_stall_ms: A frame that has begun must go on arriving in each such interval; -1 for no limit.
-        failed_authentication_delay_ms: How long after its refusal a client's connection ends.
-        now_ns: The time.
+        max_idle_ms: Idle time after which a connection is closed; -1 for no limit.
+        max_stall_ms: An interval in which more of an incomplete frame must arrive; -1 for no limit.
+        failed_authentication_delay_ms: Time from a client's refusal to the close of its connection.
+        now_ns: Returns the present time.
 
     Attributes:
-        idle: When channels were used last, None if they may be silent.
-        stalled: The frames that are incomplete, None if they may stay so.
-        refused: The channels whose clients are still to be told that they are refused.
+        idle: The channels' times of last use, None without an idle limit.
+        stalled: The incomplete frames, None without a limit for them.
+        refused: The channels whose clients were refused, and have not been answered yet.
     """
 
     __slots__ = ("idle", "refused", "stalled")
@@ -55,7 +55,7 @@ class ChannelExpiry:
         self.refused = DelayedCloses(failed_authentication_delay_ms)
 
     def wait_ms(self, timeout_ms: int, now_ns: int) -> int:
-        """How long a wait may last: as long as it wants to, but not past the next limit."""
+        """Shorten a wait so that it does not pass the next limit."""
         if self.idle is not None and self.idle.oldest() is not None:
             timeout_ms = min(timeout_ms, self.idle.remaining_ms(now_ns))
         if self.refused:
@@ -65,7 +65,7 @@ class ChannelExpiry:
         return timeout_ms
 
     def touch(self, channel: Channel, now_ns: int) -> None:
-        """Note that a channel is used now."""
+        """Note that a channel has just been used."""
         if self.idle is not None:
             self.idle.touch(channel.id, now_ns)
 
@@ -78,11 +78,11 @@ class ChannelExpiry:
             self.stalled.forget(channel)
 
     def oldest(self) -> str | None:
-        """The id of the channel that was used least recently, None if nobody notes it."""
+        """The id of the least recently used channel, None without an idle limit."""
         return self.idle.oldest() if self.idle is not None else None
 
     def expired(self, channels: Mapping[str, Channel], now_ns: int) -> Iterator[tuple[Channel, Closing]]:
-        """The open channels that are to be closed now, and how; refused clients have been told so."""
+        """Yield the open channels to be closed now, and the way to close them; refused clients have been answered."""
         for channel in self.refused.due(now_ns) if self.refused else ():
             if channel.authenticator is not None:
                 with channel.lock:

@@ -1,4 +1,4 @@
-"""Frames on their way out and in, without I/O: pieces are never joined, memory is taken as bytes arrive."""
+"""Outgoing and incoming frames, without I/O: pieces are never joined, and memory is taken as bytes arrive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNLIMITED: Final = -1
 _length = struct.Struct(">i")
 _unpack_length = _length.unpack_from
 _MOST: Final = 2**31 - 1
-_FIRST: Final = 4096  # bytes of memory that the announcement of a frame alone is worth
+_FIRST: Final = 4096  # most bytes of memory to allocate when only the length of a frame has arrived
 
 
 class Send:
@@ -35,9 +35,9 @@ class Send:
         size: The size of the buffers together, if it is known already.
 
     Attributes:
-        left: The buffers that have not been written yet, the first of them perhaps cut (a view, not a copy).
-        remaining: How many bytes that is.
-        completed: Whether every byte has left the transport too: encrypted bytes that it holds back count.
+        left: The buffers that have not been written yet; the first may be a view of a buffer's rest.
+        remaining: The number of bytes in ``left``.
+        completed: Whether every byte has left the transport too, encrypted bytes that it held back included.
     """
 
     __slots__ = ("buffers", "completed", "destination", "left", "remaining", "request", "size")
@@ -52,14 +52,14 @@ class Send:
 
     @classmethod
     def framed(cls, destination: str, payload: Sequence[Bytes]) -> Send:
-        """A send of this payload with its length in front."""
+        """Make a send of this payload with its length in front."""
         return cls(destination, [_length.pack(sum(map(len, payload))), *payload])
 
     def __repr__(self) -> str:
         return f"Send({self.size} bytes to {self.destination}, {self.remaining} remaining)"
 
     def written(self, count: int) -> None:
-        """Note that so many more bytes have been written."""
+        """Note that this many more bytes have been written."""
         self.remaining -= count
         for at, buffer in enumerate(self.left):
             if count < len(buffer):
@@ -70,10 +70,10 @@ class Send:
 
 
 class Window:
-    """A buffer that all connections of one thread read into, one after the other.
+    """A buffer that the connections of one thread share for reading, one after the other.
 
     Args:
-        size: Its size in bytes: as much as one read takes of small frames.
+        size: Its size in bytes: the most that one read takes.
     """
 
     __slots__ = ("buffer", "view")
@@ -93,11 +93,11 @@ class FrameReader:
     Args:
         max_size: Largest payload in bytes; ``UNLIMITED`` for none.
         pool: The pool that accounts for payloads, None for the heap.
-        window: Where small frames are read into; None reads lengths alone.
+        window: The shared buffer for small frames; None reads each length by itself.
 
     Attributes:
-        into: Where the next bytes belong; empty while the pool refuses memory.
-        bytes_read: How much of an unfinished frame has arrived, its length included; 0 between two frames.
+        into: The buffer for the next bytes; empty while the pool refuses memory.
+        bytes_read: Bytes of an unfinished frame that have arrived, its length included; 0 between two frames.
         requested: The unfinished frame's payload size; -1 while unknown.
         refused: Whether the pool has refused memory for the announced frame.
         waiting: Whole frames that have arrived and were not taken; an error behind them is the last.
@@ -128,14 +128,14 @@ class FrameReader:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the unfinished frame has been given."""
+        """Bytes of memory allocated for the unfinished frame."""
         return 0 if self._payload is None else len(self._payload)
 
     def next_frame(self) -> bytearray | None:
-        """The next whole frame that has arrived already.
+        """Return the next whole frame that has arrived already.
 
         Raises:
-            InvalidReceive: The bytes behind the last whole frame are none: a length below zero or above the limit.
+            InvalidReceive: The length behind the last whole frame is negative or above the limit.
         """
         if not self.waiting:
             return None
@@ -145,13 +145,13 @@ class FrameReader:
         return following
 
     def received(self, count: int) -> bytearray | None:
-        """Take so many bytes that have been read into ``into``.
+        """Take this many bytes that were read into ``into``.
 
         Returns:
             The first whole frame, None if there is none yet; others wait for ``next_frame``.
 
         Raises:
-            InvalidReceive: A length below zero or above the limit, and no whole frame before it.
+            InvalidReceive: A frame's length is negative or above the limit, and no whole frame came before it.
         """
         window = self._window
         if window is not None and self._payload is None:
@@ -188,7 +188,7 @@ class FrameReader:
         self.bytes_read = end - at
 
     def _fill(self, count: int) -> bytearray | None:
-        """Go on with a length, or a payload, that is read alone."""
+        """Go on with a length, or a payload, that is read by itself."""
         self.bytes_read += count
         if self.requested < 0:
             if self.bytes_read < 4:
@@ -214,14 +214,14 @@ class FrameReader:
             return payload
         if have < len(payload):
             self.into = self.into[count:]
-        else:  # as much again as has come: each byte is moved once on average
+        else:  # doubles the buffer: each byte is moved once on average
             self.into.release()
             payload += bytes(min(have, self.requested - have))
             self.into = memoryview(payload)[have:]
         return None
 
     def allocate(self) -> bool:
-        """Ask for the announced frame's memory; tells whether there is some, or none is needed."""
+        """Allocate the announced frame's memory; returns False if the pool refuses it."""
         if self.requested <= 0 or self._payload is not None:
             return True
         at_once = min(self.requested, _FIRST)

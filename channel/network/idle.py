@@ -1,4 +1,4 @@
-"""Which connections have been silent too long, and which frames have stopped arriving."""
+"""Idle connections, and frames that have stopped arriving."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class IdleExpiry:
         self._last_used.pop(channel_id, None)
 
     def oldest(self) -> str | None:
-        """The connection that was used least recently."""
+        """The least recently used connection."""
         return next(iter(self._last_used), None)
 
     def remaining_ms(self, now_ns: int) -> int:
-        """How long to wait before asking again which has expired."""
+        """Return the time until the next call of ``expired``."""
         return max(0, (self._next_check_ns - now_ns) // 1_000_000 + 1)
 
     def expired(self, now_ns: int) -> str | None:
-        """The connection that has been silent for more than the limit, if any."""
+        """Return the connection that has been idle for longer than the limit, if any."""
         if now_ns <= self._next_check_ns:
             return None
         if not self._last_used:
@@ -53,9 +53,9 @@ class IdleExpiry:
 
 
 class StalledFrames:
-    """Frames that have begun to arrive, and must go on arriving: a 64th of a frame, or its end, in each interval.
+    """Incomplete frames, of which a 64th, or the rest, must arrive in each interval.
 
-    A peer that only announces a frame would else hold its share of a memory pool as long as it likes.
+    Without this limit a peer could announce a frame, send nothing, and hold its share of a memory pool for ever.
 
     Args:
         interval_ms: The interval.
@@ -65,14 +65,14 @@ class StalledFrames:
 
     def __init__(self, interval_ms: int) -> None:
         self._interval_ns = interval_ms * 1_000_000
-        self._marks: dict[Channel, tuple[int, int]] = {}  # when to look, and how much of the frame there must be
+        self._marks: dict[Channel, tuple[int, int]] = {}  # time of the next check, and bytes due by then
         self._next_check_ns = 0
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def look(self, channel: Channel, now_ns: int) -> None:
-        """Note what a read of this channel has left of a frame."""
+        """Note the state of a channel's frame after a read."""
         unfinished = channel.connection.reader.bytes_read
         if not unfinished:
             self.forget(channel)
@@ -88,16 +88,16 @@ class StalledFrames:
         self._marks[channel] = (due, reader.bytes_read + max(1, reader.requested // _SHARE))
 
     def forget(self, channel: Channel) -> None:
-        """Watch a channel no more."""
+        """Stop watching a channel."""
         channel.watched = False
         self._marks.pop(channel, None)
 
     def remaining_ms(self, now_ns: int) -> int:
-        """How long to wait before asking again which has stalled; ask only if there are any."""
+        """Return the time until the next check; call only if frames are incomplete."""
         return max(0, (self._next_check_ns - now_ns) // 1_000_000 + 1)
 
     def stalled(self, now_ns: int) -> list[Channel]:
-        """The channels whose frames have stopped arriving; a muted one is not to blame."""
+        """Return the channels whose frames have stopped arriving; muted channels, which are not read, are left out."""
         found: list[Channel] = []
         if not self._marks or now_ns < self._next_check_ns:
             return found

@@ -1,4 +1,4 @@
-"""The requests of one connection that have been sent, or are being sent, and not answered yet."""
+"""The in-flight requests of one connection: being sent or sent, and not answered yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["InFlightRequests"]
 
 
 class InFlightRequests:
-    """Requests in the order in which they were sent. ``len`` may be asked from any thread.
+    """In-flight requests in the order in which they were sent. Any thread may call ``len``.
 
     Args:
         node_id: The node at the other end, for errors.
@@ -37,7 +37,7 @@ class InFlightRequests:
         self.requests.append(request)
 
     def complete_next(self) -> ClientRequest:
-        """Take the oldest request: the one that the next answer belongs to."""
+        """Remove and return the oldest request, to which the next response belongs."""
         try:
             return self.requests.popleft()
         except IndexError:
@@ -51,7 +51,7 @@ class InFlightRequests:
             raise self._nothing() from None
 
     def complete_last_sent(self) -> ClientRequest:
-        """Take the newest request: it expects no answer and has gone out."""
+        """Remove and return the newest request, which expects no response and has gone out."""
         try:
             return self.requests.pop()
         except IndexError:
@@ -69,20 +69,20 @@ class InFlightRequests:
         return (send is None or send.completed) and len(requests) < limit
 
     def clear_all(self) -> list[ClientRequest]:
-        """Take all requests, oldest first."""
+        """Remove and return all requests, oldest first."""
         requests = list(self.requests)
         self.requests.clear()
         return requests
 
     def throttle(self, throttle_ms: int) -> None:
-        """Give each request so much more time: the node answers nothing meanwhile."""
+        """Give each request this much more time: a throttling node answers nothing meanwhile."""
         for request in self.requests:
             request.throttle_ms += throttle_ms
 
     def timed_out(self, now: int) -> bool:
-        """Whether any request has waited longer than it may."""
+        """Whether any request has waited longer than its timeout."""
         return any(now - r.sent_ms - r.throttle_ms > r.timeout_ms for r in self.requests)
 
     def earliest_deadline(self) -> int | None:
-        """The first time at which a request may time out; None without requests."""
+        """Return the first time at which a request may time out; None without requests."""
         return min((r.sent_ms + r.throttle_ms + r.timeout_ms for r in list(self.requests)), default=None)

@@ -40,17 +40,17 @@ class NodeRequest(NamedTuple):
 
 
 class InterBrokerSendThread(StoppableThread):
-    """Sends the requests that ``generate_requests`` gives, each to its node as soon as the node is ready.
+    """A thread that sends the requests of ``generate_requests``, each to its node as soon as the node is ready.
 
     A request whose node cannot be reached, or is not ready within the request timeout, ends with a disconnected
-    response. Nothing is tried again here: that is for the handlers to decide.
+    response. The thread retries no request: its handler decides.
 
     Args:
         name: The thread's name.
         client: The client; the thread closes it at its end.
         request_timeout_ms: How long a request may wait for its node, and then for its answer.
         log_prefix: Stands before every line logged.
-        exit_procedure: Called with the exit status after an error that no node can have caused.
+        exit_procedure: Called with the exit status after an internal error, not one that a node caused.
 
     Attributes:
         client: The client; a subclass may replace it between two polls.
@@ -78,7 +78,7 @@ class InterBrokerSendThread(StoppableThread):
 
     @abstractmethod
     def generate_requests(self) -> Iterable[NodeRequest]:
-        """The requests to be sent next; asked for before each poll, must not block."""
+        """Return the next requests to send; called before each poll, must not block."""
 
     def do_work(self) -> None:
         """Send, and wait for answers."""
@@ -88,7 +88,7 @@ class InterBrokerSendThread(StoppableThread):
         """Send what can be sent, wait for answers, and end the requests that cannot be delivered.
 
         Raises:
-            FatalExit: The poll failed for another reason than the end of this thread.
+            FatalExit: The poll failed, and not because this thread is ending.
         """
         client = self.client
         try:
@@ -117,7 +117,7 @@ class InterBrokerSendThread(StoppableThread):
         self._unsent.setdefault(request.node.key, (request.node, deque()))[1].append(made)
 
     def _send_ready(self, timeout_ms: int) -> int:
-        """Hand over the requests of ready nodes; tells how long the next poll may wait."""
+        """Hand the requests of ready nodes to the client; returns the longest wait of the next poll."""
         for key, (node, requests) in list(self._unsent.items()):
             while requests and self.client.ready(node):
                 self.client.send(requests.popleft())
@@ -157,11 +157,11 @@ class InterBrokerSendThread(StoppableThread):
     # ---- ending ------------------------------------------------------------------------------------------------------
 
     def interrupt(self) -> None:
-        """End a poll that waits."""
+        """End a waiting poll."""
         self.client.initiate_close()
 
     def shutdown(self) -> None:
-        """Ask for the end, wait for it, and close the client."""
+        """Initiate the shutdown, wait for its end, and close the client."""
         super().shutdown()
         self._close_client()
 
@@ -175,7 +175,7 @@ class InterBrokerSendThread(StoppableThread):
             self.client.close()
 
     def forget_in_child(self) -> None:
-        """Be over in a forked child."""
+        """Count as ended in a forked child."""
         super().forget_in_child()
         self._is_closed = True
         self.client.abandon()

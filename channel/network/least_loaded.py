@@ -1,4 +1,4 @@
-"""Which of several nodes to ask."""
+"""The choice of the least loaded node."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["LeastLoaded", "least_loaded"]
 
 
 class LeastLoaded(NamedTuple):
-    """Which node to ask.
+    """The result of the choice.
 
     Attributes:
-        node: The best one, None if there is none.
+        node: The chosen node, None if there is none.
         connection_ready: Whether any connection is ready, even if it cannot take another request now.
     """
 
@@ -36,7 +36,7 @@ def least_loaded(
     in_flight: Callable[[str], int],
     now: int,
 ) -> LeastLoaded:
-    """A node that is ready and least busy, else one on its way, else the one that was tried longest ago."""
+    """Choose the ready node with the fewest requests in flight, else one connecting, else the one tried longest ago."""
     connection_ready = False
     ready: Node | None = None
     preparing: Node | None = None

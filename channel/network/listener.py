@@ -1,4 +1,4 @@
-"""A listening socket, the connections that came in by it, and their requests. ``SocketServer`` makes and runs them."""
+"""A listening socket, its accepted connections, and their requests. ``SocketServer`` makes and runs them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NetworkThread(Protocol):
     """The part of a server that its listeners and requests call.
 
     Attributes:
-        listeners: Those that are open.
+        listeners: The open listeners.
         selector: Moves the bytes.
     """
 
@@ -36,19 +36,19 @@ class NetworkThread(Protocol):
     selector: Selector
 
     def call(self, function: Callable[[], None]) -> None:
-        """Call it on the server's thread and wait for it."""
+        """Call a function on the server's thread, and return its result."""
 
     def call_soon(self, function: Callable[[], None]) -> None:
-        """Call it on the server's thread."""
+        """Call a function on the server's thread."""
 
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
-        """Call it on the server's thread after a delay."""
+        """Call a function on the server's thread after a delay."""
 
     def accepted(self, listener: Listener, sock: socket.socket, remote: Address) -> None:
         """Take an accepted socket."""
 
     def channel(self, connection: AcceptedConnection) -> Channel | None:
-        """The channel of a connection, which may have ended with requests still to be read."""
+        """Return the channel of a connection, which may have ended with requests still to be read."""
 
     def respond(self, connection: AcceptedConnection, payload: Sequence[Bytes]) -> None:
         """Send an answer."""
@@ -64,10 +64,10 @@ class AcceptedConnection:
     """An accepted connection.
 
     Attributes:
-        id: Its name: both ends and a number.
-        listener: Whose it is.
-        local, remote: The two ends.
-        context: Whatever the handler keeps with it, e.g. what the client said of itself.
+        id: The connection's name: both addresses and a number.
+        listener: The listener that accepted it.
+        local, remote: The addresses of the two ends.
+        context: The handler's own data for the connection, e.g. the client's software name.
     """
 
     __slots__ = ("context", "id", "in_work", "listener", "local", "receive", "remote")
@@ -86,14 +86,14 @@ class AcceptedConnection:
 
 
 class ReceivedRequest:
-    """One frame that waits for its answer. Exactly one of the methods must be called, from any thread, at any time.
+    """A received request frame. Exactly one of its methods must be called, from any thread, at any time.
 
-    Until then its connection is not read, so that not even its end is seen, and its bytes count against the budget.
+    Until then its connection is not read, so that not even its end is noticed, and its bytes count against the budget.
 
     Attributes:
-        connection: Whence it came.
+        connection: The connection that it arrived on.
         payload: Header and body, without the length.
-        received_ns: When, in ns of the server's clock.
+        received_ns: The time of its arrival, in ns of the server's clock.
     """
 
     __slots__ = ("_answered", "_server", "connection", "payload", "received_ns")
@@ -108,7 +108,7 @@ class ReceivedRequest:
         self.received_ns = received_ns
 
     def respond(self, payload: Sequence[Bytes]) -> None:
-        """Send the answer: header and body in pieces, without the length. Nothing if the connection is gone.
+        """Send the response: header and body in pieces, without the length; dropped if the connection has ended.
 
         Raises:
             IllegalState: It has been answered already.
@@ -117,7 +117,7 @@ class ReceivedRequest:
         self._server.call_soon(lambda: self._server.respond(self.connection, payload))
 
     def no_response(self) -> None:
-        """Read on without an answer.
+        """Read the connection's next request, without a response to this one.
 
         Raises:
             IllegalState: It has been answered already.
@@ -126,7 +126,7 @@ class ReceivedRequest:
         self._server.call_soon(lambda: self._server.read_on(self.connection))
 
     def close_connection(self) -> None:
-        """Close the connection without an answer, as a broker does that cannot read a request.
+        """Close the connection without a response, as a broker does if it cannot read a request.
 
         Raises:
             IllegalState: It has been answered already.
@@ -141,16 +141,16 @@ class ReceivedRequest:
 
 
 Handler: TypeAlias = "Callable[[ReceivedRequest], None]"
-"""Takes each request, on the server's thread; what it raises closes the connection."""
+"""Takes each request, on the server's thread; an exception closes the connection."""
 
 
 class Listener:
-    """A listening socket and the connections that came in by it. ``SocketServer.listen`` makes it.
+    """A listening socket and its accepted connections. ``SocketServer.listen`` makes it.
 
     Attributes:
         name: The listener's name, e.g. ``PLAINTEXT``.
-        host, port: Where it listens.
-        connections: What is open now, by id (the server's thread's own; others may count it).
+        host, port: The listening address.
+        connections: The open connections, by id (for the server's thread alone; other threads may take its ``len``).
     """
 
     def __init__(self, server: NetworkThread, sock: socket.socket, handler: Handler, name: str) -> None:
@@ -168,7 +168,7 @@ class Listener:
         return f"{self.name}://{self.host}:{self.port}"
 
     def pause(self) -> None:
-        """Accept nothing and read nothing until ``resume``; answers still go out. Returns when that holds."""
+        """Stop accepting and reading until ``resume``; responses still go out. Returns once the pause has begun."""
         self._server.call(self._pause)
 
     def resume(self) -> None:
@@ -176,11 +176,11 @@ class Listener:
         self._server.call(self._resume)
 
     def close(self) -> None:
-        """Close the socket and all its connections at once, answered or not, as a process that ends does."""
+        """Close the socket and all its connections at once, requests answered or not, as at the end of a process."""
         self._server.call(self._close)
 
     def abandon(self) -> None:
-        """Give back a forked child's copy of the socket."""
+        """Close a forked child's copy of the socket."""
         self.closed = True
         self._sock.close()
 
@@ -197,7 +197,7 @@ class Listener:
             self._server.selector.unmute(connection.id)
 
     def _idle(self) -> list[AcceptedConnection]:
-        """Connections that have no request in work, but for those that ended in this very turn."""
+        """List the connections without an unanswered request, except those that ended in the present poll."""
         return [c for c in self.connections.values() if not c.in_work and self._server.channel(c) is not None]
 
     def _close(self) -> None:
@@ -220,7 +220,7 @@ class Listener:
             self._server.selector.unlisten(self._sock)
 
     def _accept(self) -> None:
-        """Take all who wait. Without descriptors left wait a little: the event would come again at once."""
+        """Accept all waiting connections. Without free descriptors, pause: the event would repeat at once."""
         while not self.paused and not self.closed:
             try:
                 sock, remote = self._sock.accept()
@@ -232,5 +232,5 @@ class Listener:
                     self._watch(False)
                     self._server.call_later(_ACCEPT_PAUSE_MS, lambda: self._watch(not self.paused and not self.closed))
                     return
-                continue  # the one who knocked has gone
+                continue  # the client has disconnected
             self._server.accepted(self, sock, (str(remote[0]), int(remote[1])))

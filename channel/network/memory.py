@@ -13,19 +13,19 @@ _log = get_logger(__name__)
 
 
 class _Lease(bytearray):
-    """A buffer that belongs to a pool. As a class of its own so that it can be watched."""
+    """A buffer that belongs to a pool: a subclass, so that weak references to it are possible."""
 
     __slots__ = ("__weakref__",)
 
 
 class MemoryPool:
-    """Hands out buffers while the budget lasts, and knows each until it comes back.
+    """Allocates buffers while the budget lasts, and tracks each until its release.
 
     Args:
         size: The budget in bytes.
         max_allocation: The largest single buffer.
-        strict: Give only what is left. Otherwise one buffer may take the budget below zero, so that a frame larger
-            than what is left cannot wait forever.
+        strict: Never exceed the budget. Otherwise one buffer may take the budget below zero, so that a large frame
+            does not wait forever.
     """
 
     def __init__(self, size: int, max_allocation: int, *, strict: bool = False) -> None:
@@ -42,20 +42,20 @@ class MemoryPool:
 
     @property
     def available(self) -> int:
-        """Bytes left; below zero after a loose allocation."""
+        """Bytes left; below zero after a buffer that exceeded the budget."""
         return self._available
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether nothing more is given now."""
+        """Whether the budget is used up."""
         return self._available <= 0
 
     def allocate(self, size: int, at_once: int | None = None) -> bytearray | None:
-        """A buffer of exactly this size, or None if there is no room now.
+        """Allocate a buffer, or return None if the budget is used up.
 
         Args:
-            size: How much of the budget it takes, in bytes.
-            at_once: How long the buffer is at first; the caller lets it grow to ``size`` as bytes arrive.
+            size: The bytes to take from the budget.
+            at_once: The buffer's length at first; the caller lets it grow to ``size`` as bytes arrive.
 
         Raises:
             ValueError: The size is below 1 or above the largest buffer.
@@ -74,7 +74,7 @@ class MemoryPool:
         """Give a buffer back.
 
         Raises:
-            ValueError: It is none, not of this pool, or has been given back already.
+            ValueError: The buffer is not from this pool, or was released already.
         """
         size, reference = self._leases.get(id(buffer), (0, None))
         if buffer is None or reference is None or reference() is not buffer:
@@ -83,16 +83,16 @@ class MemoryPool:
         self._available += size
 
     def close(self) -> None:
-        """Say that no buffer should be out any more.
+        """Check that every buffer was released.
 
         Raises:
-            IllegalState: Some are.
+            IllegalState: Some buffers were not.
         """
         if self._leases:
             raise IllegalState(f"{len(self._leases)} buffers were never given back")
 
     def _reclaim(self, key: int) -> None:
-        """A buffer was dropped instead of released: a mistake of ours, but the budget must not shrink for it."""
+        """Take back a buffer that was dropped instead of released: a bug, but the budget must not shrink for it."""
         size, _ = self._leases.pop(key)
         self._available += size
         _log.error("a buffer of %d bytes was dropped without being released; the pool takes it back", size)

@@ -20,26 +20,26 @@ __all__ = ["ManualMetadataUpdater", "MetadataClient", "MetadataUpdater"]
 
 
 class MetadataClient(Protocol):
-    """The part of a network client that a metadata updater asks by; for the client's thread alone."""
+    """The part of a network client that a metadata updater uses; for the client's thread alone."""
 
     def least_loaded_node(self) -> LeastLoaded:
-        """The node to ask if any will do."""
+        """Choose the least loaded node."""
 
     def can_send(self, node: Node) -> bool:
         """Whether the node can take a request now, even while an update is due."""
 
     def ready(self, node: Node) -> bool:
-        """Begin to connect if that is allowed."""
+        """Return whether the node is ready; begins to connect if the back-off allows."""
 
     def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
-        """Send a request of the updater's own."""
+        """Send a request of the updater."""
 
 
 class MetadataUpdater(Protocol):
-    """Keeps a client's nodes up to date, if need be by requests of its own. Times in ms of the client's clock."""
+    """Keeps a client's list of nodes up to date, perhaps by its own requests. Times are in ms of the client's clock."""
 
     def attach(self, client: MetadataClient) -> None:
-        """Ask by this client; called once, as the client is made."""
+        """Use this client for requests; called once, as the client is made."""
 
     def nodes(self) -> Sequence[Node]:
         """The nodes to choose from."""
@@ -48,23 +48,23 @@ class MetadataUpdater(Protocol):
         """Whether an update should go out before any other request."""
 
     def maybe_update(self, now: int) -> int:
-        """Begin an update if one is due; tells how many ms until the next may be, ``FOREVER`` for never."""
+        """Begin an update if one is due; returns the ms until the next may begin, ``FOREVER`` for never."""
 
     def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
-        """A connection ended, or could not be made."""
+        """Note that a connection ended, or could not be made."""
 
     def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
-        """A request of the updater's own will not be answered, or not by anything that can be read."""
+        """Note that a request of the updater will get no response, or got one that cannot be read."""
 
     def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
-        """A request of the updater's own has been answered."""
+        """Take the response to a request of the updater."""
 
     def close(self) -> None:
-        """Let everything go."""
+        """Release all resources."""
 
 
 class ManualMetadataUpdater:
-    """A list of nodes that somebody else sets; never updates itself."""
+    """A list of nodes that its owner sets, and that sends no requests."""
 
     def __init__(self, nodes: Sequence[Node] = ()) -> None:
         self._nodes = tuple(nodes)
@@ -74,7 +74,7 @@ class ManualMetadataUpdater:
         self._nodes = tuple(nodes)
 
     def attach(self, client: MetadataClient) -> None:
-        """Nothing to do: it asks nobody."""
+        """Do nothing: this updater sends no requests."""
 
     def nodes(self) -> Sequence[Node]:
         """The nodes that were set."""
@@ -85,11 +85,11 @@ class ManualMetadataUpdater:
         return False
 
     def maybe_update(self, now: int) -> int:
-        """Nothing to do, ever."""
+        """Do nothing: no update is ever due."""
         return FOREVER
 
     def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
-        """Nothing to do: failures are seen by who sends."""
+        """Do nothing: the senders of requests see failures."""
 
     def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
         """Nothing to do: it sends none."""
@@ -98,4 +98,4 @@ class ManualMetadataUpdater:
         """Nothing to do: it sends none."""
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Do nothing: there is nothing to release."""

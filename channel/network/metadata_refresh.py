@@ -1,4 +1,4 @@
-"""When a client may and should ask for its cluster's metadata again. Times are in milliseconds, given by the caller."""
+"""The schedule of metadata refreshes: age limit and back-off. Times are in milliseconds, given by the caller."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _JITTER: Final = 0.2
 
 
 class RefreshSchedule:
-    """Age and back-off of metadata; for one thread at a time.
+    """The age and the back-off of metadata; for one thread at a time.
 
     Args:
-        backoff_ms, backoff_max_ms: Wait after a failed update or an equal response, and how far it may grow.
-        max_age_ms: How old metadata may become before it is asked for again.
-        randomness: Spread of the wait.
+        backoff_ms, backoff_max_ms: The first and the longest wait after a failed update or an equal response.
+        max_age_ms: The age at which metadata is refreshed.
+        randomness: The jitter of the wait.
 
     Attributes:
         last_success_ms: When a whole response was taken last, 0 for never.
@@ -32,7 +32,7 @@ class RefreshSchedule:
     ) -> None:
         self.last_success_ms = 0
         self._backoff = ExponentialBackoff(backoff_ms, _BASE, backoff_max_ms, _JITTER, randomness)
-        # Both waits are drawn when their cause happens, not at each question.
+        # Both waits are drawn when their cause happens, not whenever they are read.
         self._wait = self._backoff.backoff(0)
         self._equal_wait = 0
         self._max_age_ms = max_age_ms
@@ -51,7 +51,7 @@ class RefreshSchedule:
         return max(0, self._last_refresh_ms + max(self._wait, self._equal_wait) - now)
 
     def forget_equal_responses(self) -> None:
-        """Something new is wanted or has come: equal responses do not slow the next update down."""
+        """Forget the number of equal responses, so that they do not delay the next update."""
         self._equal_responses = self._equal_wait = 0
 
     def allow_at_once(self) -> None:
@@ -60,7 +60,7 @@ class RefreshSchedule:
         self.forget_equal_responses()
 
     def succeeded(self, now: int, *, is_partial: bool, is_equal: bool) -> None:
-        """A response was taken; an equal response is one that changed neither nodes nor partitions."""
+        """Note that a response was taken; an equal response changed neither nodes nor partitions."""
         self._last_refresh_ms = now
         self._failures = 0
         self._wait = self._backoff.backoff(0)
@@ -73,7 +73,7 @@ class RefreshSchedule:
             self.forget_equal_responses()
 
     def failed(self, now: int) -> None:
-        """An update was tried in vain."""
+        """Note that an update failed."""
         self._last_refresh_ms = now
         self._wait = self._backoff.backoff(self._failures)
         self._failures += 1

@@ -1,4 +1,4 @@
-"""What a client knows of a cluster at one moment: nodes, controller, topics, partitions. Never changed."""
+"""An immutable snapshot of a cluster's metadata: nodes, controller, topics, partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 EPOCHS_FROM: Final = 9
-"""From this version of Metadata on a response's leader epochs can be relied on."""
+"""The first version of Metadata whose leader epochs are reliable."""
 INVALID_METADATA: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.KAFKA_STORAGE_ERROR,
@@ -38,13 +38,13 @@ class TopicPartition(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """One partition as a Metadata response told of it.
+    """One partition of a Metadata response.
 
     Attributes:
         leader: The leader's broker id, None if there is none.
         leader_epoch: None where the response had none.
         replicas, isr, offline: Broker ids.
-        error_code: What is wrong with the partition, 0 for nothing.
+        error_code: The partition's error code, 0 for none.
     """
 
     leader: int | None
@@ -57,16 +57,16 @@ class PartitionInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetadataSnapshot:
-    """One cluster at one moment.
+    """A cluster's metadata at one moment.
 
     Attributes:
         cluster_id: The cluster's id, None before the first response.
         nodes: Broker id to its address; bootstrap addresses have ids -1, -2 and so on.
         controller_id: The controller's broker id, None if none is known.
-        partitions: Partitions of the topics that were asked for.
+        partitions: Partitions of the topics that were requested.
         topic_ids: Topic name to id, where ids are known.
         topic_errors: Topic name to the code of its error, for topics that have one.
-        is_bootstrap: Whether only addresses to begin with are known.
+        is_bootstrap: Whether only bootstrap addresses are known.
     """
 
     cluster_id: str | None = None
@@ -80,12 +80,12 @@ class MetadataSnapshot:
 
     @classmethod
     def of_bootstrap(cls, addresses: Sequence[tuple[str, int]]) -> MetadataSnapshot:
-        """Addresses to begin with: nodes -1, -2 and so on."""
+        """Make a snapshot of bootstrap addresses: nodes -1, -2 and so on."""
         return cls(nodes={-i: Node(-i, host, port) for i, (host, port) in enumerate(addresses, 1)}, is_bootstrap=True)
 
     @classmethod
     def of_response(cls, response: Any) -> MetadataSnapshot:
-        """All that a ``MetadataResponse`` tells; topics without a name are left out."""
+        """Make a snapshot of a ``MetadataResponse``; topics without a name are left out."""
         topics = [topic for topic in response.topics if topic.name]
         return cls(
             response.cluster_id,
@@ -152,13 +152,13 @@ class MetadataSnapshot:
     def with_partitions(
         self, nodes: Mapping[int, Node], changed: Mapping[TopicPartition, PartitionInfo]
     ) -> MetadataSnapshot:
-        """The same with some nodes and partitions replaced or added."""
+        """Copy the snapshot with some nodes and partitions replaced or added."""
         return replace(self, nodes={**self.nodes, **nodes}, partitions={**self.partitions, **changed})._counted()
 
     def restricted(
         self, topics: Collection[str], partitions: Mapping[TopicPartition, PartitionInfo]
     ) -> MetadataSnapshot:
-        """The same with these topics alone, and these partitions of them."""
+        """Copy the snapshot with these topics and partitions alone."""
         return replace(
             self,
             partitions=partitions,
@@ -167,7 +167,7 @@ class MetadataSnapshot:
         )._counted()
 
     def merged(self, newer: MetadataSnapshot, retain: Callable[[str], bool]) -> MetadataSnapshot:
-        """``newer`` with the topics of this snapshot that it does not tell of, if they are to be kept."""
+        """Add to ``newer`` the topics of this snapshot that it lacks, if they are to be kept."""
         kept = {name for name in (*self._counts, *self.topic_errors) if retain(name)}
         kept.difference_update(newer.topics, newer.topic_errors)
         return replace(

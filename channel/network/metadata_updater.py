@@ -1,4 +1,4 @@
-"""Keeps a client's metadata up to date: one Metadata request at a time, to the least loaded node."""
+"""A metadata updater that sends one Metadata request at a time, to the least loaded node."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ __all__ = ["DefaultMetadataUpdater", "metadata_request"]
 
 _log = get_logger(__name__)
 
-_OLDEST: Final = 4  # earlier versions would let the broker create the topics that are asked for
+_OLDEST: Final = 4  # earlier versions would let the broker create the requested topics
 
 
 def metadata_request(topics: Sequence[str] | None) -> MessageRequest:
-    """A question for these topics, or for all; it never makes the broker create one."""
+    """Build a Metadata request for these topics, or for all, which never makes the broker create a topic."""
     asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     return MessageRequest(MetadataRequest(topics=asked, allow_auto_topic_creation=False), oldest_version=_OLDEST)
 
 
 class DefaultMetadataUpdater:
-    """The metadata updater of a client that follows its cluster by itself.
+    """A metadata updater that follows the client's cluster by Metadata requests.
 
     Args:
         metadata: The cluster's metadata, shared with the threads that use the client.
-        request_timeout_ms: How long an answer may take.
-        reconnect_backoff_ms: How soon to look again while no node can be asked.
+        request_timeout_ms: The time limit of a Metadata request.
+        reconnect_backoff_ms: The wait before another try while no node can be asked.
         rebootstraps: Begin again with the bootstrap addresses when none of the known brokers can be connected to
             (``metadata.recovery.strategy=rebootstrap``).
 
@@ -78,10 +78,10 @@ class DefaultMetadataUpdater:
         return self._in_progress is None and self.metadata.time_to_next_update(now) == 0
 
     def maybe_update(self, now: int) -> int:
-        """Ask, or begin to connect to a node that can be asked, if an update is due.
+        """If an update is due, send a Metadata request, or begin to connect to a node.
 
         Returns:
-            How many ms until the next look; ``FOREVER`` for never.
+            The ms until the next call; ``FOREVER`` for never.
         """
         wait = max(self.metadata.time_to_next_update(now), self._request_timeout_ms if self._in_progress else 0)
         client = self._client
@@ -108,7 +108,7 @@ class DefaultMetadataUpdater:
         client.send_internal_metadata_request(node.key, metadata_request(question.topics))
 
     def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
-        """A connection ended or could not be made: what is known of the cluster may be outdated."""
+        """Note that a connection ended or could not be made: the metadata may be outdated."""
         if self.metadata.snapshot.is_bootstrap:
             _log.warning("bootstrap node %s is disconnected", node_id)
         if self.is_update_due(now):
@@ -118,14 +118,14 @@ class DefaultMetadataUpdater:
         self.metadata.request_update()
 
     def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
-        """The metadata request will not be answered, or not by anything that can be read."""
+        """Note that the Metadata request will get no response, or got one that cannot be read."""
         self._in_progress = None
         if error is not None:
             self.metadata.fail(error)
         self.metadata.failed_update(now)
 
     def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
-        """Take the response; without brokers it comes from a node that has not learnt of its cluster yet."""
+        """Take the response; without brokers it comes from a node that does not know its cluster yet."""
         question, self._in_progress = self._in_progress, None
         if question is None or not response.brokers:
             self.metadata.failed_update(now)

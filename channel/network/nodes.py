@@ -1,4 +1,4 @@
-"""A client's connections to its nodes: which are ready, which may be begun, and which node to take."""
+"""A client's connections to its nodes: making them, and choosing the node for a request."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class NodeConnections:
     Args:
         selector: Moves the bytes.
         metadata: Keeps the nodes.
-        states: What is known of each node.
+        states: The connection state of each node.
         resolution: Looks host names up.
         max_in_flight: Most unanswered requests on one connection.
         checks_versions: Whether nodes are asked for their versions.
-        send_buffer, receive_buffer: Of new sockets in bytes, -1 as the system has it.
-        randomness: Where spread comes from.
+        send_buffer, receive_buffer: Buffer sizes of new sockets in bytes, -1 for the system's.
+        randomness: The source of jitter.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class NodeConnections:
     # ---- questions ---------------------------------------------------------------------------------------------------
 
     def channel(self, node_id: str) -> Channel | None:
-        """The node's channel, also one that is being closed; None if there is none."""
+        """Return the node's channel, even while it is being closed; None if there is none."""
         return self._selector.channels.get(node_id) or self._selector.closing_channel(node_id)
 
     def sendable(self, node_id: str, now: int) -> Channel | None:
@@ -96,7 +96,7 @@ class NodeConnections:
         return 0 if channel is None else len(channel.connection.in_flight)
 
     def least_loaded(self, now: int) -> LeastLoaded:
-        """The node to ask if any will do: ready and least busy, else on its way, else one that may be connected to.
+        """Choose the ready node with the fewest requests in flight, else one connecting, else one to connect to.
 
         Raises:
             IllegalState: There are no nodes.
@@ -141,7 +141,7 @@ class NodeConnections:
         return done
 
     def go_on(self, now: int) -> None:
-        """Go on with nodes whose host has been looked up; one that was given up meanwhile is passed over."""
+        """Go on with nodes whose host has been looked up, unless their attempt was given up meanwhile."""
         while self._lookups:
             node, attempt, result = self._lookups.popleft()
             if attempt is None or self.states.attempt(node.key) is not attempt:

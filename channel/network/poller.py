@@ -1,4 +1,4 @@
-"""epoll, and what it has not been told yet: a channel's events follow from what the channel wants."""
+"""An epoll wrapper that follows the events that each channel is interested in."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Poller", "SystemPoller"]
 
-_LONGEST: Final = 2**31 - 1  # ms that the system's wait can take; anything longer is for ever
+_LONGEST: Final = 2**31 - 1  # longest wait of the system in ms; a longer one has no time limit
 
 
 class SystemPoller(Protocol):
-    """The part of ``select.epoll`` that is used; tests bring their own."""
+    """The part of ``select.epoll`` that the poller uses; tests bring their own."""
 
     def register(self, fd: int, eventmask: int, /) -> None:
         """Wait for these events of a descriptor."""
 
     def modify(self, fd: int, eventmask: int, /) -> None:
-        """Wait for other events of it."""
+        """Wait for other events of the descriptor."""
 
     def unregister(self, fd: int, /) -> None:
-        """Wait for it no more."""
+        """Stop waiting for the descriptor."""
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        """Wait so many seconds; gives descriptors and events."""
+        """Wait this many seconds; returns descriptors and their events."""
 
     def close(self) -> None:
-        """Give its own descriptor back."""
+        """Close epoll's own descriptor."""
 
 
 class Poller:
@@ -44,8 +44,8 @@ class Poller:
         system: Waits; ``select.epoll`` if None.
 
     Attributes:
-        channels: The channels that are waited for, by descriptor.
-        callbacks: What is called for other descriptors.
+        channels: The registered channels, by descriptor.
+        callbacks: The callbacks of other descriptors.
     """
 
     __slots__ = ("_changed", "_system", "callbacks", "changed", "channels")
@@ -63,17 +63,17 @@ class Poller:
         self.callbacks[fd] = callback
 
     def unwatch(self, fd: int) -> None:
-        """Watch the descriptor no more."""
+        """Stop watching the descriptor."""
         del self.callbacks[fd]
         self._system.unregister(fd)
 
     def apply(self) -> None:
-        """Tell the system what channels want that have changed. Raises ``OSError`` if it refuses a descriptor."""
+        """Register the changed interests of channels with the system. Raises ``OSError`` if it refuses a descriptor."""
         while self._changed:
             self.update(self._changed.popleft())
 
     def update(self, channel: Channel) -> None:
-        """Tell the system what a channel wants now."""
+        """Register a channel's present interest with the system."""
         wanted, registered = channel.interest, channel.registered
         if wanted == registered or channel.closed:
             return
@@ -90,14 +90,14 @@ class Poller:
         channel.registered = wanted
 
     def drop(self, channel: Channel) -> None:
-        """Wait for a channel no more; its descriptor is still open."""
+        """Stop waiting for a channel whose descriptor is still open."""
         if channel.registered:
             channel.registered = 0
             del self.channels[channel.fd]
             self._system.unregister(channel.fd)
 
     def wait(self, timeout_ms: int) -> list[tuple[int, int]]:
-        """Wait; gives descriptors that are ready, and for what they are."""
+        """Wait for events; returns the ready descriptors with their events."""
         if self._changed:
             self.apply()
         ready: list[tuple[int, int]] = self._system.poll(timeout_ms / 1000 if timeout_ms <= _LONGEST else None)

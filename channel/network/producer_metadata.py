@@ -1,4 +1,4 @@
-"""The metadata of a producer: topics are learnt when they are first used, and forgotten when they are used no more."""
+"""The metadata of a producer: topics are added when they are first used, and removed when they are no longer used."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ProducerMetadata(Metadata):
     """Metadata of the topics that are in use.
 
     Args:
-        max_idle_ms: A topic that nobody has added for so long is forgotten.
+        max_idle_ms: The time after its last ``add`` at which a topic is forgotten.
         **settings: As ``Metadata`` takes them.
 
     Attributes:
-        new_topics: Topics that were added and of which no response has told yet.
+        new_topics: Added topics that no response has named yet.
     """
 
     def __init__(self, max_idle_ms: int = 300_000, **settings: Any) -> None:
@@ -35,7 +35,7 @@ class ProducerMetadata(Metadata):
         self.new_topics: set[str] = set()
 
     def add(self, topic: str, now: int) -> None:
-        """A topic is being used; one that is new asks for an update at once."""
+        """Note that a topic is being used; a new topic requests an update at once."""
         with self._changed:
             is_new = topic not in self._expires
             self._expires[topic] = now + self._max_idle_ms
@@ -44,7 +44,7 @@ class ProducerMetadata(Metadata):
                 self.request_update_for_new_topics()
 
     def request_update_for(self, topic: str) -> int:
-        """Ask for an update that tells of this topic; gives the version to wait beyond."""
+        """Request an update with this topic; returns the present version, to wait for a higher."""
         with self._changed:
             return self.request_update_for_new_topics() if topic in self.new_topics else self.request_update()
 
@@ -53,7 +53,7 @@ class ProducerMetadata(Metadata):
         return tuple(sorted(self._expires))
 
     def new_topics_to_ask(self) -> tuple[str, ...]:
-        """The topics of which no response has told yet."""
+        """The topics that no response has named yet."""
         return tuple(sorted(self.new_topics))
 
     def retain_topic(self, topic: str, now: int) -> bool:
@@ -69,7 +69,7 @@ class ProducerMetadata(Metadata):
     def update(
         self, request_version: int, response: Any, now: int, *, is_partial: bool = False, api_version: int = 12
     ) -> None:
-        """Take a response: the topics that it tells of are new no more. See ``Metadata.update``."""
+        """Take a response: its topics are no longer new. See ``Metadata.update``."""
         with self._changed:
             super().update(request_version, response, now, is_partial=is_partial, api_version=api_version)
             self.new_topics.difference_update(topic.name for topic in response.topics)
@@ -82,15 +82,15 @@ class ProducerMetadata(Metadata):
         Args:
             topic: The topic's name.
             max_wait_ms: How long to wait (``max.block.ms``).
-            wake: Wakes the thread that polls the client, so that the question goes out at once.
+            wake: Wakes the thread that polls the client, so that the request goes out at once.
             partition: The partition that is needed; None for any.
 
         Returns:
-            How many partitions the topic has, and what is known of the partition asked for.
+            The topic's number of partitions, and the metadata of the partition.
 
         Raises:
             InvalidTopic, TopicAuthorizationFailed: The cluster refused the topic.
-            RequestTimeout: It did not become known in time.
+            RequestTimeout: The topic or partition did not become known in time.
         """
         began = self._clock.milliseconds()
         if topic in self.snapshot.invalid_topics:

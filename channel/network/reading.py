@@ -1,4 +1,4 @@
-"""Reading frames from channels, and remembering those that hold bytes or frames which no event announces."""
+"""A reader of frames from channels, which tracks the channels whose buffered bytes no event announces."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["ChannelReader"]
 
 
 class ChannelReader:
-    """Reads at most one frame in a poll from each channel of one selector; on the selector's thread alone.
+    """Reads at most one frame per poll from each channel of a selector; on the selector's thread alone.
 
     Args:
-        traffic: Told of the bytes and frames that have come in.
-        recorded: Whether frames are recorded, so that an answer must not be read before its request is.
+        traffic: Counts the bytes and frames that were read.
+        recorded: Whether frames are recorded, so that a response must not be read before its request is recorded.
         pool: The pool that gives the buffers of frames, None for the heap.
-        stalled: Told of frames that have begun to arrive, None if they may take as long as they like.
+        stalled: Watches incomplete frames, None without a limit for them.
 
     Attributes:
         pool: The pool.
         completed: The frames that have been received since ``clear``.
-        buffered: The channels that hold bytes or frames on this side.
+        buffered: The channels with buffered bytes or frames on this side.
         out_of_memory: Whether the pool has refused memory, so that channels have muted themselves.
-        progressed: Whether looking at them again may bring something.
+        progressed: Whether reading those channels again may make progress.
     """
 
     __slots__ = (
@@ -50,7 +50,7 @@ class ChannelReader:
         self.progressed = True  # so that the first poll looks at buffered bytes
 
     def clear(self) -> None:
-        """Forget the received frames: their channels may give another each."""
+        """Forget the received frames, so that their channels may give another each."""
         for receive in self.completed:
             receive.channel.has_completed_receive = False
         self.completed.clear()
@@ -59,13 +59,13 @@ class ChannelReader:
         """Read once.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other any more.
-            InvalidReceive, EOFError, OSError: The connection cannot be read on.
+            AuthenticationFailed: One side rejected the other in a renewal.
+            InvalidReceive, EOFError, OSError: No more can be read from the connection.
         """
         if channel.authenticator is not None:
             count, payload = self._read_session(channel, now)
         elif self._recorded:
-            with channel.lock:  # or an answer could be recorded before its request, which another thread has sent
+            with channel.lock:  # or a response could be recorded before its request, which another thread has sent
                 count, payload = channel.read()
                 self._traffic.read(channel, count, payload)
         else:
@@ -79,16 +79,16 @@ class ChannelReader:
             channel.has_completed_receive = True
             self.completed.append(Receive(channel, payload, self.pool))
         elif reader.refused:
-            self.out_of_memory = True  # it muted itself: the pool had nothing for it
+            self.out_of_memory = True  # the connection muted itself: the pool refused it memory
         if count and self._stalled is not None and (reader.bytes_read or channel.watched):
             self._stalled.look(channel, now)
 
     def _read_session(self, channel: Channel, now: int) -> tuple[int, bytearray | None]:
-        """Read from a channel whose peer has authenticated, and may do so again; its tokens are not recorded.
+        """Read from a channel whose SASL session can be renewed; the tokens of a renewal are not recorded.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other any more.
-            ConnectionAbortedError: The peer's session has expired, and this is a request.
+            AuthenticationFailed: One side rejected the other in a renewal.
+            ConnectionAbortedError: The peer's session has expired, and the frame is a request.
             EOFError, OSError: The connection cannot be read on.
         """
         authenticator = channel.authenticator
@@ -112,7 +112,7 @@ class ChannelReader:
         return count, payload
 
     def read_again(self, channel: Channel) -> bool:
-        """Unmute a channel if its mute state allows; no event announces the bytes that it holds already."""
+        """Unmute a channel if its mute state allows; no event announces its buffered bytes."""
         if not channel.connection.maybe_unmute():
             return False
         if channel.has_buffered:
@@ -121,7 +121,7 @@ class ChannelReader:
         return True
 
     def refused(self, channels: Iterable[Channel]) -> list[Channel]:
-        """Unmute those of the channels that the pool had refused memory, once it has some; gives them."""
+        """Once the pool has memory again, unmute and return the channels that it had refused."""
         if self.pool is not None and self.pool.out_of_memory:
             return []
         self.out_of_memory = False

@@ -1,8 +1,8 @@
-"""Recording frames as they pass, as pcapng that Wireshark and ``kproto.capture`` open.
+"""A recorder of frames as they pass, in pcapng files that Wireshark and ``kproto.capture`` open.
 
 Each frame becomes TCP segments of a conversation made up for it: sequence numbers are those of the real byte stream,
 so that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block; all blocks of a
-frame are handed to the system in one call. Each carries the CRC-32C of the packet in a custom option (code 2989,
+frame are written in one call. Each carries the CRC-32C of the packet in a custom option (code 2989,
 enterprise number 32473, the letters ``c32p``, the sum as uint32, little-endian), which ``kproto.capture`` holds
 against what it reads; the length at the block's end shows a torn tail. So a recording is readable up to its last whole
 block, however the process ended. TCP checksums are left zero, as a network card leaves them that computes its own.
@@ -48,22 +48,22 @@ _MAPPED: Final = bytes(10) + b"\xff\xff"  # before an IPv4 address that is writt
 
 
 class Recorder(Protocol):
-    """Sees every frame that has passed, whole; called from many threads."""
+    """Records every whole frame that has passed; called from many threads."""
 
     def opened(self, local: Address, remote: Address, time_ns: int, *, initiator: bool = True) -> None:
-        """A connection stands; ``initiator`` if this end made it."""
+        """Note that a connection is established; ``initiator`` if this end made it."""
 
     def record(
         self, direction: Direction, local: Address, remote: Address, time_ns: int, buffers: Sequence[Bytes]
     ) -> None:
-        """A frame went from ``local`` to ``remote`` ("sent") or came from there; its length is part of the buffers."""
+        """Record a frame that ``local`` sent to ``remote``, or received from it; its length is part of the buffers."""
 
     def closed(self, local: Address, remote: Address, time_ns: int) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended."""
 
 
 class _Way:
-    """One direction of a conversation: its headers, and how far its stream has come."""
+    """One direction of a conversation: its headers, and the position in its stream."""
 
     __slots__ = ("_ethernet", "_from", "_sum", "_to", "_v4", "ports", "sequence")
 
@@ -79,7 +79,7 @@ class _Way:
         self._sum = 0x4500 + 0x4000 + 0x4006 + sum(words)
 
     def headers(self, length: int, acknowledged: int, flags: int) -> bytes:
-        """Ethernet, IP and TCP before so many bytes of payload."""
+        """Build the Ethernet, IP and TCP headers of this many bytes of payload."""
         tcp = _tcp.pack(*self.ports, self.sequence, acknowledged, 0x50, flags, 0xFFFF, 0, 0)
         if not self._v4:
             ip = _ipv6.pack(0x60000000, length + 20, 6, 64, self._from, self._to)
@@ -91,15 +91,15 @@ class _Way:
         return self._ethernet + ip + tcp
 
     def advance(self, length: int) -> None:
-        """So many bytes have gone."""
+        """Move on by this many bytes."""
         self.sequence = (self.sequence + length) & 0xFFFFFFFF
 
 
 class PcapngRecorder:
     """Writes a pcapng file. Safe from any thread; ``close`` it, or use it in a ``with``.
 
-    A file that can no longer be written (a full disk) ends the recording, not the traffic: it is logged once, and
-    ``error`` tells.
+    A file that can no longer be written (a full disk) ends the recording, not the traffic: the error is logged once,
+    and kept in ``error``.
 
     Args:
         path: The file; one that exists is replaced.
@@ -148,7 +148,7 @@ class PcapngRecorder:
         """Write a frame: its length, header and body, in pieces that are not joined."""
         with self._lock:
             ways = self._ways.get((local, remote))
-            if ways is None:  # it was open before the recording began
+            if ways is None:  # the connection was open before the recording began
                 ways = self._ways[local, remote] = (_Way(local, remote), _Way(remote, local))
             way, other = ways if direction == "sent" else ways[::-1]
             blocks: list[Bytes] = []
@@ -169,7 +169,7 @@ class PcapngRecorder:
                 way.advance(1)
 
     def switch(self, path: str | os.PathLike[str]) -> None:
-        """Go on in another file: connections that are open continue there with the next byte.
+        """Continue in another file: open connections continue there with the next byte.
 
         A recording that had ended by an error begins again.
 
@@ -188,7 +188,7 @@ class PcapngRecorder:
                 os.close(former)
 
     def close(self) -> None:
-        """End the recording; what comes later is not recorded."""
+        """End the recording; later frames are not recorded."""
         with self._lock:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -202,7 +202,7 @@ class PcapngRecorder:
         self._write([_section_header(self._application), _interface()])
 
     def _write(self, pieces: list[Bytes]) -> None:
-        """One call for all blocks of a frame, unless the system takes only a part."""
+        """Write all blocks of a frame in one call, unless the system takes only a part."""
         if self._fd < 0 or self.error is not None:
             return
         try:
@@ -223,7 +223,7 @@ class PcapngRecorder:
 def _packet(
     way: _Way, acknowledged: int, time_ns: int, flags: int, pieces: Sequence[Bytes] = (), length: int = 0
 ) -> list[Bytes]:
-    """A block with one packet, in pieces that are not joined."""
+    """Build a block with one packet, in pieces that are not joined."""
     headers = way.headers(length, acknowledged, flags)
     captured = len(headers) + length
     padding = -captured % 4
@@ -237,7 +237,7 @@ def _packet(
 
 
 def _segments(buffers: Sequence[Bytes]) -> Iterator[tuple[list[Bytes], int]]:
-    """The buffers cut into pieces of segments, and how long each segment is."""
+    """Cut the buffers into the pieces of each segment, with the segment's length."""
     segment: list[Bytes] = []
     room = _SEGMENT
     for buffer in buffers:

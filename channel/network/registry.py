@@ -1,4 +1,4 @@
-"""The channels of a selector, from their first byte to the last frame that is read after their end."""
+"""The registry of a selector's channels, until the last frame that is read after a channel's end."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["ChannelRegistry"]
 
 
 class ChannelRegistry:
-    """Channels by id: the open ones, and those that have ended but still have frames to give.
+    """Channels by id: open channels, and closing channels, which have ended but still have received frames.
 
     Args:
         poller: Waits for events of open channels.
         reader: Reads the frames that a closing channel still has.
-        traffic: Told of the end of channels.
-        expiry: Knows when channels must end.
+        traffic: Counts the ends of channels.
+        expiry: The time limits of channels.
 
     Attributes:
         open: The open channels.
-        closing: The channels that have ended and still have frames to give.
-        immediate: The channels whose connection stood as soon as it was begun, so that no event tells.
-        connected: The channels that stand since ``clear``.
-        prepared: The channels that are through handshake and authentication since ``clear``.
-        disconnected: The channels that have ended since ``clear``, and how.
+        closing: The channels that have ended and still have received frames.
+        immediate: The channels that were connected at once, which no event announces.
+        connected: The channels that were connected since ``clear``.
+        prepared: The channels that completed handshake and authentication since ``clear``.
+        disconnected: The channels that have ended since ``clear``, and the way they ended.
     """
 
     def __init__(self, poller: Poller, reader: ChannelReader, traffic: Traffic, expiry: ChannelExpiry) -> None:
@@ -55,7 +55,7 @@ class ChannelRegistry:
         """A channel, open or closing.
 
         Raises:
-            IllegalState: There is none of that name.
+            IllegalState: No channel has that id.
         """
         channel = self.open.get(channel_id) or self.closing.get(channel_id)
         if channel is None:
@@ -66,7 +66,7 @@ class ChannelRegistry:
         """Refuse an id that is in use.
 
         Raises:
-            IllegalState: There is a channel of that name, or its last one is still being closed.
+            IllegalState: A channel has that id, or the last one with it is still being closed.
         """
         if channel_id in self.open:
             raise IllegalState(f"there is a connection {channel_id} already")
@@ -74,11 +74,11 @@ class ChannelRegistry:
             raise IllegalState(f"the last connection {channel_id} is still being closed")
 
     def all(self) -> list[Channel]:
-        """Every channel, those that are closing too. Any thread may ask."""
+        """Return every channel, open or closing; from any thread."""
         return [*self.open.values(), *self.closing.values()]
 
     def lowest_priority(self) -> Channel | None:
-        """Which to close to make room: one that is closing, else the one used least recently, else any."""
+        """Choose a channel to close to make room: one that is closing, else the least recently used, else any."""
         if self.closing:
             return next(iter(self.closing.values()))
         oldest = self._expiry.oldest()
@@ -92,7 +92,7 @@ class ChannelRegistry:
         """Take a new channel.
 
         Raises:
-            OSError: The system does not wait for its socket.
+            OSError: The system refuses to watch its socket.
         """
         self.open[channel.id] = channel
         self._poller.update(channel)
@@ -101,7 +101,7 @@ class ChannelRegistry:
             channel.metrics.connections += 1
 
     def take_back(self, channel: Channel) -> None:
-        """Leave nothing of a channel that could not be taken."""
+        """Remove all traces of a channel that could not be added."""
         self._poller.drop(channel)
         if self.open.get(channel.id) is channel:
             del self.open[channel.id]
@@ -109,7 +109,7 @@ class ChannelRegistry:
     # ---- ending ------------------------------------------------------------------------------------------------------
 
     def clear(self, now: int) -> None:
-        """Forget what has happened; channels that are closing get on with it."""
+        """Forget the recent events; closing channels go on to close."""
         self.connected.clear()
         self.prepared.clear()
         self.disconnected.clear()
@@ -136,7 +136,7 @@ class ChannelRegistry:
             self._finish(channel, notify=mode is not Closing.DISCARD)
 
     def discard(self, channel_id: str, now: int) -> Channel | None:
-        """End a channel, open or closing, without a report; gives it, None if there is none."""
+        """End a channel, open or closing, without a report; returns the channel, None if there is none."""
         channel = self.open.get(channel_id)
         if channel is not None:
             channel.ended = ChannelState.LOCAL_CLOSE
@@ -148,7 +148,7 @@ class ChannelRegistry:
         return channel
 
     def _read_on(self, channel: Channel, now: int) -> bool:
-        """Read one more frame of a connection that has ended; tells whether there was one, or is one still unseen."""
+        """Read one more frame of an ended connection; returns whether there was one, or one is still to be taken."""
         if channel.state is not ChannelState.READY:
             return False
         if channel.connection.explicitly_muted or channel.has_completed_receive:
@@ -172,7 +172,7 @@ class ChannelRegistry:
                 self.disconnected[channel.id] = channel.disconnection
 
     def abandon(self) -> None:
-        """Give back a forked child's copies of the descriptors; the parent's connections go on."""
+        """Close a forked child's copies of the descriptors; the parent's connections go on."""
         for channel in self.all():
             channel.transport.abandon()
         self.open.clear()

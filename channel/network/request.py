@@ -1,4 +1,4 @@
-"""What a client is asked to send, and what it gives back."""
+"""Requests and responses of a network client, and the builders of request bodies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Callback: TypeAlias = "Callable[[ClientResponse], None]"
 
 
 class RequestBuilder(Protocol):
-    """Makes a request's body once its version is known. One builder may serve many clients and attempts.
+    """Builds a request's body once its version is known. One builder may serve many clients and attempts.
 
     Its ``str`` goes into log lines: keep it short, whatever the request holds.
     """
@@ -35,27 +35,27 @@ class RequestBuilder(Protocol):
 
     @property
     def oldest_version(self) -> int:
-        """The lowest version it can be written in."""
+        """The lowest version that the request can be written in."""
 
     @property
     def latest_version(self) -> int:
-        """The highest; taken where nothing is known of the node."""
+        """The highest version; used if the node's versions are not known."""
 
     def build(self, version: int) -> Sequence[Bytes]:
-        """The body in pieces, which are sent one after the other and never joined.
+        """Build the body in pieces, which are sent one after the other and never joined.
 
         Raises:
-            UnsupportedVersion: It cannot be written in this version after all.
-            EncodeError: It cannot be written.
+            UnsupportedVersion: The request cannot be written in this version after all.
+            EncodeError: The request cannot be encoded.
         """
 
 
 class BodyRequest:
-    """A body that is encoded already: pieces of bytes, some of which many requests may share.
+    """A request body that is encoded already: pieces of bytes, some of which many requests may share.
 
     Args:
         api_key: Whose request.
-        version: The version it is encoded in.
+        version: The version of the encoded body.
         pieces: The body, without size and header.
     """
 
@@ -104,16 +104,16 @@ class MessageRequest:
 
 
 class ClientRequest:
-    """One attempt to send a request: it has a correlation id of its own and is never sent twice.
+    """One attempt to send a request, with its own correlation id; it is never sent twice.
 
     ``NetworkClient.new_request`` makes it; the attributes below the line are the client's.
 
     Attributes:
         destination: The node's id as a text.
         builder: Makes the body.
-        correlation_id: Ties the answer to it.
-        created_ms: When it was made.
-        timeout_ms: How long the answer may take.
+        correlation_id: The correlation id, which the response repeats.
+        created_ms: The time at which the request was made.
+        timeout_ms: The time limit of the response.
         callback: Called with the ``ClientResponse``, if any.
         expects_response: Whether the node will answer.
     """
@@ -154,16 +154,16 @@ class ClientRequest:
 
 
 class ClientResponse:
-    """How a request ended.
+    """The end of a request: an answer, or the reason why there is none.
 
     Attributes:
-        request: What it answers; its ``api_key`` and ``version`` are those of the request's header.
-        received_ms: When.
+        request: The request; its ``api_key`` and ``version`` are those of the request's header.
+        received_ms: The time at which the request ended.
         body: The answer, a message of either codec; None if there is none.
-        disconnected: The connection ended before the answer.
-        timed_out: ... because the answer took too long.
-        version_mismatch: It was never sent: no version suits both sides.
-        authentication_error: It was never sent: one side did not accept the other.
+        disconnected: Whether the connection ended before the answer.
+        timed_out: Whether it ended because the answer took too long.
+        version_mismatch: Set if the request was never sent, as no version suits both sides.
+        authentication_error: Set if the request was never sent, as authentication failed.
     """
 
     __slots__ = (
@@ -191,7 +191,7 @@ class ClientResponse:
 
     @property
     def latency_ms(self) -> int:
-        """From the request's making to now."""
+        """The ms from the request's making to its end."""
         return self.received_ms - self.request.created_ms
 
     def complete(self) -> None:

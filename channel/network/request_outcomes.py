@@ -1,4 +1,4 @@
-"""What has come of requests: answers, ends of connections and time limits, turned into responses."""
+"""The outcomes of requests: answers, ends of connections and timeouts become client responses."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ _THROTTLES_FROM: Final[dict[int, int]] = {
     ApiKey.METADATA: 6,
     ApiKey.API_VERSIONS: 2,
 }
-"""From which version on an answer's throttle time is for the client to keep; of other APIs it is not read."""
+"""The first version of each API in which the client must keep a response's throttle time; other APIs have none."""
 
 
 class RequestOutcomes:
-    """Ends the requests of a client, by what a poll of its selector has brought.
+    """Completes the requests of a client after each poll of its selector.
 
     Args:
         selector: Moves the bytes.
         metadata: Takes the outcomes of its own requests.
-        states: What is known of each node.
+        states: The connection state of each node.
         nodes: The connections.
-        versions: What is known of nodes' versions.
-        sender: Sends the questions for versions, and knows when requests time out.
+        versions: The API versions of nodes.
+        sender: Sends ApiVersions requests, and knows when requests time out.
         discover_versions: Whether nodes are asked for their versions.
 
     Attributes:
-        newly_ready: The nodes that have been found ready for requests.
+        newly_ready: The nodes that have become ready for requests.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class RequestOutcomes:
         return request
 
     def complete_sends(self, responses: list[ClientResponse], now: int) -> None:
-        """End requests that expect no answer and have gone out."""
+        """Complete requests that expect no response and have gone out."""
         for send in self._selector.completed_sends:
             channel = self._nodes.channel(send.destination)
             requests = () if channel is None else channel.connection.in_flight.requests
@@ -93,10 +93,10 @@ class RequestOutcomes:
                 responses.append(ClientResponse(request, now))
 
     def complete_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
-        """Match a received frame with the oldest request in flight, which it answers.
+        """Match a received frame with the oldest in-flight request, and complete the request.
 
         Raises:
-            IllegalState, DecodeError: The frame is no answer to the request.
+            IllegalState, DecodeError: The frame is no response to the request.
         """
         channel, payload = receive.channel, receive.payload
         assert payload is not None
@@ -116,7 +116,7 @@ class RequestOutcomes:
     def _complete_special(
         self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
     ) -> None:
-        """As ``complete_receive``, for requests of the client itself and those that expect no answer."""
+        """Do ``complete_receive`` for requests of the client itself and requests that expect no response."""
         self._take(request)
         if request.internal and request.api_key == ApiKey.API_VERSIONS:
             self._learn_versions(responses, request, payload, now)
@@ -146,7 +146,7 @@ class RequestOutcomes:
     def disconnect(
         self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, *, timed_out: bool = False
     ) -> None:
-        """Take the end of a connection: note why, end its requests, and tell the metadata updater."""
+        """Take the end of a connection: note the reason, end its requests, and notify the metadata updater."""
         self._states.disconnected(node_id, now)
         self._versions.forget(node_id)
         match ended.state:
@@ -171,7 +171,7 @@ class RequestOutcomes:
         *,
         timed_out: bool = False,
     ) -> None:
-        """End requests whose connection is gone; the metadata updater hears of its own."""
+        """End requests whose connection has ended; the metadata updater is notified of its own."""
         for request in unanswered:
             self._take(request)
             if not request.internal:
@@ -186,7 +186,7 @@ class RequestOutcomes:
             self._close_locally(responses, node_id, now, timed_out=True)
 
     def time_out_requests(self, responses: list[ClientResponse], now: int) -> None:
-        """Look at all requests in flight, which is done once in a request timeout: later ones have later deadlines."""
+        """Time out in-flight requests: all are checked once per request timeout, as later requests end later."""
         earliest = now + self._sender.request_timeout_ms
         for node_id, channel in list(self._selector.channels.items()):
             if channel.connection.in_flight.timed_out(now):
@@ -206,7 +206,7 @@ class RequestOutcomes:
         self.disconnect(responses, node_id, now, ended, timed_out=timed_out)
 
     def begin_connections(self) -> None:
-        """Go on with connections that stand: ask for the node's versions, or take the node as ready."""
+        """Go on with new connections: ask for the node's versions, or note that the node is ready."""
         for node_id in self._selector.connected:
             if self._discover_versions:
                 self._versions.ask(node_id)
@@ -214,7 +214,7 @@ class RequestOutcomes:
                 self._states.ready(node_id)
 
     def ask_versions(self, now: int) -> None:
-        """Ask nodes for their versions that are still to be asked and can be."""
+        """Send ApiVersions requests to the pending nodes that can take a request."""
         for node_id in list(self._versions.pending):
             channel = self._selector.channels.get(node_id)
             if channel is not None and channel.connection.usable:

@@ -1,4 +1,4 @@
-"""Making requests, and handing them to the selector: correlation ids, versions, frames and time limits."""
+"""A sender of requests: it chooses correlation ids and versions, frames requests and hands them to the selector."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class RequestSender:
     Args:
         selector: Moves the bytes.
         metadata: Takes the failures of its own requests.
-        versions: What is known of nodes' versions.
+        versions: The API versions of nodes.
         client_id: Goes into every header; None for none.
-        request_timeout_ms: For requests that name none.
-        clock: Where time comes from.
+        request_timeout_ms: The time limit of requests without one of their own.
+        clock: The source of time.
 
     Attributes:
-        request_timeout_ms: For requests that name none.
-        next_timeout_ms: No request in flight times out before.
-        unanswered: Requests in flight that expect no answer.
-        aborted: How requests have ended that were not sent, or whose connection was closed from this side.
+        request_timeout_ms: As given.
+        next_timeout_ms: A time before which no in-flight request times out.
+        unanswered: In-flight requests that expect no response.
+        aborted: The responses of requests that were not sent, or whose connection was closed from this side.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class RequestSender:
         self.aborted: deque[ClientResponse] = deque()
 
     def next_correlation_id(self, node_id: str) -> int:
-        """A correlation id that no request to this node has had; each node sees its own 0, 1, 2 ..."""
+        """Take the next correlation id of this node; each node has its own 0, 1, 2 ..."""
         try:
             return self._ids[node_id].take()
         except KeyError:
@@ -87,15 +87,15 @@ class RequestSender:
         timeout_ms: int | None = None,
         created_ms: int | None = None,
     ) -> ClientRequest:
-        """One attempt to send a request: takes a correlation id, whether it is sent or not.
+        """Make a request; it takes a correlation id, whether it is sent or not.
 
         Args:
-            node_id: To whom, ``Node.key``.
+            node_id: The receiver's ``Node.key``.
             builder: Makes the body.
-            callback: Called in ``poll`` with the answer, or with what came instead.
+            callback: Called in ``poll`` with the response: an answer, or the reason why there is none.
             expects_response: Whether the node answers at all.
-            timeout_ms: How long the answer may take; None for the client's own.
-            created_ms: When the request came to be, for its latency; None for now.
+            timeout_ms: The time limit of the response; None for the client's own.
+            created_ms: The time from which the request's latency counts; None for now.
         """
         return ClientRequest(
             node_id,
@@ -127,7 +127,7 @@ class RequestSender:
     def send(self, request: ClientRequest, now: int, channel: Channel | None = None) -> None:
         """Frame a request, and hand it to the selector; with a channel, write it at once.
 
-        A version that suits nobody is told by the request's response.
+        If no version suits both sides, the request's response says so.
 
         Raises:
             IllegalState: There is no connection that can take it.

@@ -1,4 +1,4 @@
-"""Host names to addresses, off the thread that asks: the system's resolver blocks."""
+"""Name resolution off the client's thread, as the system's resolver blocks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _log = get_logger(__name__)
 _MOST_THREADS: Final = 32
 
 Resolver: TypeAlias = "Callable[[str], Sequence[str]]"
-"""From a host's name to its addresses as texts; raises ``OSError``."""
+"""Returns the addresses of a host's name, as texts; raises ``OSError``."""
 
 
 def resolve(host: str) -> list[str]:
-    """The addresses of a host, as the system's resolver orders them.
+    """Look up the addresses of a host, in the order of the system's resolver.
 
     Raises:
-        OSError: The name cannot be resolved, or is none.
+        OSError: The name is malformed, or cannot be resolved.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -37,7 +37,7 @@ def resolve(host: str) -> list[str]:
 
 
 def literal_address(host: str) -> list[str]:
-    """The host itself, if it is an IP address: nothing needs to be asked. An empty list for a name."""
+    """Return the host itself if it is an IP address, which needs no look-up; an empty list for a name."""
     with contextlib.suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
     return []
@@ -54,14 +54,14 @@ class InlineResolution:
     """Looks names up on the calling thread: for resolvers that do not block.
 
     Args:
-        resolver: Answers.
+        resolver: Looks names up.
     """
 
     def __init__(self, resolver: Resolver = resolve) -> None:
         self._resolver = resolver
 
     def start(self, host: str, done: Callable[[Sequence[str] | OSError], None]) -> None:
-        """Look a host up and tell at once."""
+        """Look a host up, and call ``done`` at once."""
         done(_looked_up(self._resolver, host))
 
 
@@ -69,8 +69,8 @@ class NameResolution:
     """Looks names up on threads of its own, which end when there is nothing left to look up.
 
     Args:
-        resolver: Answers, and may block.
-        most_threads: How many names are looked up at once; further ones wait.
+        resolver: Looks names up, and may block.
+        most_threads: The number of names that are looked up at the same time; further names wait.
     """
 
     def __init__(self, resolver: Resolver = resolve, most_threads: int = _MOST_THREADS) -> None:
@@ -81,7 +81,7 @@ class NameResolution:
         self._threads = 0
 
     def start(self, host: str, done: Callable[[Sequence[str] | OSError], None]) -> None:
-        """Look a host up soon; an IP address is told at once."""
+        """Look a host up soon; ``done`` gets an IP address at once."""
         literal = literal_address(host)
         if literal:
             done(literal)
@@ -91,7 +91,7 @@ class NameResolution:
             if self._threads >= self._most_threads:
                 return
             self._threads += 1
-        # A daemon: the system's resolver cannot be interrupted, and a process need not wait for it to end.
+        # A daemon thread: the system's resolver cannot be interrupted, and the process must not wait for it.
         threading.Thread(target=self._run, name="name-resolution", daemon=True).start()
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""A recording in many files: a finished file has its final name and never changes any more."""
+"""A recorder that rotates its files: a finished file has its final name and never changes any more."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _RETRY_NS: Final = 10_000_000_000  # after a file could not be opened
 
 
 class RotatingRecorder:
-    """A recording in files of bounded size or time: ``NAME-00001.pcapng``, ``NAME-00002.pcapng`` and so on.
+    """Records into files of bounded size or time: ``NAME-00001.pcapng``, ``NAME-00002.pcapng`` and so on.
 
     The file that is being written ends in ``.part`` and is renamed when it is finished, so that a file with its final
     name never changes any more. After ``kill -9`` the last ``.part`` is readable up to the last packet.
 
     Args:
         path: The name, with or without ``.pcapng``; files of an earlier run are not overwritten, the numbers go on.
-        max_bytes: A file that has reached this size is finished; 0 for no limit.
-        max_seconds: A file that has been written for so long is finished; 0 for no limit.
+        max_bytes: The size at which a file is finished; 0 for no limit.
+        max_seconds: The age at which a file is finished; 0 for no limit.
         clock: Time.
 
     Attributes:
@@ -75,7 +75,7 @@ class RotatingRecorder:
 
     @property
     def path(self) -> Path:
-        """The file that is written now."""
+        """The file that is being written."""
         return self._recorder.path
 
     def _part(self) -> Path:
@@ -107,12 +107,12 @@ class RotatingRecorder:
     def rotate_if_due(self) -> None:
         """Begin the next file if the present one is full, or old and not empty.
 
-        ``record`` does so; while no bytes pass somebody else has to.
+        ``record`` calls it; while no bytes pass, the owner has to.
         """
         if not self._is_due():
             return
         with self._lock:
-            if self._is_due():  # still, now that no other thread rotates
+            if self._is_due():  # check again, now that no other thread rotates
                 self._rotate()
 
     def _rotate(self) -> None:

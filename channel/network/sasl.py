@@ -1,4 +1,4 @@
-"""SASL without I/O: a client proves who it is, over any ordered stream of frames, before its first request.
+"""SASL without I/O: a client authenticates over any ordered stream of frames, before its first request.
 
 Both sides take the payload of one frame and give back the payloads to send. A client goes this way::
 
@@ -7,8 +7,8 @@ Both sides take the payload of one frame and give back the payloads to send. A c
                               +---- renew, while the session lasts --+
 
 Where the server knows SaslHandshake v1, tokens travel in SaslAuthenticate requests; else each token is a bare frame.
-The client's correlation ids are from the range reserved for authenticators, so that no answer is taken for another
-request's.
+The client's correlation ids are from the range reserved for authenticators, so that no response is taken for that
+of another request.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_TOKEN_BYTES", "SaslClient", "SaslServer"]
 
 MOST_TOKEN_BYTES: Final = 65_536
-"""A peer that is not known yet may send no longer frame than this."""
+"""The longest frame from a peer that is not authenticated yet."""
 
 _SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
@@ -57,14 +57,14 @@ class SaslClient:
 
     Args:
         mechanism: ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
-        credentials: Who this end is.
+        credentials: The client's user and password.
         client_id: Goes into every header.
         server: Names the server in errors.
 
     Attributes:
-        complete: Whether the server has accepted the client, and proven itself where the mechanism asks for that.
-        session_lifetime_ms: How long the session lasts unless it is renewed, as the server has said; 0 for ever.
-        failure: None: a client that fails raises.
+        complete: Whether the server has accepted the client, and has authenticated itself if the mechanism demands it.
+        session_lifetime_ms: The session's lifetime unless it is renewed, as the server announced it; 0 for no limit.
+        failure: Always None, as a client's failure is raised.
     """
 
     is_server: ClassVar = False
@@ -86,28 +86,28 @@ class SaslClient:
         self._authenticate_version = 0
 
     def start(self) -> list[bytes]:
-        """The first payload to send."""
+        """Return the first payload to send."""
         return [self._request(message_class(ApiKey.API_VERSIONS, "request")(), 0)]
 
     def renew(self) -> list[bytes]:
-        """Begin to authenticate again, with the versions that the server told the first time; the payload to send."""
+        """Begin to authenticate again, with the versions known from the first time; returns the payload to send."""
         self.complete = False
         self._mechanism = client_mechanism(self._name, self._credentials)
         return self._ask_for_mechanism()
 
     def owns(self, payload: Bytes) -> bool:
-        """Whether this frame, one of many on its connection, answers a request of this side."""
+        """Whether a frame answers a SASL request of this client."""
         return int.from_bytes(payload[:4], "big", signed=True) >= FIRST_SASL_CORRELATION_ID
 
     def receive(self, payload: Bytes) -> list[bytes]:
-        """Go on with what the server answered.
+        """Take a frame from the server, and go on.
 
         Returns:
             The payloads to send next; none once ``complete``.
 
         Raises:
-            AuthenticationFailed: The server does not accept the client, cannot prove itself, or answers what is no
-                answer here.
+            AuthenticationFailed: The server rejected the client, cannot authenticate itself, or sent an invalid
+                response.
         """
         try:
             if self._expected is None:
@@ -181,22 +181,22 @@ class SaslClient:
 class SaslServer:
     """The server's side of the authentications of one connection.
 
-    A refused client is told so: ``receive`` gives the last payload to send, and ``failure`` says why. The owner waits
-    ``connection.failed.authentication.delay.ms``, sends the payload and closes the connection.
+    A refused client gets an answer: ``receive`` returns the last payload to send, and ``failure`` holds the reason. The
+    owner waits ``connection.failed.authentication.delay.ms``, sends the payload and closes the connection.
 
-    A session is renewed by the user and the mechanism that began it; anything else is refused.
+    Only the user and the mechanism that began a session may renew it.
 
     Args:
-        mechanisms: What is offered.
-        users: Whom to accept, name to password.
-        api_versions: Answers an ApiVersions request of a version with the response's message.
-        session_ms: How long a session may last, 0 for ever.
+        mechanisms: The mechanisms to offer.
+        users: The users to accept, name to password.
+        api_versions: Returns the response to an ApiVersions request of this version.
+        session_ms: The lifetime of a session, 0 for no limit.
 
     Attributes:
         complete: Whether the client has been accepted.
-        failure: Why it was refused, None if it was not.
+        failure: The reason of its refusal, None if it was not refused.
         session_lifetime_ms: ``session_ms``.
-        renewable: Whether the client can renew its session: it speaks SaslAuthenticate v1 or newer.
+        renewable: Whether the client can renew its session, by SaslAuthenticate v1 or newer.
 
     Raises:
         ConfigurationError: No mechanism is offered.
@@ -226,28 +226,28 @@ class SaslServer:
         self._bare = False
 
     def start(self) -> list[bytes]:
-        """Nothing: the client begins."""
+        """Return no payload: the client begins."""
         return []
 
     def renew(self) -> list[bytes]:
-        """Let the client authenticate again. Nothing is to be sent: the client begins."""
+        """Let the client authenticate again. Returns no payload: the client begins."""
         self.complete = False
         self._mechanism = None
         return []
 
     def owns(self, payload: Bytes) -> bool:
-        """Whether this frame, one of many on its connection, is a request of SASL."""
+        """Whether a frame is a SASL request."""
         return int.from_bytes(payload[:2], "big") in _SASL_APIS
 
     def begins(self, payload: Bytes) -> bool:
-        """Whether this frame asks to authenticate."""
+        """Whether a frame begins an authentication."""
         return int.from_bytes(payload[:2], "big") == ApiKey.SASL_HANDSHAKE
 
     def reject(self, payload: Bytes) -> list[bytes]:
-        """The answer to a SASL request that may not come now; the session goes on.
+        """Answer a SASL request that is not allowed now; the session goes on.
 
         Raises:
-            AuthenticationFailed: It is no SASL request.
+            AuthenticationFailed: The frame is no SASL request.
         """
         try:
             header, at = decode_request_header_from(payload)
@@ -259,7 +259,7 @@ class SaslServer:
             raise AuthenticationFailed(f"no SASL request: {e}") from e
 
     def receive(self, payload: Bytes) -> list[bytes]:
-        """Go on with what the client sent: the payloads to send back; none if it is refused by the old handshake."""
+        """Take a frame from the client; returns the payloads to send, none if the old handshake refuses it."""
         if len(payload) > MOST_TOKEN_BYTES:
             self.failure = AuthenticationFailed(f"a frame of {len(payload)} bytes before the authentication is over")
             return []
@@ -273,7 +273,7 @@ class SaslServer:
         if self._bare:
             try:
                 yield self._respond(bytes(payload))
-            except AuthenticationFailed as e:  # the old handshake has no way to say why
+            except AuthenticationFailed as e:  # the old handshake cannot carry a reason
                 self.failure = e
             return
         header, at = decode_request_header_from(payload)
@@ -305,7 +305,7 @@ class SaslServer:
         self._mechanism = server_mechanism(request.mechanism, self._users)
         if self._user is None:
             self._mechanism_name = request.mechanism
-        elif request.mechanism != self._mechanism_name:  # told by the answer to the token, which has room for words
+        elif request.mechanism != self._mechanism_name:  # the answer to the token carries the reason
             self._mechanism = _AnotherMechanism(self._mechanism_name, request.mechanism)
         return self._response(correlation_id, response(error_code=0, mechanisms=list(self._offered)), version)
 
@@ -346,7 +346,7 @@ class SaslServer:
 
 
 class _AnotherMechanism:
-    """Refuses a client that would renew its session by another mechanism than it began with."""
+    """A mechanism that refuses a client which renews its session by another mechanism than before."""
 
     complete = False
     user = ""

@@ -19,7 +19,7 @@ _SCRAM_ITERATIONS: Final = 4_096
 
 
 class ClientMechanism(Protocol):
-    """The client's side of one mechanism."""
+    """The client's side of a mechanism."""
 
     complete: bool
 
@@ -27,11 +27,11 @@ class ClientMechanism(Protocol):
         """The first token."""
 
     def respond(self, token: bytes) -> bytes | None:
-        """The next token; None when the server has proven itself too. Raises ``AuthenticationFailed``."""
+        """Return the next token; None once the server is authenticated too. Raises ``AuthenticationFailed``."""
 
 
 class _PlainClient:
-    """PLAIN: name and password in clear, so only sensible over TLS."""
+    """PLAIN sends name and password in clear text, so use it over TLS only."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -46,10 +46,10 @@ class _PlainClient:
 
 
 def _scramp() -> Any:
-    """The package that computes SCRAM.
+    """Import the package that computes SCRAM.
 
     Raises:
-        ConfigurationError: It is not installed.
+        ConfigurationError: The package is not installed.
     """
     try:
         import scramp
@@ -88,15 +88,15 @@ class ServerMechanism(Protocol):
     """The server's side of one mechanism.
 
     Attributes:
-        complete: Whether the client has proven who it is.
-        user: The name that the client gives itself; empty before its token.
+        complete: Whether the client is authenticated.
+        user: The user name in the client's token; empty before its token.
     """
 
     complete: bool
     user: str
 
     def respond(self, token: bytes) -> bytes:
-        """The answer to a token. Raises ``AuthenticationFailed``."""
+        """Return the answer to a token. Raises ``AuthenticationFailed``."""
 
 
 class _PlainServer:
@@ -149,10 +149,10 @@ class _ScramServer:
 
 
 def client_mechanism(name: str, credentials: Credentials) -> ClientMechanism:
-    """The client's side of the mechanism of this name."""
+    """Make the client's side of the mechanism of this name."""
     return _PlainClient(credentials) if name == "PLAIN" else _ScramClient(name, credentials)
 
 
 def server_mechanism(name: str, users: Mapping[str, Password]) -> ServerMechanism:
-    """The server's side of the mechanism of this name."""
+    """Make the server's side of the mechanism of this name."""
     return _PlainServer(users) if name == "PLAIN" else _ScramServer(name, users)

@@ -25,15 +25,15 @@ __all__ = ["ListenerChannels", "client_channels", "server_channels"]
 
 
 def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client_id: str | None) -> ChannelBuilder:
-    """Build connections to nodes.
+    """Make the builder of connections to nodes.
 
     Args:
-        protocol: How the nodes' listener is secured.
-        security: Whom to trust, and who this end is.
+        protocol: The security protocol of the nodes' listener.
+        security: The trusted authorities, and this end's certificate and credentials.
         client_id: Goes into the headers of the SASL exchange.
 
     Raises:
-        ConfigurationError: The settings lack what the protocol needs.
+        ConfigurationError: A setting that the protocol needs is missing.
     """
     context = security.client_context() if protocol.uses_tls else None
     mechanism, credentials = security.sasl_mechanism, None
@@ -57,7 +57,7 @@ def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client
 
 
 class ListenerChannels:
-    """Builds connections to nodes, each secured as its listener is; a ``ChannelBuilder``.
+    """Builds connections to nodes with the security protocols of their listeners; a ``ChannelBuilder``.
 
     Args:
         security: Whom to trust, and who this end is.
@@ -71,11 +71,11 @@ class ListenerChannels:
         self._by_listener: dict[str, ChannelBuilder] = {}
 
     def use(self, listener: str, protocol: SecurityProtocol | int) -> None:
-        """Let connections to this listener speak this protocol.
+        """Use this security protocol for connections to this listener.
 
         Raises:
-            ConfigurationError: The protocol is not known, or the settings lack what it needs. Nothing is ever sent in
-                plaintext in its place.
+            ConfigurationError: The protocol is unknown, or a setting that it needs is missing. The connection never
+                falls back to plaintext.
         """
         try:
             known = SecurityProtocol(protocol)
@@ -89,23 +89,23 @@ class ListenerChannels:
         self._by_listener[listener] = builder
 
     def __call__(self, sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
-        """The transport and the authenticator of a connection to a listener that is in use."""
+        """Make the transport and the authenticator of a connection to a listener that is in use."""
         return self._by_listener[peer.listener](sock, peer)
 
 
 def server_channels(
     protocol: SecurityProtocol, security: SecurityConfig, api_versions: Callable[[int], Any]
 ) -> ChannelBuilder:
-    """Build connections of clients.
+    """Make the builder of accepted connections.
 
     Args:
-        protocol: How the listener is secured.
-        security: This end's certificate, and whom to accept.
-        api_versions: Answers an ApiVersions request of a version with the response's message: clients ask for it
-            before they authenticate.
+        protocol: The security protocol of the listener.
+        security: This end's certificate, and the users and authorities to accept.
+        api_versions: Returns the response to an ApiVersions request of this version, which clients send before they
+            authenticate.
 
     Raises:
-        ConfigurationError: The settings lack what the protocol needs.
+        ConfigurationError: A setting that the protocol needs is missing.
     """
     context = security.server_context() if protocol.uses_tls else None
     if protocol.uses_sasl and not (security.sasl_enabled_mechanisms and security.users):

@@ -1,6 +1,6 @@
-"""Many connections on one thread: connects, reads, writes, mutes, expires and closes without ever blocking in between.
+"""A selector of many connections on one thread: connects, reads, writes, mutes, expires and closes without blocking.
 
-One ``poll`` gives at most one received frame for each connection; what else has arrived stays in order for the next.
+One ``poll`` returns at most one received frame of each connection; further frames stay in order for the next poll.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ _REAUTHENTICATING: Final = Phase.REAUTHENTICATING
 
 
 class Selector:
-    """Many connections on one thread. Any thread may call ``wakeup`` and ``send``; all else is that thread's own.
+    """Runs many connections on one thread; other threads may call ``wakeup`` and ``send`` alone.
 
     Args:
         max_receive_size: Largest payload that is received, ``UNLIMITED`` for none.
-        max_idle_ms: Connections silent for longer are closed; -1 for never.
-        max_stall_ms: A frame that has begun must go on arriving: a 64th of it in each such interval; -1 for no limit.
-        clock: Where time comes from.
-        metrics: What to count, None for nothing.
-        metrics_of: Tells what to count of a connection by its id, instead of ``metrics``.
+        max_idle_ms: Idle time after which a connection is closed; -1 for no limit.
+        max_stall_ms: An interval in which a 64th of an incomplete frame must arrive; -1 for no limit.
+        clock: The source of time.
+        metrics: The metrics of all connections, None for none.
+        metrics_of: Returns the metrics of a connection by its id, instead of ``metrics``.
         polls: Takes the times of polls; those of ``metrics`` if None.
-        failed_authentication_delay_ms: A client that fails to authenticate by SASL is told so, and its connection is
-            closed, after this time.
+        failed_authentication_delay_ms: The time after which a client that fails to authenticate by SASL is answered,
+            and its connection is closed.
         pool: The pool that gives the buffers of frames, None for the heap.
         channel_builder: Puts transports on sockets.
-        recorder: Sees every frame that has passed, None for nobody.
+        recorder: Records every frame, None for no recording.
         system: Waits for events; ``select.epoll`` if None.
         dial: Begins to connect.
 
     Attributes:
         completed_sends: The frames whose last byte has left in the last ``poll``.
         completed_receives: The frames that the last ``poll`` has received.
-        connected: The connections that stand since the last ``poll``.
-        prepared: The connections that are through handshake and authentication since the last ``poll``.
-        disconnected: The connections that have ended, and how.
+        connected: The connections that the last ``poll`` has connected.
+        prepared: The connections that completed handshake and authentication in the last ``poll``.
+        disconnected: The connections that have ended, and the way they ended.
         channels: The open connections.
         polled_ns: When the wait of the last ``poll`` ended, in ns of the clock.
         writer: Writes frames to the channels, from any thread.
@@ -130,19 +130,19 @@ class Selector:
         listener: str = "PLAINTEXT",
         checks_versions: bool = False,
     ) -> None:
-        """Begin to connect. ``poll`` tells when the connection stands.
+        """Begin to connect. ``poll`` reports the established connection in ``connected``.
 
         Args:
-            channel_id: What to call it.
+            channel_id: The id of the new connection.
             address: An IP address as text, and a port.
             send_buffer, receive_buffer: Sizes of the socket's buffers in bytes, -1 for the system's.
             host: The host's name for the channel builder; the address if None.
-            listener: The name of the listener that is connected to, for the channel builder.
+            listener: The name of the peer's listener, for the channel builder.
             checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
 
         Raises:
             IllegalState: There is a connection of that name.
-            OSError: The address is none, the system refuses at once, or no transport can be put on the socket.
+            OSError: The address is invalid, the system refuses at once, or no transport can be put on the socket.
         """
         self._registry.ensure_new(channel_id)
         sock, at_once = self._dial(address, send_buffer, receive_buffer)
@@ -162,7 +162,7 @@ class Selector:
 
         Raises:
             IllegalState: There is a connection of that name.
-            OSError: It is gone already, or no transport can be put on it.
+            OSError: The connection has ended already, or no transport can be put on the socket.
         """
         self._registry.ensure_new(channel_id)
         channel = None
@@ -179,7 +179,7 @@ class Selector:
         return channel
 
     def _undo(self, channel: Channel | None, sock: socket.socket) -> None:
-        """Leave nothing of a channel that could not be taken."""
+        """Remove all traces of a channel that could not be added."""
         if channel is not None:
             self._registry.take_back(channel)
         sock.close()
@@ -189,32 +189,32 @@ class Selector:
         self._poller.watch(sock.fileno(), on_ready)
 
     def unlisten(self, sock: socket.socket) -> None:
-        """Watch a listening socket no more; closing it is the caller's."""
+        """Stop watching a listening socket; the caller closes it."""
         self._poller.unwatch(sock.fileno())
 
     def channel(self, channel_id: str) -> Channel | None:
-        """An open connection, None if there is none of that name."""
+        """Return an open connection, None if no open connection has this id."""
         return self.channels.get(channel_id)
 
     def closing_channel(self, channel_id: str) -> Channel | None:
-        """A connection that has ended but still has frames to give."""
+        """Return a connection that has ended and still has received frames."""
         return self._registry.closing.get(channel_id)
 
     def all_channels(self) -> list[Channel]:
-        """Every connection, those that are being closed too. Any thread may ask."""
+        """Return every connection, open or closing; from any thread."""
         return self._registry.all()
 
     def is_channel_ready(self, channel_id: str) -> bool:
-        """Whether requests may pass over it."""
+        """Whether requests may pass over the connection."""
         channel = self.channels.get(channel_id)
         return channel is not None and channel.connection.usable
 
     def lowest_priority_channel(self) -> Channel | None:
-        """Which to close to make room: one that is closing, else the one used least recently, else any."""
+        """Choose a connection to close to make room: one that is closing, else the least recently used, else any."""
         return self._registry.lowest_priority()
 
     def client_information(self, channel_id: str, name: str, version: str) -> None:
-        """Note which client software a connection belongs to."""
+        """Note the client software of a connection."""
         channel = self.channels.get(channel_id)
         if channel is not None and channel.metrics is not None:
             channel.metrics.client_changed(channel, (name, version))
@@ -235,9 +235,9 @@ class Selector:
         self.writer.start(self._registry.find(send.destination), send)
 
     def write_now(self) -> None:
-        """Write new frames, which ``poll`` does too: there is nearly always room, and no event to wait for.
+        """Write new frames without a ``poll``: sockets nearly always take them at once.
 
-        What has gone out is added to ``completed_sends``.
+        Frames that have gone out are added to ``completed_sends``.
         """
         writes, self.writer.started = self.writer.started, []
         for channel in writes:
@@ -251,7 +251,7 @@ class Selector:
             self._close(channel, Closing.NOTIFY)
 
     def mute(self, channel_id: str) -> None:
-        """Read this connection no more until ``unmute``."""
+        """Stop reading this connection until ``unmute``."""
         channel = self._registry.find(channel_id)
         channel.connection.mute()
         channel.connection.explicitly_muted = True
@@ -259,7 +259,7 @@ class Selector:
         self._poller.changed(channel)
 
     def unmute(self, channel_id: str) -> bool:
-        """Read this connection again if its mute state allows; tells whether it is read now."""
+        """Read this connection again if its mute state allows; returns whether it is read now."""
         channel = self._registry.find(channel_id)
         if not self._reader.read_again(channel):
             return False
@@ -270,7 +270,7 @@ class Selector:
     # ---- polling -----------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Drop the results of the last poll; connections that were closing get on with it."""
+        """Drop the results of the last poll; closing connections go on to close."""
         self.completed_sends.clear()
         if self.completed_receives:
             self._reader.clear()
@@ -286,11 +286,11 @@ class Selector:
                 self._close(channel, Closing.NOTIFY)
 
     def poll(self, timeout_ms: int, *, for_sends: bool = True) -> None:
-        """Do what can be done now, or else wait for something to do.
+        """Do the work that is due now, or wait for an event.
 
         Args:
-            timeout_ms: How long to wait at most.
-            for_sends: Return as soon as a frame has gone out. A caller that only waits for answers saves a round.
+            timeout_ms: The longest wait.
+            for_sends: Whether to return as soon as a frame has gone out; false saves a round if only responses matter.
 
         Raises:
             ValueError: A negative timeout.
@@ -330,7 +330,7 @@ class Selector:
         elif not events:
             reader.progressed = True
         if reader.pool is not None and reader.short_of_memory:
-            random.shuffle(events)  # let no connection always be the one that gets no memory
+            random.shuffle(events)  # so that no connection is always the one without memory
         ready, callbacks = self._poller.channels.get, self._poller.callbacks
         for fd, mask in events:
             channel = ready(fd)
@@ -344,7 +344,7 @@ class Selector:
             self._close(channel, how)
 
     def _process_unannounced(self, events: list[tuple[int, int]], now: int) -> None:
-        """Go on with channels of which no event tells: they stand already, or have bytes on this side."""
+        """Go on with channels that no event announces: connected at once, or with buffered bytes."""
         registry = self._registry
         immediate, registry.immediate = registry.immediate, []
         buffered, self._reader.buffered = self._reader.buffered, {}
@@ -356,7 +356,7 @@ class Selector:
             self._process(channel, 0, now)
 
     def _process(self, channel: Channel, mask: int, now: int) -> None:
-        """Do what an event, or bytes on this side, allow; a fault ends this channel alone."""
+        """Handle a channel's event or buffered bytes; a fault ends this channel alone."""
         if channel.closed:
             return
         connection = channel.connection
@@ -394,7 +394,7 @@ class Selector:
                 self._poller.changed(channel)
 
     def _establish(self, channel: Channel, now: int) -> bool:
-        """Go on connecting, shaking hands and authenticating; tells whether requests may pass now."""
+        """Go on with connecting, handshake and authentication; returns whether requests may pass now."""
         if not channel.connected:
             if not channel.finish_connect():
                 return False
@@ -413,7 +413,7 @@ class Selector:
         return True
 
     def _refuse(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
-        """End a connection whose two ends do not accept each other; a client is told so after the delay."""
+        """End a connection whose authentication failed; a client is answered after the delay."""
         authenticator = channel.authenticator
         answers_late = authenticator is not None and authenticator.is_server and channel.transport.ready
         _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, error)
@@ -429,16 +429,16 @@ class Selector:
     # ---- closing -----------------------------------------------------------------------------------------------------
 
     def close_channel(self, channel_id: str) -> list[ClientRequest]:
-        """Close a connection from this side: it is not reported as disconnected. Harmless if there is none.
+        """Close a connection from this side, without a report in ``disconnected``. Harmless if there is none.
 
         Returns:
-            Its requests that were not answered, oldest first.
+            Its unanswered requests, oldest first.
         """
         channel = self._registry.discard(channel_id, self.polled_ns)
         return [] if channel is None else channel.unanswered
 
     def close(self) -> None:
-        """Close every connection and the selector; what fails is raised after all has been closed."""
+        """Close every connection and the selector; an error is raised after all have been closed."""
         failures: list[BaseException] = []
         try:
             for channel in self._registry.all():
@@ -455,7 +455,7 @@ class Selector:
             raise failures[0]
 
     def abandon(self) -> None:
-        """Give back a forked child's copies of all descriptors; the parent's connections go on."""
+        """Close a forked child's copies of all descriptors; the parent's connections go on."""
         self._waker.abandon()
         self._poller.close()
         self._registry.abandon()

@@ -1,4 +1,4 @@
-"""The selector's metrics under Kafka's names. The selector adds to plain numbers; rates are worked out by who reads."""
+"""The selector's metrics under Kafka's names. The selector adds to plain numbers; rates are computed when read."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class _Counted(Protocol):
 
 
 class PollTimes:
-    """How often a selector has polled, and how long it waited and worked. Many metrics may show one selector's.
+    """The number of a selector's polls, and the times it waited and worked; several metrics may show them.
 
     Args:
-        clock: Where time comes from.
+        clock: The source of time.
     """
 
     __slots__ = ("began_ns", "clock", "io_ns", "io_wait_ns", "selects")
@@ -44,12 +44,12 @@ class PollTimes:
         self.io_wait_ns = 0
 
     def age_ns(self) -> int:
-        """How long there have been polls."""
+        """Return the time in ns since the selector began."""
         return max(1, self.clock.nanoseconds() - self.began_ns)
 
 
 class NodeMetrics:
-    """One connection's own metrics: group ``<prefix>-node-metrics``, tag ``node-id=node-<id>``."""
+    """The metrics of one connection: group ``<prefix>-node-metrics``, tag ``node-id=node-<id>``."""
 
     __slots__ = ("incoming", "latency", "outgoing", "request", "response", "size")
 
@@ -63,20 +63,20 @@ class NodeMetrics:
 
 
 class SelectorMetrics:
-    """What is counted of some connections: of all of a selector, or of one broker's.
+    """The metrics of some connections: all of a selector's, or those to one broker.
 
-    Each figure has one writer at a time: the selector's thread, or whoever holds the channel's lock to write.
+    Each figure has one writer at a time: the selector's thread, or the thread that holds the channel's lock to write.
 
     Args:
-        metrics: Where it can be read.
+        metrics: The registry to add the metrics to.
         prefix: Kafka's metric group prefix, e.g. ``controller-channel``.
         tags: E.g. ``{"broker-id": "2"}``.
         per_connection: Whether each connection gets metrics of its own.
-        polls: The selector's, if several metrics show them; its own if None.
+        polls: The polls of the selector, if several metrics show them; None makes new ones.
 
     Attributes:
-        per_connection: Whether it does.
-        connections: How many are open now.
+        per_connection: As given.
+        connections: The number of open connections.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class SelectorMetrics:
         ]  # fmt: skip
         for name, read, doc in gauges:
             self._names.append(metrics.gauge(self.group, name, read, tags, doc))
-        # It outlives ``close``, which a selector checks itself by.
+        # This metric outlives ``close``: it shows whether a closed selector has closed all its connections.
         metrics.gauge(self.group, "connection-count", lambda: self.connections, tags, "connections that are open now")
 
     def _meter(self, name: str, doc: str) -> Meter:
@@ -171,7 +171,7 @@ class SelectorMetrics:
         failed.value += 1
 
     def node(self, channel_id: str) -> NodeMetrics | None:
-        """Metrics of one connection, if they are wanted."""
+        """Make the metrics of one connection, if connections have their own."""
         if not self.per_connection:
             return None
         return NodeMetrics(self._metrics, self._node_group, self._node_tags(channel_id))
@@ -204,13 +204,13 @@ class SelectorMetrics:
         channel.client_information = to
 
     def close(self) -> None:
-        """Remove everything but the number of open connections; metrics with other tags stay."""
+        """Remove all metrics but the number of open connections; metrics with other tags stay."""
         self._metrics.remove(self._node_group, tags=self._tags)
         for name in self._names:
             self._metrics.remove(name.group, name.name, dict(name.tags))
         self._names.clear()
 
     def remove(self) -> None:
-        """Remove everything."""
+        """Remove all metrics."""
         self.close()
         self._metrics.remove(self.group, "connection-count", self._tags)

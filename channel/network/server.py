@@ -1,6 +1,6 @@
-"""The accepting side: any number of listening sockets and their connections on one thread.
+"""A socket server: any number of listening sockets and their connections on one thread.
 
-Requests of one connection are handed over one at a time, in order: it is not read on before its answer has gone out.
+The handler gets a connection's requests one at a time, in order: the next is read after the response has gone out.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ _POLL_FAILED_MS: Final = 10
 
 
 class SocketServer:
-    """Accepts, receives, hands over, answers; one thread, from ``start`` to ``close``.
+    """Accepts connections, receives requests and sends responses on one thread, from ``start`` to ``close``.
 
     Args:
         name: Names the thread.
         config: Limits: ``max.connections``, ``max.connections.per.ip``, ``socket.request.max.bytes``,
             ``queued.max.request.bytes``, ``connections.max.idle.ms``; of ``security``:
             ``connection.failed.authentication.delay.ms``.
-        clock: Where time comes from.
-        metrics: What to count, None for nothing.
-        recorder: Sees every frame that passes.
-        channel_builder: Makes channels of accepted sockets.
+        clock: The source of time.
+        metrics: The selector's metrics, None for none.
+        recorder: Records every frame.
+        channel_builder: Makes the transports of accepted sockets.
 
     Attributes:
         selector: Moves the bytes.
-        listeners: Those that are open.
-        refused: How many connections were over a limit.
+        listeners: The open listeners.
+        refused: The number of connections refused by a limit.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class SocketServer:
         Args:
             handler: Takes the requests of its connections.
             host: An address or a name of this machine.
-            port: 0 for any; ``Listener.port`` tells which.
+            port: 0 for any free port, which ``Listener.port`` shows.
             name: The listener's name.
-            backlog: How many may wait to be accepted.
+            backlog: The number of connections that may wait to be accepted.
 
         Raises:
             ConfigurationError: The port is taken, or the host is not this machine's.
@@ -144,7 +144,7 @@ class SocketServer:
             self.close()
 
     def forget_in_child(self) -> None:
-        """Be closed in a forked child: connections and the thread are the parent's."""
+        """Count as closed in a forked child: connections and the thread are the parent's."""
         if not self._stopping:
             self._stopping = True
             self.selector.abandon()
@@ -161,7 +161,7 @@ class SocketServer:
     # ---- calls into the thread ---------------------------------------------------------------------------------------
 
     def call_soon(self, function: Callable[[], None]) -> None:
-        """Call it on the server's thread: at once from there, soon from any other."""
+        """Call a function on the server's thread: at once on that thread, soon from any other."""
         if threading.current_thread() is self._thread:
             function()
         else:
@@ -169,12 +169,12 @@ class SocketServer:
             self.selector.wakeup()
 
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
-        """Call it on the server's thread after a delay; never if the server is closed before."""
+        """Call a function on the server's thread after a delay; never if the server is closed before."""
         due = self._clock.nanoseconds() + delay_ms * 1_000_000
         self.call_soon(lambda: heapq.heappush(self._timers, (due, next(self._numbers), function)))
 
     def call(self, function: Callable[[], None]) -> None:
-        """Call it on the server's thread, once, and return when it has been; what it raises is raised here."""
+        """Call a function on the server's thread, once, and return its result or raise its error."""
         if not self._thread.is_alive() or threading.current_thread() is self._thread:
             function()
             return
@@ -191,7 +191,7 @@ class SocketServer:
 
         self.call_soon(run)
         for _ in range(_STOP_MS // 100):
-            is_alive = self._thread.is_alive()  # asked first: a thread that ends still does what it was asked to
+            is_alive = self._thread.is_alive()  # checked first: an ending thread still makes the queued calls
             if done.wait(0.1 if is_alive else 0):
                 if failures:
                     raise failures[0]
@@ -217,7 +217,7 @@ class SocketServer:
         except Exception:  # noqa: BLE001
             # Neither one connection nor the system may end the service of all the others.
             _log.exception("a poll on %s failed", self._thread.name)
-            self._clock.sleep(_POLL_FAILED_MS)  # it may fail again at once
+            self._clock.sleep(_POLL_FAILED_MS)  # the poll may fail again at once
         for receive in selector.completed_receives:
             connection = self._connections.get(receive.source)
             if connection is not None:
@@ -226,13 +226,13 @@ class SocketServer:
             self._guarded(self._tasks.popleft())
         while self._timers and self._timers[0][0] <= self._clock.nanoseconds():
             self._guarded(heapq.heappop(self._timers)[2])
-        # Answers of this turn go out now, and whoever got all of his is read on without telling the system twice.
+        # Responses of this round go out now; where one is complete, its connection is read on: one change of events.
         selector.write_now()
         for send in selector.completed_sends:
             connection = self._connections.get(send.destination)
             if connection is not None:
                 self.read_on(connection)
-        for channel_id in selector.disconnected:  # by the poll, or by what could not be written just now
+        for channel_id in selector.disconnected:  # by the poll, or by a write that failed just now
             self._forget(channel_id)
 
     def _next_timer_ms(self) -> int:
@@ -244,7 +244,7 @@ class SocketServer:
         try:
             function()
         except Exception:  # noqa: BLE001
-            # One caller's mistake must not end the service of all the others.
+            # One failing call must not end the service of all connections.
             _log.exception("a call on %s failed", self._thread.name)
 
     def _end(self) -> None:
@@ -258,7 +258,7 @@ class SocketServer:
     # ---- connections -------------------------------------------------------------------------------------------------
 
     def accepted(self, listener: Listener, sock: socket.socket, remote: Address) -> None:
-        """Take an accepted socket, or close it if there are too many."""
+        """Take an accepted socket, or close it if there are too many connections."""
         full = len(self._connections) >= self._config.max_connections
         if full or self._per_ip[remote[0]] >= self._config.max_connections_per_ip:
             self.refused += 1
@@ -294,7 +294,7 @@ class SocketServer:
             self.close_connection(connection)
 
     def respond(self, connection: AcceptedConnection, payload: Sequence[Bytes]) -> None:
-        """Send an answer; its connection may be gone."""
+        """Send a response; it is dropped if its connection has ended."""
         if self.selector.channel(connection.id) is None:
             _log.debug("%s has gone; its answer is dropped", connection)
             self.close_connection(connection)
@@ -302,7 +302,7 @@ class SocketServer:
         self.selector.send(Send.framed(connection.id, payload))
 
     def read_on(self, connection: AcceptedConnection) -> None:
-        """Read the next request of a connection: the one before has been dealt with."""
+        """Read the next request of a connection, as the previous one is complete."""
         self._release(connection)
         connection.in_work = False
         channel = self.channel(connection)
@@ -312,17 +312,17 @@ class SocketServer:
                 self.selector.unmute(connection.id)
 
     def channel(self, connection: AcceptedConnection) -> Channel | None:
-        """Its channel, which may have ended with requests still to be read."""
+        """Return the channel of a connection, which may have ended with requests still to be read."""
         return self.selector.channel(connection.id) or self.selector.closing_channel(connection.id)
 
     def _release(self, connection: AcceptedConnection) -> None:
-        """The request has been dealt with: its bytes count no more."""
+        """Release a completed request: its bytes no longer count against the budget."""
         receive, connection.receive = connection.receive, None
         if receive is not None:
             receive.close()
 
     def close_connection(self, connection: AcceptedConnection) -> None:
-        """Close a connection, answered or not."""
+        """Close a connection, its request answered or not."""
         self.selector.close_channel(connection.id)
         self._forget(connection.id)
 

@@ -1,4 +1,4 @@
-"""Sockets as the selector wants them, and what ends its wait."""
+"""The selector's sockets, and the waker that ends its wait."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = [
 
 
 class Peer(NamedTuple):
-    """The other end of a connection, as it was configured.
+    """The configured address of a connection's other end.
 
     Attributes:
         host: The host's name as the caller gave it (for SNI and host-name checks); an accepted peer's IP address.
         port: Its port.
-        listener: The name of the listener that is connected to, or that has accepted.
-        accepted: Whether the peer has connected to us.
+        listener: The name of the peer's listener, or of our listener if the peer connected to us.
+        accepted: Whether the peer connected to us.
     """
 
     host: str
@@ -41,32 +41,32 @@ class Peer(NamedTuple):
 
 
 class ChannelBuilder(Protocol):
-    """Puts a transport, and an authenticator if there is one, on a socket: where TLS and SASL come in."""
+    """Puts a transport on a socket, and an authenticator for SASL; TLS and SASL are added here."""
 
     def __call__(self, sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
-        """A transport over this socket, which is connecting or, if the peer was accepted, connected.
+        """Make a transport over this socket, which is connecting or, if the peer was accepted, connected.
 
-        Whatever it raises is an I/O error of this connection.
+        Any exception is treated as an I/O error of this connection.
         """
 
 
 def plaintext_channel(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
-    """Build a transport for bytes as they are."""
+    """Build a plaintext transport."""
     return PlaintextTransport(sock, connected=peer.accepted), None
 
 
 def new_socket(address: Address) -> tuple[socket.socket, Any]:
-    """A socket for this address, and the address as the system wants it.
+    """Make a socket for this address, and the address in the system's form.
 
     Raises:
-        OSError: It is no IP address: names are resolved above, where their failure can be counted.
+        OSError: The host is no IP address: the client resolves names, and counts their failures.
     """
     family, *_, target = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[0]
     return socket.socket(family, socket.SOCK_STREAM), target
 
 
 def configure(sock: socket.socket, send_buffer: int = -1, receive_buffer: int = -1) -> None:
-    """Non-blocking, kept alive, without delay; buffers of these sizes in bytes unless -1."""
+    """Make a socket non-blocking, with keep-alive and no delay; buffers have these sizes in bytes unless -1."""
     sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if sock.family != socket.AF_UNIX:
@@ -78,7 +78,7 @@ def configure(sock: socket.socket, send_buffer: int = -1, receive_buffer: int = 
 
 
 def begin_connect(sock: socket.socket, target: Any) -> bool:
-    """Start connecting; tells whether the connection stands already."""
+    """Start connecting; returns whether the connection is established already."""
     try:
         sock.connect(target)
     except BlockingIOError:
@@ -87,10 +87,10 @@ def begin_connect(sock: socket.socket, target: Any) -> bool:
 
 
 def dial(address: Address, send_buffer: int, receive_buffer: int) -> tuple[socket.socket, bool]:
-    """A socket that has begun to connect, and whether the connection stands already.
+    """Make a socket that begins to connect; returns whether the connection is established already.
 
     Raises:
-        OSError: The address is none, or the system refuses at once.
+        OSError: The address is invalid, or the system refuses at once.
     """
     sock, target = new_socket(address)
     try:
@@ -111,27 +111,27 @@ class Waker:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
-        """What to wait on."""
+        """Return the descriptor to wait on."""
         return self._fd
 
     def wake(self) -> None:
-        """Make it readable; nothing once it is closed."""
+        """Make the descriptor readable; does nothing once it is closed."""
         with self._lock:
             if self._fd >= 0:
                 os.eventfd_write(self._fd, 1)
 
     def drain(self) -> None:
-        """Make it quiet again."""
+        """Make the descriptor unreadable again."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._fd)
 
     def abandon(self) -> None:
-        """Give back a forked child's copy; another thread may have held the lock as it was forked."""
+        """Close a forked child's copy without the lock, which another thread may have held at the fork."""
         self._lock = threading.Lock()
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         with self._lock:
             fd, self._fd = self._fd, -1
             if fd >= 0:
@@ -139,7 +139,7 @@ class Waker:
 
 
 def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
-    """A socket that listens, never blocking.
+    """Make a non-blocking listening socket.
 
     Raises:
         ConfigurationError: The port is taken, or the host is not this machine's; the text says what to try.

@@ -1,7 +1,7 @@
-"""TLS as a transport: ciphertext on the socket, plaintext above, the handshake without blocking.
+"""A TLS transport: ciphertext on the socket, plaintext above, the handshake without blocking.
 
 OpenSSL works on two memory buffers here, never on the socket, so that each socket call, each pending byte and each
-alert is the transport's own to see. That costs the same CPU as letting OpenSSL read the socket itself.
+alert is visible to the transport. That costs the same CPU as letting OpenSSL read the socket itself.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _CIPHERTEXT: Final = 65_536
 """Bytes of ciphertext taken from the socket in one call."""
 
 _PLAINTEXT: Final = 65_536
-"""Bytes of plaintext that one ``write`` encrypts at most: what is encrypted must wait in memory if the peer is slow."""
+"""Most bytes of plaintext that one ``write`` encrypts, as ciphertext stays in memory if the peer is slow."""
 
 _RECORD: Final = 16_384
 """Largest plaintext of one TLS record: shorter buffers are joined up to this size, longer ones are not copied."""
 
 
 class TlsState(Enum):
-    """Where a TLS connection stands."""
+    """The state of a TLS connection."""
 
     NOT_INITIALIZED = "not initialized"
     HANDSHAKE = "handshake"
@@ -48,9 +48,9 @@ class TlsState(Enum):
 class TlsTransport(SocketTransport):
     """One TLS connection over a non-blocking socket. Safe for a reading and a writing thread at once.
 
-    ``HANDSHAKE_FAILED`` lasts until the peer has been sent the alert that says why. ``POST_HANDSHAKE`` is TLS 1.3 until
-    the first data arrives: only then is it certain that the peer accepts our certificate, so an alert before it is a
-    failed authentication.
+    ``HANDSHAKE_FAILED`` lasts until the alert with the reason has been sent to the peer. ``POST_HANDSHAKE`` is TLS 1.3
+    until the first data arrives: only then is it certain that the peer accepts our certificate, so an alert before the
+    first data is a failed authentication.
 
     Args:
         sock: A non-blocking socket, connecting or connected.
@@ -60,7 +60,7 @@ class TlsTransport(SocketTransport):
         connected: Whether the socket is connected already.
 
     Attributes:
-        state: Where the connection stands.
+        state: The state of the connection.
         local, remote: The two ends, once connected.
     """
 
@@ -117,7 +117,7 @@ class TlsTransport(SocketTransport):
             Which of ``EVENT_READ | EVENT_WRITE`` the handshake waits for; 0 when it is over.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other, and the peer has been sent the alert.
+            AuthenticationFailed: One side rejected the other, and the alert has been sent to the peer.
             OSError: The connection broke; connecting again may help.
         """
         with self._lock:
@@ -128,7 +128,7 @@ class TlsTransport(SocketTransport):
             if not self._connected:
                 return EVENT_WRITE
             self.state = TlsState.HANDSHAKE
-            # Read before writing: if the peer refused us, its alert says why, where writing would only fail.
+            # Read before writing: if the peer refused us, its alert gives the reason, while writing would only fail.
             ended = self._receive_ciphertext() < 0
             try:
                 self._tls.do_handshake()
@@ -155,7 +155,7 @@ class TlsTransport(SocketTransport):
         return self._finish_alert()
 
     def _finish_alert(self) -> int:
-        """Send the alert that tells the peer why; raise the failure when it has gone out, or cannot."""
+        """Send the alert with the reason; raise the failure once the alert has gone out, or cannot go out."""
         assert self._alert_error is not None
         with contextlib.suppress(OSError):
             self._send_ciphertext()
@@ -170,13 +170,13 @@ class TlsTransport(SocketTransport):
     # ---- payload -----------------------------------------------------------------------------------------------------
 
     def read_into(self, buffer: memoryview) -> int:
-        """Decrypt what is there.
+        """Decrypt the bytes that have arrived.
 
         Returns:
-            How many bytes of plaintext were written to the buffer; 0 if none is there yet.
+            The number of plaintext bytes written to the buffer; 0 if none has arrived yet.
 
         Raises:
-            AuthenticationFailed: The peer refused our certificate (TLS 1.3 tells so after the handshake).
+            AuthenticationFailed: The peer refused our certificate (in TLS 1.3 it does so after the handshake).
             EOFError: The peer will send no more.
             OSError: The connection broke, or the peer broke the protocol.
         """
@@ -212,12 +212,12 @@ class TlsTransport(SocketTransport):
         raise ConnectionResetError(f"TLS connection with {self._peer}: {_reason(error)}") from error
 
     def write(self, buffers: Sequence[Bytes]) -> int:
-        """Encrypt and send as much of the buffers as is taken now.
+        """Encrypt and send as much of the buffers as the socket takes now.
 
-        While earlier ciphertext has not gone out nothing more is taken, so that a slow peer costs bounded memory.
+        While earlier ciphertext has not gone out, no more plaintext is taken, so that a slow peer costs bounded memory.
 
         Returns:
-            How many bytes of plaintext were taken; they may still be pending as ciphertext.
+            The number of plaintext bytes taken; they may still be pending as ciphertext.
 
         Raises:
             OSError: The connection broke.
@@ -244,7 +244,7 @@ class TlsTransport(SocketTransport):
         return bool(self._ciphertext) or self._outgoing.pending > 0
 
     def flush(self) -> None:
-        """Send on pending ciphertext.
+        """Send pending ciphertext.
 
         Raises:
             OSError: The connection broke.
@@ -260,7 +260,7 @@ class TlsTransport(SocketTransport):
     # ---- ciphertext --------------------------------------------------------------------------------------------------
 
     def _receive_ciphertext(self) -> int:
-        """Bytes taken from the socket; 0 if there are none now, -1 at the end of the stream."""
+        """Read ciphertext; returns the number of bytes, 0 if there are none now, -1 at the end of the stream."""
         if self._ended:
             return -1
         try:
@@ -283,7 +283,7 @@ class TlsTransport(SocketTransport):
                 count = self._sock.send(waiting)
             except BlockingIOError:
                 count = 0
-            # On another error the connection is lost, and what waits with it.
+            # On another error the connection is lost, and its pending bytes too.
             if count < len(waiting):
                 self._ciphertext = memoryview(waiting)[count:]
                 if not count:
@@ -302,17 +302,17 @@ class TlsTransport(SocketTransport):
             OSError: The connection broke.
         """
         with self._lock:
-            with contextlib.suppress(ssl.SSLError):  # it waits for the peer's goodbye, which comes or not
+            with contextlib.suppress(ssl.SSLError):  # OpenSSL waits for the peer's close_notify, which may never come
                 self._tls.unwrap()
             self._send_ciphertext()
 
     def abandon(self) -> None:
-        """Give the descriptor of a forked child's copy back, without a word to the peer."""
+        """Close a forked child's copy of the descriptor, without sending anything to the peer."""
         self.state = TlsState.CLOSING
         self._sock.close()
 
     def close(self) -> None:
-        """Say goodbye if that needs no waiting, and close the socket; harmless if it is closed."""
+        """Send a close_notify if that needs no waiting, and close the socket; harmless if it is closed."""
         with self._lock:
             if self.state is TlsState.CLOSING:
                 return
@@ -329,7 +329,7 @@ class TlsTransport(SocketTransport):
 
 
 def _records(buffers: Sequence[Bytes]) -> list[Bytes]:
-    """At most ``_PLAINTEXT`` bytes of the buffers; neighbours that fit into one TLS record together are joined."""
+    """Take at most ``_PLAINTEXT`` bytes of the buffers; neighbours that fit into one TLS record are joined."""
     total = sum(map(len, buffers))
     if total <= _RECORD:
         return [b"".join(buffers)] if total else []
@@ -358,7 +358,7 @@ def _records(buffers: Sequence[Bytes]) -> list[Bytes]:
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """Why, in words: what OpenSSL found wrong with a certificate, else its reason."""
+    """Describe an SSL error: OpenSSL's finding about the certificate, or its reason."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {error.verify_message}"
     return (error.reason or str(error)).replace("_", " ").lower()

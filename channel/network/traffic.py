@@ -1,4 +1,4 @@
-"""What metrics and the recorder are told while a selector works."""
+"""A selector's traffic as it is reported to metrics and recorder."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _length = struct.Struct(">i")
 
 
 class Traffic:
-    """Tells a channel's metrics and the recorder what has passed.
+    """Reports bytes and frames to the metrics of their channel and to the recorder.
 
-    Bytes are counted as they move, frames when they are whole. A recorder that raises is asked no more, which is
-    logged: it must not cost a connection.
+    Bytes are counted as they move, frames when they are whole. A recorder that raises is not called again, which is
+    logged: its failure must not end a connection.
 
     Args:
-        recorder: Sees every frame, None for nobody.
-        clock: Tells the time of day.
+        recorder: Records every frame, None for no recording.
+        clock: The source of the time of day.
     """
 
     __slots__ = ("_clock", "recorder")
@@ -41,7 +41,7 @@ class Traffic:
         self._clock = clock
 
     def opened(self, channel: Channel, *, accepted: bool) -> None:
-        """Count a connection that stands."""
+        """Count a connection as established."""
         metrics = channel.metrics
         if metrics is not None:
             metrics.created.value += 1
@@ -56,7 +56,7 @@ class Traffic:
                 self._stop()
 
     def read(self, channel: Channel, count: int, payload: bytearray | None) -> None:
-        """Count bytes that came in, and the frame that is whole with them."""
+        """Count received bytes, and the frame that they complete."""
         metrics = channel.metrics
         if metrics is not None:
             node = channel.node_metrics
@@ -73,7 +73,7 @@ class Traffic:
             self._record("received", channel, (_length.pack(len(payload)), payload))
 
     def wrote(self, channel: Channel, count: int, send: Send | None) -> None:
-        """Count bytes that went out, and the frame that has gone out entirely with them."""
+        """Count sent bytes, and the frame that they complete."""
         metrics = channel.metrics
         if metrics is not None:
             node = channel.node_metrics
@@ -93,7 +93,7 @@ class Traffic:
             self._record("sent", channel, send.buffers)
 
     def closed(self, channel: Channel) -> None:
-        """Count a connection that is no more."""
+        """Count a connection as closed."""
         metrics = channel.metrics
         if metrics is not None:
             metrics.closed.value += 1

@@ -1,4 +1,4 @@
-"""What moves bytes below a channel: one interface, and plaintext; ``channel.network.tls`` has the other transport."""
+"""The transport below a channel: its interface, and the plaintext transport; ``channel.network.tls`` has the other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Address: TypeAlias = tuple[str, int]
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
-"""How many buffers the system takes in one call."""
+"""The number of buffers that the system takes in one call."""
 
 
 class Transport(Protocol):
@@ -64,14 +64,14 @@ class Transport(Protocol):
         """Whether the handshake is over and payload may pass."""
 
     def finish_connect(self) -> bool:
-        """Look whether the connection stands now.
+        """Check whether the TCP connection is established.
 
         Raises:
             OSError: It could not be made.
         """
 
     def handshake(self) -> int:
-        """Go on with the handshake; tells which of ``EVENT_READ | EVENT_WRITE`` it waits for, 0 when it is over.
+        """Go on with the handshake; returns which of ``EVENT_READ | EVENT_WRITE`` it waits for, 0 when it is over.
 
         Raises:
             AuthenticationFailed: One side does not accept the other.
@@ -79,25 +79,25 @@ class Transport(Protocol):
         """
 
     def read_into(self, buffer: memoryview) -> int:
-        """Read what is there; 0 if nothing is.
+        """Read the bytes that have arrived; returns their number, 0 if there are none.
 
         Raises:
             EOFError: The peer will send no more.
         """
 
     def write(self, buffers: Sequence[Bytes]) -> int:
-        """Write as much of the buffers, one after the other, as is taken now; they are never joined."""
+        """Write as much of the buffers, one after the other, as the socket takes now; they are never joined."""
 
     @property
     def has_pending_writes(self) -> bool:
-        """Whether bytes that ``write`` took (and encrypted) have not gone out yet."""
+        """Whether bytes taken (and encrypted) by ``write`` have not gone out yet."""
 
     def flush(self) -> None:
-        """Send on what is pending."""
+        """Send pending bytes."""
 
     @property
     def has_bytes_buffered(self) -> bool:
-        """Whether bytes that were read (and decrypted) wait here, so that no event will announce them."""
+        """Whether bytes that were read (and decrypted) are buffered here, which no event will announce."""
 
     def reset_on_close(self) -> None:
         """Make ``close`` end the connection by a reset, so that nothing more of it is delivered."""
@@ -106,18 +106,18 @@ class Transport(Protocol):
         """Close the socket; harmless if it is closed."""
 
     def abandon(self) -> None:
-        """Give the descriptor of a forked child's copy back, without a word to the peer."""
+        """Close a forked child's copy of the descriptor, without sending anything to the peer."""
 
 
 class Authenticator(Protocol):
-    """Proves over a ready transport who the two are, before any request passes and again as sessions end (SASL).
+    """Authenticates the two ends over a ready transport by SASL, before any request passes and before sessions end.
 
     Plaintext, and TLS alone, have none. Times are in ns of the selector's clock. All calls but ``is_server`` are made
     under the channel's lock.
 
     Attributes:
         renewing: Whether the session is being renewed.
-        renews_ns: From then on the session is to be renewed before a request is sent; 0 for never.
+        renews_ns: The time from which the session must be renewed before a request is sent; 0 for never.
         renewal_took_ns: How long the last renewal took; None before the first.
     """
 
@@ -127,7 +127,7 @@ class Authenticator(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether it is over."""
+        """Whether the authentication is over."""
 
     @property
     def is_server(self) -> bool:
@@ -138,7 +138,7 @@ class Authenticator(Protocol):
         """Whether the peer is a client that can renew its session."""
 
     def authenticate(self) -> int:
-        """Go on; tells which of ``EVENT_READ | EVENT_WRITE`` it waits for, 0 when it is over.
+        """Go on; returns which of ``EVENT_READ | EVENT_WRITE`` the exchange waits for, 0 when it is over.
 
         Raises:
             AuthenticationFailed: One side does not accept the other.
@@ -146,34 +146,34 @@ class Authenticator(Protocol):
         """
 
     def send_refusal(self) -> None:
-        """Send what tells a client that it is refused, as far as the transport takes it at once."""
+        """Send the refusal to a client, as much of it as the transport takes at once."""
 
     def begin_session(self, now_ns: int) -> bool:
-        """Note that ``authenticate`` is over; tells whether a session begins by it, or goes on renewed."""
+        """Note that ``authenticate`` is over; returns whether a session has begun or was renewed."""
 
     def renew(self, now_ns: int) -> None:
         """Begin to renew the session."""
 
     def takes(self, payload: Bytes, now_ns: int) -> bool:
-        """Take a frame that renews the session; tells whether it is one.
+        """Take a frame if it renews the session; returns whether it did.
 
         Raises:
-            AuthenticationFailed: One side does not accept the other any more.
+            AuthenticationFailed: One side rejected the other in a renewal.
         """
 
     def expired(self, now_ns: int) -> bool:
-        """Whether no request may come any more before the session has been renewed."""
+        """Whether the session has expired, so that a renewal must come before the next request."""
 
     def close(self) -> None:
         """Forget secrets."""
 
 
 class SocketTransport:
-    """The part of a transport that is the same whatever passes: a non-blocking socket, its connecting, its two ends.
+    """The base of all transports: a non-blocking socket, its connecting, and its addresses.
 
     Args:
         sock: A non-blocking socket, connecting or connected.
-        connected: Whether it is connected already.
+        connected: Whether the socket is connected already.
 
     Attributes:
         local, remote: The two ends, once connected.
@@ -199,7 +199,7 @@ class SocketTransport:
         self._connected = True
 
     def finish_connect(self) -> bool:
-        """Look whether the TCP connection is established now.
+        """Check whether the TCP connection is established.
 
         Raises:
             OSError: It could not be made.
@@ -208,7 +208,7 @@ class SocketTransport:
             error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
                 raise OSError(error, os.strerror(error))
-            with contextlib.suppress(OSError):  # no peer yet: a wake-up without cause
+            with contextlib.suppress(OSError):  # no peer yet: a spurious wake-up
                 self._note_ends()
         return self._connected
 
@@ -218,7 +218,7 @@ class SocketTransport:
 
 
 class PlaintextTransport(SocketTransport):
-    """Bytes as they are."""
+    """The plaintext transport."""
 
     __slots__ = ("read_into_raw", "sendmsg")
 
@@ -232,7 +232,7 @@ class PlaintextTransport(SocketTransport):
 
     @property
     def ready(self) -> bool:
-        """Whether payload may pass: as soon as the connection stands."""
+        """Whether payload may pass: as soon as the connection is established."""
         return self._connected
 
     def handshake(self) -> int:
@@ -240,7 +240,7 @@ class PlaintextTransport(SocketTransport):
         return 0
 
     def read_into(self, buffer: memoryview) -> int:
-        """Read what is there; 0 if nothing is.
+        """Read the bytes that have arrived; returns their number, 0 if there are none.
 
         Raises:
             EOFError: The peer will send no more.
@@ -282,5 +282,5 @@ def reset_on_close(sock: socket.socket) -> None:
 
 
 def socket_address(name: object) -> Address:
-    """What the system calls an end, without IPv6's extras; a socket without addresses is ``("", 0)``."""
+    """Return host and port of a system address, without IPv6's extras; ``("", 0)`` for a socket without addresses."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else ("", 0)

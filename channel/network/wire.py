@@ -1,4 +1,4 @@
-"""Requests to frames and frames to answers: correlation ids, headers, and the body by the request's version."""
+"""Framing of requests and parsing of responses: correlation ids, headers, and the body by the request's version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_SASL_CORRELATION_ID", "CorrelationIds", "RequestFramer", "parse_response"]
 
 FIRST_SASL_CORRELATION_ID: Final = 2**31 - 8
-"""From here up to the highest int32 correlation ids are reserved for SASL authenticators."""
+"""The first correlation id that is reserved for SASL authenticators; the last is the highest int32."""
 
 _MOST_BYTES: Final = 2**31 - 1
 _pack_head = struct.Struct(">ihhi").pack
@@ -34,7 +34,7 @@ class CorrelationIds:
     """Counts from 0 to the range reserved for SASL authenticators, then from the lowest int32 on.
 
     Args:
-        first: Where to begin.
+        first: The first correlation id.
     """
 
     __slots__ = ("_following",)
@@ -52,7 +52,7 @@ class CorrelationIds:
 
 
 class RequestFramer:
-    """Puts size and header before a body. The body's pieces stay as they are.
+    """Builds request frames: size, header and body. The body's pieces stay as they are.
 
     Args:
         client_id: Goes into every header; None for a null one.
@@ -66,10 +66,10 @@ class RequestFramer:
         self._tails: dict[int, bytes] = {}
 
     def frame(self, request: ClientRequest, body: Sequence[Bytes]) -> Send:
-        """The whole frame of a request, in pieces.
+        """Build the whole frame of a request, in pieces.
 
         Raises:
-            OutOfRange: It is too large for a frame.
+            OutOfRange: The request is too large for a frame.
         """
         api_key, version = request.api_key, request.version
         tail = self._tails.get(api_key << 16 | version)
@@ -82,29 +82,29 @@ class RequestFramer:
         return Send(request.destination, [head, *body], request, size + 4)
 
     def header_tail(self, api_key: int, version: int) -> bytes:
-        """What stands between correlation id and body: the same for all requests of an API and version."""
+        """Build the header's part behind the correlation id, the same for all requests of an API and version."""
         header = request_header_version(api_key, version)
         return (b"", self._client_id, self._client_id + b"\0")[header]
 
 
 @cache
 def _reader(api_key: int, version: int) -> tuple[int, Callable[[int, int, memoryview], Any]]:
-    """How many bytes stand before the body of an ordinary answer, and what reads the body."""
+    """Return the number of bytes before the body of an ordinary response, and the body's decoder."""
     decode = _parse_api_versions if api_key == ApiKey.API_VERSIONS else codec_for(api_key).decode_response
     return (5 if response_header_version(api_key, version) == 1 else 4), decode
 
 
 def _parse_api_versions(api_key: int, version: int, body: memoryview) -> Any:
-    """An ApiVersions answer, whose version may be another than the request's."""
+    """Parse an ApiVersions response, whose version may be another than the request's."""
     return decode_api_versions_response(version, body)
 
 
 def parse_response(request: ClientRequest, payload: Bytes) -> Any:
-    """Read the answer to a request: it is written in the request's version.
+    """Parse the response to a request, which is written in the request's version.
 
     Raises:
-        CorrelationIdMismatch: It answers another request.
-        DecodeError: It is no answer, or an ordinary one where a SASL authenticator waits for its own.
+        CorrelationIdMismatch: The response answers another request.
+        DecodeError: The bytes are no response, or an ordinary response arrived during a SASL authentication.
     """
     api_key, version, expected = request.api_key, request.version, request.correlation_id
     if len(payload) < 4:
@@ -116,6 +116,6 @@ def parse_response(request: ClientRequest, payload: Bytes) -> Any:
             raise Malformed(reason, 0, "correlation_id", api_key, version)
         raise CorrelationIdMismatch(expected, received, api_name(api_key))
     at, decode = _reader(api_key, version)
-    if at == 5 and (len(payload) < 5 or payload[4]):  # tagged fields: nobody has ever put any there
+    if at == 5 and (len(payload) < 5 or payload[4]):  # tagged fields, which no version defines yet
         _, at = codec_for(api_key).decode_response_header_from(payload, 1)
     return decode(api_key, version, memoryview(payload)[at:])

@@ -1,4 +1,4 @@
-"""Writing frames to channels: at once on the calling thread, or in the selector's next poll."""
+"""A writer of frames to channels: at once on the calling thread, or in the selector's next poll."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class ChannelWriter:
     """Writes frames to the channels of one selector. Any thread may call ``start``, ``write_at_once`` and ``give_up``.
 
     Args:
-        traffic: Told of the bytes and frames that have gone out.
-        clock: Tells when a session must be renewed.
-        interest_changed: Told of a channel that waits for other events now.
+        traffic: Counts the bytes and frames that have gone out.
+        clock: The time, for the renewal of sessions.
+        interest_changed: Called with a channel that waits for other events now.
         wakeup: Ends the selector's wait.
 
     Attributes:
         started: The channels with a new frame, which the next poll writes first.
-        broken: The channels that could not be written to, which the next poll closes.
+        broken: The channels with a failed write, which the next poll closes.
         completed: The frames whose last byte has left in ``write``.
     """
 
@@ -57,7 +57,7 @@ class ChannelWriter:
         self.completed: list[Send] = []
 
     def start(self, channel: Channel, send: Send) -> None:
-        """Take a frame, which the next poll writes.
+        """Queue a frame, which the next poll writes.
 
         Raises:
             IllegalState: The channel is closed, or its last frame has not gone out yet. In the second case the next
@@ -70,7 +70,7 @@ class ChannelWriter:
                 self.started.append(channel)
 
     def write_at_once(self, channel: Channel, send: Send) -> None:
-        """Write a frame now; what is left of it the selector writes.
+        """Write a frame now; the selector writes the rest.
 
         Raises:
             IllegalState: As ``start``.
@@ -95,14 +95,14 @@ class ChannelWriter:
             self._wakeup()
 
     def _take(self, channel: Channel, send: Send) -> bool:
-        """Make a frame the one to be written, under the channel's lock; tells whether it is to be."""
+        """Set a channel's next frame, under the channel's lock; returns whether it may be written now."""
         if channel.closed:
             raise IllegalState(f"there is no connection {send.destination} to send over any more")
         connection = channel.connection
         if connection.phase is Phase.CLOSING:
             channel.ended = ChannelState.FAILED_SEND
             if send.request is not None:
-                connection.in_flight.add(send.request)  # it comes back with the connection's end
+                connection.in_flight.add(send.request)  # the end of the connection returns the request
                 send.request = None
             return False
         try:
@@ -125,13 +125,13 @@ class ChannelWriter:
             self._wakeup()
 
     def give_up(self, channel: Channel) -> None:
-        """Let the next poll close a channel that cannot be written to any more."""
+        """Let the next poll close a channel after a failed write."""
         channel.broken = True
         self.broken.append(channel)
         self._wakeup()
 
     def write(self, channel: Channel) -> bool:
-        """Write on, on the selector's thread; False if the connection is broken."""
+        """Go on writing, on the selector's thread; False if the connection is broken."""
         try:
             with channel.lock:
                 if not channel.connection.usable:

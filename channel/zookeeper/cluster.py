@@ -58,19 +58,19 @@ class Election(NamedTuple):
 
 
 def create_persistent_nodes(session: ZooKeeperSession) -> None:
-    """Create the znodes that a cluster keeps for ever, where they are missing."""
+    """Create the permanent znodes of a cluster that are missing."""
     for path in PERSISTENT:
         session.ensure(path)
 
 
 def cluster_id(session: ZooKeeperSession) -> str:
-    """The cluster's id; a cluster without one gets a new one."""
+    """Read the cluster's id; a cluster without an id gets a new one."""
     while True:
         try:
             return str(json.loads(session.get(CLUSTER_ID)[0])["id"])
         except NoNode:
             new = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-            with contextlib.suppress(NodeExists):  # another process was quicker: its id is the cluster's
+            with contextlib.suppress(NodeExists):  # another process has written the cluster's id first
                 session.create(CLUSTER_ID, json.dumps({"version": "1", "id": new}, separators=(",", ":")).encode())
         except (ValueError, KeyError, TypeError) as e:
             raise DecodeError(f"znode {CLUSTER_ID} holds no contents that Kafka would write there: {e}") from e
@@ -105,7 +105,7 @@ def register_broker(session: ZooKeeperSession, broker_id: int, data: bytes) -> i
                 raise error
         found = session.exists(path)
         if found is None:
-            continue  # gone meanwhile
+            continue  # deleted meanwhile
         if found.owner == session.id:
             return found.czxid
         if found.owner not in session.previous_ids:
@@ -142,12 +142,12 @@ def register_controller(session: ZooKeeperSession, controller_id: int, timestamp
     """Become the controller, with the next controller epoch, in one transaction.
 
     Args:
-        session: Whose ephemeral node ``/controller`` will be.
+        session: The session that will own the ephemeral node ``/controller``.
         controller_id: The broker id to register.
         timestamp_ms: The time of registration in ms since 1970; now if None.
 
     Raises:
-        ControllerMoved: There is a controller, or another was quicker.
+        ControllerMoved: There is a controller, or another broker was elected first.
     """
     now = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
     known = read_controller_epoch(session)
@@ -168,7 +168,7 @@ def register_controller(session: ZooKeeperSession, controller_id: int, timestamp
         raise ControllerMoved("/controller was created and has gone again while this controller stood for election")
     is_ours = active[0].broker_id == controller_id and active[1].owner == session.id
     if is_ours and after is not None and after[0] == epoch:
-        return Election(*after)  # the transaction was applied, its answer lost with the connection
+        return Election(*after)  # the transaction was applied, but its answer was lost with the connection
     raise ControllerMoved(f"broker {active[0].broker_id} is the controller")
 
 
@@ -182,10 +182,10 @@ def fenced(session: ZooKeeperSession, fence: int, operations: Sequence[Operation
 
 
 def fenced_all(session: ZooKeeperSession, fence: int, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
-    """Apply many groups of operations, asked for all at once, each group by itself; results without the fence's.
+    """Apply many groups of operations, pipelined, each group by itself; results are without the fence's.
 
     Raises:
-        ControllerMoved: Another controller was elected; from then on nothing is changed.
+        ControllerMoved: Another controller was elected; operations after its election change nothing.
     """
     check = Check(CONTROLLER_EPOCH, fence)
     outcomes = []
@@ -199,10 +199,10 @@ def fenced_all(session: ZooKeeperSession, fence: int, many: Sequence[Sequence[Op
 
 
 def delete_controller(session: ZooKeeperSession, fence: int) -> None:
-    """Give the leadership up: delete ``/controller``, for any broker to stand for election.
+    """Resign: delete ``/controller``, so that any broker may stand for election.
 
     Raises:
-        ControllerMoved: It was given up already, or lost.
+        ControllerMoved: This controller has resigned already, or another was elected.
     """
     outcome = fenced(session, fence, [Delete(CONTROLLER)])
     if isinstance(outcome.error, NoNode):

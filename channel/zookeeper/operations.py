@@ -11,7 +11,7 @@ __all__ = ["Check", "Create", "Delete", "Operation", "SetData", "Stat", "Transac
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper keeps beside a node's data.
+    """A node's metadata in ZooKeeper.
 
     Attributes:
         czxid: The transaction that created the node: the broker epoch, for a broker's registration.
@@ -49,7 +49,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Demand that a node has this version."""
+    """Check that a node has this version."""
 
     path: str
     version: int
@@ -62,9 +62,9 @@ class Transaction(NamedTuple):
     """The outcome of operations that are applied together or not at all.
 
     Attributes:
-        results: One for each operation if all were applied: the path of a ``Create``, the ``Stat`` of a ``SetData``.
+        results: Each operation's result if all were applied: the path of a ``Create``, the ``Stat`` of a ``SetData``.
         failed: The index of the operation that was refused, None if all were applied.
-        error: Why it was refused.
+        error: The reason of the refusal.
     """
 
     results: list[Any]

@@ -1,7 +1,7 @@
-"""A ZooKeeper session that is replaced after it expired; the one module that speaks kazoo.
+"""A ZooKeeper session that is replaced after it expired; the only module that uses kazoo.
 
-Requests wait while the connection is down and are sent again after it; they fail once the session has expired. Watches
-survive a lost connection: after it every watched node counts as changed.
+Requests wait while the connection is down and are sent again once it is back; they fail once the session has expired.
+Watches survive a lost connection: once it is back, every watched node counts as changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = get_logger(__name__)
 _T = TypeVar("_T")
 
 _SLICE_S: Final = 1.0
-"""How often a wait looks whether its session still lives; results and changes of state end the wait at once."""
+"""The interval at which a wait checks its session; results and changes of state end the wait at once."""
 
 _ERRORS: Final[dict[type[Exception], type[ZooKeeperError]]] = {
     kazoo_errors.NoNodeError: NoNode,
@@ -53,16 +53,16 @@ _NOT_TRIED: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsist
 
 
 class ZooKeeperSession:
-    """A session with ZooKeeper, and after its expiry the next; any thread may call it.
+    """A session with ZooKeeper, and after its expiry the next session; for any thread.
 
     Args:
         hosts: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
-        timeout_ms: The session timeout: so long after its last sign of life ZooKeeper removes its ephemeral nodes.
+        timeout_ms: The session timeout: the time after the last heartbeat at which ZooKeeper ends the session.
         on_expired: Called after a session expired and before the next begins; requests fail meanwhile.
         on_new_session: Called once the next session has begun.
 
     Attributes:
-        previous_ids: The sessions that expired, the latest last: their ephemeral nodes are ours, and end by themselves.
+        previous_ids: The expired sessions, the latest last: their ephemeral nodes were ours, and end by themselves.
 
     Raises:
         ConfigurationError: ``hosts`` names no server.
@@ -113,13 +113,13 @@ class ZooKeeperSession:
             ) from None
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go at once. Harmless if closed."""
+        """End the session, and with it its ephemeral nodes. Harmless if closed."""
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
             client, renewing = self._client, self._renewing
-        self._connected.set()  # whoever waits for the connection sees that there will be none
+        self._connected.set()  # so that threads waiting for the connection stop waiting
         client.stop()
         client.close()
         if renewing is not None and renewing is not threading.current_thread():
@@ -130,7 +130,7 @@ class ZooKeeperSession:
         self.close()
 
     def forget_in_child(self) -> None:
-        """Be closed in a forked child: the connection and its threads are the parent's."""
+        """Count as closed in a forked child: the connection and its threads are the parent's."""
         self._is_closed = True
 
     def __enter__(self) -> ZooKeeperSession:
@@ -153,7 +153,7 @@ class ZooKeeperSession:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a server answers at present."""
+        """Whether the session is connected to a server at present."""
         return bool(self._client.connected)
 
     def _make_client(self) -> None:
@@ -167,7 +167,7 @@ class ZooKeeperSession:
         self._client = client
 
     def _state_changed(self, client: Any, state: str) -> None:
-        """Hear of the connection; on kazoo's thread, which must not be held up."""
+        """Take a change of the connection's state; on kazoo's thread, which must not be blocked."""
         if client is not self._client:
             return
         if state == KazooState.CONNECTED:
@@ -190,10 +190,10 @@ class ZooKeeperSession:
                 self._renewing.start()
 
     def _renew(self, expired: Any) -> None:
-        """Replace an expired session: first the owner drops what it did in the old one, then the new one begins."""
+        """Replace an expired session: first ``on_expired`` is called, then the new session begins."""
         _log.warning("ZooKeeper session 0x%x has expired", self._last_id)
         self.previous_ids.append(self._last_id)
-        expired.stop()  # all its requests fail
+        expired.stop()  # all requests of the old session fail
         if self._on_expired is not None:
             self._on_expired()
         expired.close()
@@ -214,26 +214,26 @@ class ZooKeeperSession:
     # ---- watches
 
     def watch_node(self, path: str, handler: Callable[[], object]) -> None:
-        """Have ``handler`` called when the node is created, changed or deleted; it must only queue work.
+        """Call ``handler`` when the node is created, changed or deleted; the handler must only queue work.
 
         The watch begins with the next read of the node's data or existence, and again with each read after a call.
         """
         self._watches["node", path] = handler
 
     def watch_children(self, path: str, handler: Callable[[], object]) -> None:
-        """Have ``handler`` called when the node gets or loses a child; it must only queue work.
+        """Call ``handler`` when the node gets or loses a child; the handler must only queue work.
 
         The watch begins with the next read of the children, and again with each read after a call.
         """
         self._watches["children", path] = handler
 
     def unwatch(self, path: str) -> None:
-        """Call no handler of this path any more."""
+        """Stop calling the handlers of this path."""
         self._watches.pop(("node", path), None)
         self._watches.pop(("children", path), None)
 
     def _watcher(self, kind: str, path: str) -> Callable[[Any], None] | None:
-        """The function for kazoo to call, if the path is watched and no function of ours waits there already."""
+        """Return a watch function for kazoo, if the path is watched and none is registered with kazoo already."""
         key = (kind, path)
         with self._lock:
             if key not in self._watches or key in self._armed:
@@ -259,10 +259,10 @@ class ZooKeeperSession:
     # ---- reading
 
     def get(self, path: str) -> tuple[bytes, Stat]:
-        """A node's data and stat.
+        """Read a node's data and stat.
 
         Raises:
-            NoNode: There is none.
+            NoNode: The node does not exist.
         """
         found = self.get_many([path])[0]
         if found is None:
@@ -270,7 +270,7 @@ class ZooKeeperSession:
         return found
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Data and stat of many nodes, asked for all at once; None for those that there are not."""
+        """Read data and stat of many nodes, pipelined; None for missing nodes."""
 
         def read(client: Any, path: str) -> Any:
             return client.get_async(path, watch=self._watcher("node", path))
@@ -282,7 +282,7 @@ class ZooKeeperSession:
         missing = [i for i, answer in enumerate(answers) if answer is None and ("node", paths[i]) in self._watches]
         if missing:
             with self._lock:
-                self._armed.difference_update(("node", paths[i]) for i in missing)  # a get watches no missing node
+                self._armed.difference_update(("node", paths[i]) for i in missing)  # get watches no missing node
             stats = self.exists_many([paths[i] for i in missing])
             made = [i for i, stat in zip(missing, stats, strict=True) if stat is not None]  # meanwhile
             for i, answer in zip(made, self.get_many([paths[i] for i in made]) if made else (), strict=True):
@@ -290,11 +290,11 @@ class ZooKeeperSession:
         return answers
 
     def exists(self, path: str) -> Stat | None:
-        """A node's stat, None if there is no such node."""
+        """Read a node's stat; None if the node does not exist."""
         return self.exists_many([path])[0]
 
     def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
-        """The stats of many nodes, asked for all at once; None for those that there are not."""
+        """Read the stats of many nodes, pipelined; None for missing nodes."""
 
         def read(client: Any, path: str) -> Any:
             return client.exists_async(path, watch=self._watcher("node", path))
@@ -302,7 +302,7 @@ class ZooKeeperSession:
         return [None if stat is None else _stat(stat) for stat in self._ask_all(read, paths)]
 
     def children(self, path: str) -> list[str]:
-        """The names of a node's children, sorted.
+        """Read the names of a node's children, sorted.
 
         Raises:
             NoNode: There is no such node.
@@ -313,7 +313,7 @@ class ZooKeeperSession:
         return found
 
     def children_of_many(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """The names of the children of many nodes, asked for all at once; None for nodes that there are not."""
+        """Read the names of the children of many nodes, pipelined; None for missing nodes."""
 
         def read(client: Any, path: str) -> Any:
             return client.get_children_async(path, watch=self._watcher("children", path))
@@ -323,13 +323,13 @@ class ZooKeeperSession:
     # ---- writing
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> str:
-        """Create a node, and those above it.
+        """Create a node, and the missing nodes above it.
 
         Returns:
-            Its path, which ``sequence`` gives a number at the end.
+            The node's path, which ends in a number with ``sequence``.
 
         Raises:
-            NodeExists: There is one.
+            NodeExists: The node exists already.
         """
         create = Create(path, data, ephemeral, sequence)
         outcome = self.transaction([create])
@@ -341,7 +341,7 @@ class ZooKeeperSession:
         return str(outcome.results[0])
 
     def ensure(self, path: str) -> None:
-        """Create a persistent node, and those above it, where they are missing.
+        """Create a persistent node and the nodes above it, if they are missing.
 
         The node has no data at all, as in Kafka: its migration to KRaft, and brokers below inter-broker protocol 3.0,
         refuse empty data.
@@ -366,7 +366,7 @@ class ZooKeeperSession:
         self._ask(lambda client: client.delete_async(path, version))
 
     def delete_tree(self, path: str) -> None:
-        """Delete a node and all below it; harmless if it is not there."""
+        """Delete a node and all nodes below it; harmless if the node does not exist."""
         for name in self.children_of_many([path])[0] or []:
             self.delete_tree(f"{path}/{name}")
         self._ask(lambda client: client.delete_async(path), passed=(NoNode,))
@@ -375,12 +375,12 @@ class ZooKeeperSession:
         """Apply all of the operations or none.
 
         If the connection is lost before the answer the transaction is tried again, and may then be refused because it
-        had been applied: callers whose operations are refused look whether they find their own work.
+        had been applied: callers whose operations are refused must check whether their changes are there.
         """
         return self.transactions([operations])[0]
 
     def transactions(self, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
-        """Apply many transactions, asked for all at once, each by itself."""
+        """Apply many transactions, pipelined, each by itself."""
 
         def commit(client: Any, operations: Sequence[Operation]) -> Any:
             transaction = client.transaction()
@@ -410,12 +410,12 @@ class ZooKeeperSession:
             return None
 
     def _ask_all(self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ...) -> list[Any]:
-        """Ask for all things at once; those that a lost connection left unanswered once more.
+        """Send all requests at once, and those that a lost connection left unanswered once more.
 
         Args:
             ask: Starts one request with kazoo's client.
-            things: What to ask for.
-            missing: Stands for the answer about a node that is not there, which is an error without it.
+            things: The arguments of the requests.
+            missing: The result for a missing node, which is an error if this is not given.
         """
         answers: list[Any] = [None] * len(things)
         left: Iterable[int] = range(len(things))
@@ -443,7 +443,7 @@ class ZooKeeperSession:
 
     def _await(self, client: Any, pending: Any) -> Any:
         while not pending.wait(_SLICE_S):
-            self._check_alive(client)  # a request that came in while kazoo failed all others would wait for ever
+            self._check_alive(client)  # a request that arrived while kazoo failed all others would wait for ever
         return pending.get()
 
     def _await_connection(self, client: Any) -> None:

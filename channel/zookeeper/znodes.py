@@ -103,7 +103,7 @@ PERSISTENT: Final = (
     LOG_DIR_EVENTS,
     PRODUCER_ID_BLOCK,
 )
-"""The znodes that whoever comes first creates, without contents."""
+"""The znodes that the first process of a cluster creates, without contents."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -134,7 +134,7 @@ def _json(value: Any) -> bytes:
 
 
 class _Reading:
-    """Turns whatever goes wrong while contents are read into a ``DecodeError`` that names the znode."""
+    """Turns any error while contents are decoded into a ``DecodeError`` that names the znode."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -343,7 +343,7 @@ def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
-    """The broker that tells of a failed log directory; ``path`` is the znode's."""
+    """Decode the broker that reports a failed log directory; ``path`` is the znode's."""
     with _Reading(path):
         return _int(_object(data)["broker"])
 
@@ -385,7 +385,7 @@ def decode_config_change(path: str, data: bytes) -> str:
 
 
 class ProducerIdBlock(NamedTuple):
-    """A block of producer ids that belongs to a broker; ``last`` is among them."""
+    """A block of producer ids that belongs to a broker, up to and including ``last``."""
 
     broker_id: int
     first: int
@@ -400,7 +400,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
-    """The block that was given away last."""
+    """Decode the block of producer ids that was allocated last."""
     with _Reading(PRODUCER_ID_BLOCK):
         value = _object(data)
         return ProducerIdBlock(_int(value["broker"]), int(value["block_start"]), int(value["block_end"]))

@@ -1,4 +1,4 @@
-"""The handlers of an embedded broker, one file for each API, and the function that calls the right one."""
+"""The handlers of an embedded broker, one file for each API, and the function that calls the request's handler."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ HANDLERS: Final[dict[int, Callable[..., Any]]] = {
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """The broker's answer to a request; an error inside becomes an error answer, as in Kafka.
+    """Return the broker's answer to a request; an exception becomes an error answer, as in Kafka.
 
     Raises:
-        UnsupportedVersion: No handler for this API, or not in this mode: the connection is to be closed.
+        UnsupportedVersion: No handler for this API, or not in this mode: the connection must be closed.
     """
     handler = HANDLERS.get(context.api_key)
     if handler is None:

@@ -20,11 +20,11 @@ __all__ = ["before_authentication", "handle", "unsupported"]
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _OF_ZOOKEEPER: Final = {*CONTROL_APIS, ApiKey.CONTROLLED_SHUTDOWN}
-_LEVEL_0_SINCE: Final = 4  # older clients take a lowest level of 0 for an error, so the feature is left out
+_LEVEL_0_SINCE: Final = 4  # older clients treat a lowest level of 0 as an error, so the feature is left out
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Answers the served APIs and the features; error 42 to a client whose name or version is malformed."""
+    """Answer with the served APIs and the features; error 42 if the client's name or version is malformed."""
     version = context.version
     if version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
@@ -50,14 +50,14 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
 
 
 def before_authentication(version: int, more: Iterable[int] = ()) -> Any:
-    """The answer to a client that must still prove who it is: the APIs, those of SASL and ``more`` among them."""
+    """Answer a client that is not authenticated yet, with the APIs, those of SASL and ``more`` among them."""
     if version > ApiKey.API_VERSIONS.info.max_version:
         return unsupported()
     return ApiVersionsResponse(api_keys=_ranges({*SERVED, *more, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}))
 
 
 def unsupported() -> Any:
-    """The answer to an unknown version: error 35, to be written as version 0, with the range of this API alone."""
+    """Answer an unknown version with error 35, to be encoded as version 0, and the range of this API alone."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges([ApiKey.API_VERSIONS]))
 
 

@@ -28,7 +28,7 @@ def must_be_zookeeper_mode(broker: EmbeddedBroker, context: RequestContext) -> N
 
 
 def refusal(broker: EmbeddedBroker, context: RequestContext, request: Any) -> int | None:
-    """The code of a control request that is refused: 31 (authorization) or 77 (broker epoch); None for the others."""
+    """Return the error code of a refused control request, 31 (authorization) or 77 (broker epoch), else None."""
     must_be_zookeeper_mode(broker, context)
     authorize = broker.hooks.authorize
     if authorize is not None and not authorize(context):

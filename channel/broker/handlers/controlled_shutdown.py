@@ -17,7 +17,7 @@ __all__ = ["handle"]
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Answers as the owner's hook decides; without a hook 11, as a broker that is not the active controller does."""
+    """Answer as the owner's hook decides; without a hook with 11, as a broker that is not the active controller."""
     must_be_zookeeper_mode(broker, context)
     ask = broker.hooks.controlled_shutdown
     code, remaining = ask(request.broker_id, request.broker_epoch) if ask else (ErrorCode.STALE_CONTROLLER_EPOCH, ())

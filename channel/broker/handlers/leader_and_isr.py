@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4): the partitions that this broker is to lead or follow, with their replicas and epochs."""
+"""LeaderAndIsr (4): the partitions that this broker has to lead or follow, with their replicas and epochs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["handle"]
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Answers 0 with a code for each partition; 31, 77 and 11 stand on the top level and on every partition."""
+    """Answer 0 with a code for each partition; 31, 77 and 11 stand on the top level and on every partition."""
     code = refusal(broker, context, request)
     if code is not None:
         return request.error_response(code)

@@ -28,7 +28,7 @@ _INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Answers brokers, controller and topics; no topic is created, unknown topics get error 3 (by id: 100)."""
+    """Answer with brokers, controller and topics; no topic is created, unknown topics get error 3 (by id: 100)."""
     asked, version = request.topics, context.version
     if asked and version < _BY_ID and any(t.name is None or t.topic_id != ZERO_UUID for t in asked):
         # versions 10 and 11 have the field, but brokers refuse it there; their answers cannot lack a name

@@ -1,4 +1,4 @@
-"""StopReplica (5): the partitions that this broker is to stop, and perhaps to delete."""
+"""StopReplica (5): the partitions that this broker has to stop, and perhaps to delete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COORDINATOR_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Answers 0 with a code for each partition; 77 and 11 stand on the top level alone, 31 on every partition too."""
+    """Answer 0 with a code for each partition; 77 and 11 stand on the top level alone, 31 on every partition too."""
     code = refusal(broker, context, request)
     if code is not None:
         return (

@@ -18,7 +18,7 @@ __all__ = ["handle"]
 
 
 def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Answers a top-level code alone: 31, 77, 11 or 0."""
+    """Answer with a top-level code alone: 31, 77, 11 or 0."""
     code = refusal(broker, context, request)
     if code is not None:
         return request.error_response(code)
@@ -29,7 +29,7 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
         except Refused as e:
             return request.error_response(e.code)
         deleted = broker.metadata.update_metadata(context.correlation_id, request, version=context.version)
-        replicas.controller_epoch = request.controller_epoch  # after the cache, unlike the other two
+        replicas.controller_epoch = request.controller_epoch  # set after the cache, unlike in the other two APIs
     hooks = broker.hooks
     if deleted and hooks.partitions_deleted is not None:
         hooks.partitions_deleted(deleted)
