@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import click
 
 from kproto.cli.options import CaptureCommand, capture_filters
+from kproto.cli.output_format import format_option
 from kproto.cli.report import check_place, page_written
 from kproto.cli.sections import Section, print_sections
 from kproto.cli.summary import check_apis
@@ -81,7 +82,7 @@ Examples:
 )
 @click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other files too.")
 @capture_filters
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("json")
 @click.option(
     "--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write kproto report's page."
 )

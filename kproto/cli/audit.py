@@ -13,6 +13,7 @@ import click
 
 from kproto.api import api_name
 from kproto.cli.options import CaptureCommand, parse_ports
+from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.cli.summary import keep_pandas_out
 from kproto.cli.text import counted, printable
@@ -62,14 +63,7 @@ The exit code is 1 if any frame is read in two ways. """,
     metavar="FILE",
     help="Write the table audit to a Parquet file.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text, or one JSON object.",
-)
+@format_option("json", description="Text, or one JSON object.")
 def command(
     captures: tuple[str, ...],
     *,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from kproto.cli.output_format import format_option
 from kproto.cli.text import counted
 
 __all__ = ["command"]
@@ -22,7 +23,7 @@ Examples:
   kproto check /var/tmp/tap-*.pcapng --format json | jq 'select(.whole | not)' """
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
+@format_option("json")
 def command(files: tuple[str, ...], form: str) -> None:
     """Verify captures and recordings: every packet against its checksum, the file to its last byte.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import click
 
+from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.errors import ConfigurationError
 from kproto.generate import Fleet, sized, write_captures, write_stream
@@ -125,14 +126,7 @@ The same options give the same bytes, on any machine. """,
     help="Bytes of data in a TCP segment at most.",
 )
 @click.option("--expected", is_flag=True, help="Also write the expected tables, as Parquet files.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Print text, or one JSON object.",
-)
+@format_option("json", description="Print text, or one JSON object.")
 def command(
     out: Path,
     *,

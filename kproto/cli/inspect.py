@@ -15,6 +15,7 @@ from kproto.api import CONTROL_APIS
 from kproto.cli.footer import has_loss, print_footer, warn_of_losses
 from kproto.cli.lines import LineFormatter
 from kproto.cli.options import CaptureCommand, capture_filters
+from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.cli.records import exchange_record, loss_records
 from kproto.cli.times import parse_duration
@@ -74,7 +75,7 @@ kproto summary answers for a whole capture in one page. """,
 @click.option("--unanswered", is_flag=True, help="Only requests without answer.")
 @click.option("--all-apis", is_flag=True, help="Other requests too: AlterPartition, Metadata, ControlledShutdown ...")
 @click.option("-v", "--details", is_flag=True, help="Each partition state and live broker on a line of its own.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("json")
 @click.option("--wide", is_flag=True, help="Cut nothing, however wide the terminal is; as in a pipe.")
 @click.option("--fail-on-loss", is_flag=True, help="Exit with 3 if bytes of a capture are missing or unusable.")
 @click.option("--strict", is_flag=True, help="Count as unreadable what the protocol forbids though Kafka lets it pass.")

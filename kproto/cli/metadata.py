@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kproto.cli.output_format import format_option
 from kproto.cli.text import counted, printable
 from kproto.cli.times import Seconds
 from kproto.error_codes import error_name
@@ -50,7 +51,7 @@ Examples:
     help="Properties: security.protocol, ssl.*, sasl.*.",
 )  # fmt: skip
 @click.option("--timeout", default=10.0, show_default=True, type=Seconds(0.001, 3600), help="Seconds for each node.")
-@click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
+@format_option("json")
 def command(
     bootstrap: tuple[str, ...],
     topics: tuple[str, ...],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kproto.cli.options import answer_filters
+from kproto.cli.output_format import format_option
 from kproto.cli.table_source import tables_of
 from kproto.cli.times import moment_ns
 from kproto.errors import ConfigurationError
@@ -55,7 +56,7 @@ Examples:
 @click.option("--at", metavar="TIME", help="Only rows that were valid at this time; for the question leader.")
 @click.option("--sql", metavar="TEXT", help="A query of your own, instead of a question.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True)
+@format_option("json", "csv")
 def command(
     source: Path,
     question: str | None,

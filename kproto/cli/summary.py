@@ -10,6 +10,7 @@ import click
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.cli.options import CaptureCommand, capture_filters
+from kproto.cli.output_format import format_option
 from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -33,14 +34,7 @@ kproto inspect shows the single requests, kproto analyze writes tables with Spar
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @capture_filters
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "line"]),
-    default="text",
-    show_default=True,
-    help="Text, one JSON object, or one line of text.",
-)
+@format_option("json", "line", description="Text, one JSON object, or one line of text.")
 def command(captures: tuple[str, ...], filters: Filters, *, form: str) -> None:
     """Sum up captures: controllers, brokers, changes, errors, delays and losses.
 

@@ -6,6 +6,8 @@ import json
 
 import click
 
+from kproto.cli.output_format import format_option
+
 __all__ = ["command"]
 
 
@@ -17,7 +19,7 @@ Examples:
   kproto tables --format markdown     as docs/tables.md has them """
 )
 @click.argument("names", nargs=-1, metavar="[TABLE]...")
-@click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True)
+@format_option("markdown", "json")
 def command(names: tuple[str, ...], *, form: str) -> None:
     """Describe the tables that kproto analyze writes and kproto.tables.read gives: columns, types, units, joins.
 
