@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
-from real_brokers import free_ports, real_kafka
+from real_brokers import client_settings, free_ports, real_kafka, security_file
 
 from channel.types import LeaderAndIsr
 from channel.zookeeper import znodes
@@ -25,15 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["CONTROLLER", "LedCluster", "within"]
 
 CONTROLLER = 77
-
-_SECURITY = """security.protocol={protocol}
-ssl.truststore.location={folder}/conf/ca.pem
-ssl.keystore.location={folder}/conf/controller.pem
-sasl.mechanism=PLAIN
-sasl.enabled.mechanisms=PLAIN
-sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
-  username="admin" password="admin-secret" user_admin="admin-secret";
-"""
 
 
 def within(seconds: float, condition: Callable[[], object]) -> None:
@@ -116,25 +106,11 @@ class LedCluster:
             "--config", str(config), "--record", str(self.recording.parent), "--log-json",
         ]  # fmt: skip
         if self.protocol != "PLAINTEXT":
-            command += ["--security", str(self._security())]
+            command += ["--security", str(security_file(self.folder, self.protocol))]
         with (self.folder / "controller.log").open("a") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.line()["id"] == CONTROLLER
         return self.process
-
-    def _security(self) -> Path:
-        """The controller's security settings; its certificate is the brokers' own."""
-        key, certificate, _ = pkcs12.load_key_and_certificates(
-            (self.folder / "conf" / "keys.p12").read_bytes(), b"changeit"
-        )
-        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.public_bytes(
-            Encoding.PEM
-        )
-        pem += certificate.public_bytes(Encoding.PEM)
-        (self.folder / "conf" / "controller.pem").write_bytes(pem)
-        security = self.folder / "security.properties"
-        security.write_text(_SECURITY.format(protocol=self.protocol, folder=self.folder))
-        return security
 
     def lead(self, epoch: int = 1) -> None:
         """Start the controller's process, and return once it leads."""
@@ -192,12 +168,7 @@ class LedCluster:
 
     def client(self) -> dict[str, Any]:
         """The settings of a client of librdkafka."""
-        settings: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "security.protocol": self.protocol}
-        if self.protocol.endswith("SSL"):
-            settings["ssl.ca.location"] = str(self.folder / "conf" / "ca.pem")
-        if self.protocol.startswith("SASL"):
-            settings |= {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin-secret"}
-        return settings
+        return client_settings(self.folder, self.protocol, self.bootstrap)
 
     def admin(self) -> AdminClient:
         """An administrator."""

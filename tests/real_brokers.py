@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -40,6 +42,38 @@ def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.02)
+
+
+_SECURITY = """security.protocol={protocol}
+ssl.truststore.location={folder}/conf/ca.pem
+ssl.keystore.location={folder}/conf/own.pem
+sasl.mechanism=PLAIN
+sasl.enabled.mechanisms=PLAIN
+sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+  username="admin" password="admin-secret" user_admin="admin-secret";
+"""
+
+
+def security_file(folder: Path, protocol: str) -> Path:
+    """Write the settings by which our end joins a secured cluster in a folder; its certificate is the brokers' own."""
+    key, certificate, _ = pkcs12.load_key_and_certificates((folder / "conf" / "keys.p12").read_bytes(), b"changeit")
+    assert key is not None
+    assert certificate is not None
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.public_bytes(Encoding.PEM)
+    (folder / "conf" / "own.pem").write_bytes(pem)
+    security = folder / "security.properties"
+    security.write_text(_SECURITY.format(protocol=protocol, folder=folder))
+    return security
+
+
+def client_settings(folder: Path, protocol: str, bootstrap: str) -> dict[str, Any]:
+    """The settings of a librdkafka client of a cluster in a folder."""
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "security.protocol": protocol}
+    if protocol.endswith("SSL"):
+        settings["ssl.ca.location"] = str(folder / "conf" / "ca.pem")
+    if protocol.startswith("SASL"):
+        settings |= {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin-secret"}
+    return settings
 
 
 def free_ports(count: int) -> int:

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import resource
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
@@ -148,7 +148,7 @@ class EmbeddedCluster:
         config = config or ChannelConfig()
         if security is not None:
             config = dataclasses.replace(config, security=security)
-        channels = server_channels(protocol, config.security, api_versions.before_authentication)
+        channels = server_channels(protocol, config.security, self._apis_before_authentication)
         self._server = SocketServer(
             "embedded-cluster", config=config, clock=clock, recorder=recorder, channel_builder=channels
         )
@@ -247,6 +247,11 @@ class EmbeddedCluster:
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
         """Call a non-blocking function on the network thread after a delay; never once the cluster is closed."""
         self._server.call_later(delay_ms, function)
+
+    def _apis_before_authentication(self, version: int) -> Any:
+        """Answer ApiVersions of a client that is not authenticated yet; every broker serves the same APIs."""
+        first = next(iter(self.members.values()), None)
+        return api_versions.before_authentication(version, () if first is None else first.broker.controller_keys)
 
     def _reopen(self, member: ClusterMember) -> None:
         """Open a broker's port; on the network thread, so that no request is read before the registration."""

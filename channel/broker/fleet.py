@@ -21,6 +21,7 @@ from channel.zookeeper.cluster import cluster_id, create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ibp_at_least, metadata_version_level
 
+from .administrator_requests import AdministratorRequests
 from .cluster import EmbeddedCluster, raise_file_limit
 from .controlled_shutdown import controlled_shutdown
 from .controller_thread import controller_thread
@@ -136,12 +137,14 @@ class Fleet:
         self._to_controller = controller_thread("fleet-to-controller-thread", config, self._security, nobody)
         self._quorum: QuorumProvider | None = None
         self._to_quorum: NodeToControllerThread | None = None
+        self._forwarding: NodeToControllerThread | None = None
         if quorum:
             metadata_version_level(config.inter_broker_protocol_version)  # raises the error of a wrong version
             self._quorum = QuorumProvider(quorum, "CONTROLLER", protocol, SYSTEM_CLOCK)
             self._to_quorum = controller_thread(
                 "fleet-to-quorum-thread", config, self._security, self._quorum(), _QUORUM_BACKOFF_MS
             )
+            self._forwarding = controller_thread("fleet-forwarding-thread", config, self._security, nobody)
         self.on_answered: Callable[[int, RequestContext], None] | None = None
         self.cluster: EmbeddedCluster
 
@@ -195,7 +198,8 @@ class Fleet:
 
     @property
     def _threads(self) -> list[NodeToControllerThread]:
-        return [thread for thread in (self._to_controller, self._to_quorum) if thread is not None]
+        threads = self._to_controller, self._to_quorum, self._forwarding
+        return [thread for thread in threads if thread is not None]
 
     def shut_down(self, *broker_ids: int, timeout_s: float = 10.0) -> dict[int, str]:
         """Shut brokers down as on SIGTERM, by default all that are up: the controller moves their leaders away first.
@@ -332,11 +336,16 @@ class Fleet:
             on_expired=expired,
         )
         candidacy = self._stand(member.id, registration.session) if self._stand is not None else None
-        if candidacy is not None:
-            broker.hooks.controller = candidacy.apis
         quorum = self._quorum or (lambda: None)
         provider = MetadataCacheProvider(broker.metadata, self._listener_name, self._protocol, quorum)
         channel = self._to_controller.channel(member.id, provider, FOREVER)
+        forwarding = (
+            None
+            if self._forwarding is None
+            else self._forwarding.channel(member.id, provider, self._config.request_timeout_ms)
+        )
+        if broker.hooks.controller is None:
+            broker.hooks.controller = AdministratorRequests(candidacy, forwarding)
         changes: IsrChanges = (
             AlterPartition(channel)
             if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV2")
@@ -344,7 +353,7 @@ class Fleet:
         )
         led = LedPartitions(broker, self._is_fetching, self._lag_max_ms)
         links = self._links[member.id] = BrokerLinks(
-            registration, channel, led, changes, candidacy, self._kraft_registration(broker, described)
+            registration, channel, led, changes, candidacy, forwarding, self._kraft_registration(broker, described)
         )
         return links.register()
 

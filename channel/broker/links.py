@@ -70,6 +70,7 @@ class BrokerLinks:
         led: The partitions that the broker leads.
         changes: Sends ISR changes of these partitions to the controller or to ZooKeeper.
         candidacy: The broker's part in the controller election; None if it does not stand.
+        forwarding: The broker's channel for requests that it forwards to the controller; None without a migration.
         kraft: The broker's registration with the KRaft controller of a migration; None without a migration.
     """
 
@@ -78,6 +79,7 @@ class BrokerLinks:
     led: LedPartitions
     changes: IsrChanges
     candidacy: Candidacy | None
+    forwarding: NodeToControllerChannel | None
     kraft: KRaftRegistration | None
 
     @property
@@ -119,6 +121,8 @@ class BrokerLinks:
 
     def _hang_up(self) -> None:
         self.channel.close()
+        if self.forwarding is not None:
+            self.forwarding.close()
         if self.kraft is not None:
             self.kraft.close()
 

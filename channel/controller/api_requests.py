@@ -1,4 +1,4 @@
-"""Requests of brokers and administrators to the controller, as events, and the error responses to them."""
+"""Requests of brokers and administrators to the controller, as events."""
 
 from __future__ import annotations
 
@@ -6,19 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kproto.api import ApiKey
-from kproto.error_codes import ErrorCode
-from kproto.messages import (
-    AllocateProducerIdsResponse,
-    AlterPartitionResponse,
-    ControlledShutdownResponse,
-    CreatableTopicResult,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsResponse,
-    InitProducerIdResponse,
-)
 
 from .events import ControllerEvent, ControllerState
 
@@ -31,7 +18,6 @@ __all__ = [
     "ApiRequest",
     "ShutdownReceived",
     "api_request",
-    "error_response",
 ]
 
 CONTROLLER_APIS: Final = frozenset(
@@ -88,32 +74,3 @@ _KINDS: Final[dict[int, type[ApiRequest]]] = {
 def api_request(api_key: int, version: int, request: Any, callback: Callable[[Any], None]) -> ApiRequest:
     """Make the event of a request of ``CONTROLLER_APIS``."""
     return _KINDS.get(api_key, ApiRequest)(api_key, version, request, callback)
-
-
-def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
-    """Make the response that answers the whole request with an error code."""
-    match api_key:
-        case ApiKey.CREATE_TOPICS:
-            topics = [CreatableTopicResult(name=name, error_code=code) for name in _names(request.topics)]
-            return CreateTopicsResponse(topics=topics)
-        case ApiKey.CREATE_PARTITIONS:
-            results = [CreatePartitionsTopicResult(name=name, error_code=code) for name in _names(request.topics)]
-            return CreatePartitionsResponse(results=results)
-        case ApiKey.DELETE_TOPICS:
-            asked = [(t.name, t.topic_id) for t in request.topics]
-            named = [DeletableTopicResult(name=name, error_code=code) for name in request.topic_names]
-            by_either = [DeletableTopicResult(name=n, topic_id=i, error_code=code) for n, i in asked]
-            return DeleteTopicsResponse(responses=named + by_either)
-        case ApiKey.ALTER_PARTITION:
-            return AlterPartitionResponse(error_code=code)
-        case ApiKey.ALLOCATE_PRODUCER_IDS:
-            return AllocateProducerIdsResponse(error_code=code)
-        case ApiKey.INIT_PRODUCER_ID:
-            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # clients retry
-        case ApiKey.CONTROLLED_SHUTDOWN:
-            return ControlledShutdownResponse(error_code=code)
-    raise ValueError(f"the controller does not serve API {api_key}")
-
-
-def _names(topics: Any) -> list[str]:
-    return list(dict.fromkeys(topic.name for topic in topics))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from channel.api_errors import error_response
 from channel.errors import ControllerMoved
 from kproto.error_codes import ErrorCode
 
-from .api_requests import ApiRequest, ShutdownReceived, error_response
+from .api_requests import ApiRequest, ShutdownReceived
 from .cluster_events import (
     AlterPartition,
     AlterPartitionResult,

@@ -10,11 +10,14 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from asking import ask_port
 from control_messages import leader_and_isr, leader_state, stop_replica, update_metadata
 from network_peers import until
 from tls_certificates import certificates
 
+from channel.broker.administrator_requests import AdministratorRequests
 from channel.broker.cluster import EmbeddedCluster
+from channel.broker.hooks import BrokerHooks
 from channel.cluster_client import ClusterClient
 from channel.config import ChannelConfig
 from channel.controller.manager import ControllerChannelManager
@@ -23,7 +26,9 @@ from channel.errors import AuthenticationFailed, Disconnected, RequestTimeout
 from channel.network.recorder import PcapngRecorder
 from channel.security import Password, SecurityConfig
 from channel.types import Broker, EndPoint, SecurityProtocol
+from kproto.api import ApiKey
 from kproto.capture import exchanges
+from kproto.messages import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -294,6 +299,15 @@ def test_a_plaintext_request_to_a_secured_listener_is_never_served() -> None:
         error = error_of(SecurityProtocol.PLAINTEXT, cluster[0].port, SecurityConfig())
         assert isinstance(error, Disconnected)
         until(lambda: not cluster[0].listener.connections)  # type: ignore[union-attr]
+
+
+def test_a_client_is_told_all_apis_before_it_has_authenticated() -> None:
+    """A client may ask for the versions once, before it authenticates; librdkafka does."""
+    hooks = BrokerHooks(controller=AdministratorRequests(None, None))
+    protocol = SecurityProtocol.SASL_PLAINTEXT
+    with EmbeddedCluster(1, hooks=lambda _: hooks, protocol=protocol, security=broker_security()) as cluster:
+        answer = ask_port(cluster[0].port, ApiVersionsRequest(), 0)
+    assert {ApiKey.CREATE_TOPICS, ApiKey.METADATA, ApiKey.SASL_HANDSHAKE} <= {row.api_key for row in answer.api_keys}
 
 
 def test_secrets_are_in_no_log(caplog: pytest.LogCaptureFixture) -> None:

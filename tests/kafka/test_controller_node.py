@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from asking import ask_port
 from network_peers import until
 from zookeeper_faults import expire
 
@@ -20,8 +20,8 @@ from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndController
 from channel.zookeeper import cluster as zk
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
-from kproto import codec, framing, headers
-from kproto.api import ApiKey, request_header_version, response_header_version
+from kproto import codec, headers
+from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.messages import (
     AllocateProducerIdsRequest,
@@ -120,18 +120,7 @@ def node(fleet: Fleet) -> Iterator[ControllerNode]:
 def ask(node: ControllerNode, message: Any, version: int) -> Any:
     """Send one request to the controller's listener; gives the answer."""
     assert node.endpoint is not None
-    key = message.api_key
-    header = headers.request_header(key, version, 7, "test")
-    frame = headers.encode_request_header(header, request_header_version(key, version)) + codec.encode(message, version)
-    with socket.create_connection((node.endpoint.host, node.endpoint.port), 20) as sock:
-        sock.sendall(framing.frame(frame))
-        stream = sock.makefile("rb")
-        size = int.from_bytes(stream.read(4), "big")
-        data = stream.read(size)
-    if not data:
-        raise ConnectionError("closed without an answer")
-    _, at = headers.decode_response_header_from(data, response_header_version(key, version))
-    return codec.decode_response(key, version, data[at:])
+    return ask_port(node.endpoint.port, message, version)
 
 
 @pytest.mark.conformance("CIT-01", "CIT-03")

@@ -12,20 +12,25 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from asking import ask_port
 from confluent_kafka.admin import AdminClient, NewTopic
 from network_peers import until
+from tls_certificates import certificates
 from zookeeper_faults import expire
 
 from channel.broker.fleet import Fleet
 from channel.broker.rehearsal import Step, rehearse
 from channel.candidate import candidates
-from channel.types import ReplicaAssignment
+from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
+from kproto.error_codes import ErrorCode
+from kproto.messages import CreatableTopic, CreateTopicsRequest
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(120)]
 
@@ -152,6 +157,30 @@ def test_an_expired_winner_resigns_and_registers_again(zookeeper: str, admin: Zo
         assert fleet.controller_id == second
 
 
+def test_brokers_of_a_migration_forward_to_the_elected_broker_and_others_refuse(zookeeper: str) -> None:
+    def create(broker_id: int, topic: str) -> int:
+        """Ask a broker, the controller or not, for a topic; returns the error code."""
+        topics = [CreatableTopic(name=topic, num_partitions=1, replication_factor=2)]
+        answer = ask_port(fleet[broker_id].port, CreateTopicsRequest(topics=topics), 7)
+        return int(answer.topics[0].error_code)
+
+    nowhere = [Node(3000, "127.0.0.1", 1)]  # the migration's KRaft controller is not started
+    settings: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "stand": candidates()}
+    with Fleet(zookeeper, [1, 2, 3], quorum=nowhere, **settings) as fleet:
+        leader = fleet.wait_for_controller()
+        until(lambda: all(len(m.broker.metadata.alive_brokers()) == 3 for m in fleet))
+        others = sorted({1, 2, 3} - {leader})
+        assert create(leader, "t") == ErrorCode.NONE
+        assert create(others[0], "t") == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert create(others[1], "u") == ErrorCode.NONE
+        until(lambda: all(member.broker.metadata.contains("u") for member in fleet))
+    with Fleet(zookeeper, [1, 2], **settings) as fleet:
+        leader = fleet.wait_for_controller()
+        assert create(3 - leader, "v") == ErrorCode.NOT_CONTROLLER
+    with Fleet(zookeeper, [1], session_timeout_ms=SESSION_MS) as fleet:  # no controller at all
+        assert create(1, "v") == ErrorCode.NOT_CONTROLLER
+
+
 def test_the_controller_leaves_last_in_a_controlled_shutdown(zookeeper: str, admin: ZooKeeperSession) -> None:
     with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=SESSION_MS, stand=candidates()) as fleet:
         leader = fleet.wait_for_controller()
@@ -165,11 +194,34 @@ def test_the_controller_leaves_last_in_a_controlled_shutdown(zookeeper: str, adm
         assert not [member for member in fleet if member.is_up]
 
 
-def test_two_processes_are_one_cluster_and_outlive_a_kill_9(zookeeper: str, admin: ZooKeeperSession) -> None:
-    one = Process(zookeeper, 10)
+def security_options(folder: Path, protocol: str) -> list[str]:
+    """The options of brokers whose listeners and clients are secured by certificates of this test run."""
+    if protocol == "PLAINTEXT":
+        return []
+    files = {"authority": certificates().authority, "server": certificates().server}
+    for name, pem in files.items():
+        (folder / f"{name}.pem").write_text(pem)
+    settings = folder / "brokers.properties"
+    settings.write_text(f"""security.protocol={protocol}
+ssl.truststore.location={folder}/authority.pem
+ssl.keystore.location={folder}/server.pem
+sasl.mechanism=SCRAM-SHA-512
+sasl.enabled.mechanisms=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
+  username="broker" password="secret" user_broker="secret";
+""")
+    return ["--security", str(settings)]
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_SSL"])
+def test_two_processes_are_one_cluster_and_outlive_a_kill_9(
+    zookeeper: str, admin: ZooKeeperSession, tmp_path: Path, protocol: str
+) -> None:
+    secured = security_options(tmp_path, protocol)
+    one = Process(zookeeper, 10, *secured)
     try:
         assert one.line("leading", True)["controller_epoch"] == 1
-        two = Process(zookeeper, 20, "--http", "0")
+        two = Process(zookeeper, 20, "--http", "0", *secured)
         try:
             commands = two.line("commands")["commands"]
             create_topic(admin, "t", (10, 20, 21), (20, 10, 11), (11, 12, 22))

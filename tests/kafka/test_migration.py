@@ -1,4 +1,7 @@
-"""A ZooKeeper-to-KRaft migration: a real KRaft controller takes a fleet over that a broker of it led before."""
+"""A ZooKeeper-to-KRaft migration: a real KRaft controller takes a fleet over that a broker of it led before.
+
+The long form does it over TLS without SASL too.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from real_brokers import eventually, free_ports, real_kafka
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from real_brokers import IS_LONG, client_settings, eventually, free_ports, real_kafka, security_file
 
 from channel.broker.fleet import Fleet
 from channel.broker.hooks import BrokerHooks
 from channel.candidate import candidates
+from channel.config import ChannelConfig
+from channel.security import read_security
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
@@ -29,7 +36,20 @@ KRAFT = 3000
 TP = TopicPartition("t", 0)
 
 
-def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Path) -> None:
+def administer(admin: AdminClient, fleet: Fleet) -> None:
+    """Create, extend and delete a topic by a real client, and wait until every broker knows."""
+    admin.create_topics([NewTopic("asked", 2, replica_assignment=[[1, 2], [2, 3]])])["asked"].result(30)
+    eventually(lambda: all(m.broker.metadata.contains("asked") for m in fleet))
+    admin.create_partitions([NewPartitions("asked", 3)])["asked"].result(30)
+    eventually(lambda: all(m.broker.metadata.partition_info("asked", 2) is not None for m in fleet))
+    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
+        admin.create_topics([NewTopic("asked", 1, 1)])["asked"].result(30)
+    admin.delete_topics(["asked"])["asked"].result(30)
+    eventually(lambda: not any(m.broker.metadata.contains("asked") for m in fleet))
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_SSL", *(["SSL"] if IS_LONG else [])])
+def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Path, protocol: str) -> None:
     folder, base = str(tmp_path), free_ports(2)
     seen: list[tuple[int, int, bool, int]] = []
 
@@ -43,18 +63,24 @@ def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Pat
     real_kafka("install", folder, "--jars", str(kafka_jars))
     try:
         started = real_kafka(
-            "start", folder, "--no-brokers", "--zk-port", str(base), "--migration-port", str(base + 1)
+            "start", folder, "--no-brokers", "--zk-port", str(base), "--migration-port", str(base + 1),
+            "--security", protocol,
         )  # fmt: skip
+        secured = None if protocol == "PLAINTEXT" else security_file(tmp_path, protocol)
+        listeners, security = read_security(secured)
+        config = ChannelConfig().secured(listeners.name, security)
         quorum = [Node(KRAFT, "127.0.0.1", base + 1)]
         with Fleet(
             started["zookeeper_connect"], [1, 2, 3], session_timeout_ms=4_000, replica_lag_time_max_ms=1_000,
-            hooks=hooks, quorum=quorum, stand=candidates(),
+            hooks=hooks, quorum=quorum, stand=candidates(config), protocol=listeners, security=security,
         ) as fleet, ZooKeeperSession(started["zookeeper_connect"]) as admin:  # fmt: skip
             fleet.wait_for_controller()
             replicas = {0: ReplicaAssignment((1, 2, 3)), 1: ReplicaAssignment((2, 3, 1))}
             admin.create(znodes.topic_path("t"), znodes.encode_topic(replicas, None))
             eventually(lambda: all(member.broker.metadata.contains("t") for member in fleet))
             assert not any(is_kraft for _, _, is_kraft, _ in seen)
+            client = AdminClient(client_settings(tmp_path, protocol, f"127.0.0.1:{fleet[1].port}"))
+            administer(client, fleet)
 
             real_kafka("start-kraft", folder)
             eventually(lambda: all(member.broker.is_led_by_kraft for member in fleet))
@@ -64,6 +90,8 @@ def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Pat
             assert json.loads(admin.get(znodes.CONTROLLER)[0])["brokerid"] == KRAFT
             eventually(lambda: (ApiKey.UPDATE_METADATA, 2, True, 0) in seen)  # the whole image
             eventually(lambda: all(m.broker.metadata.partition_info(*TP).leader == 1 for m in fleet))  # type: ignore[union-attr]
+
+            administer(client, fleet)  # clients cannot reach the KRaft controller: any broker forwards their requests
 
             fleet.pause(3)  # its leader asks the KRaft controller for another ISR
             eventually(lambda: set(fleet[1].broker.metadata.partition_info(*TP).isr) == {1, 2})  # type: ignore[union-attr]

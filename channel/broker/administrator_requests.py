@@ -1,0 +1,118 @@
+"""Requests of administrators at a fleet's broker: forwarded to the controller in a migration to KRaft, else refused."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+from channel.api_errors import error_response
+from channel.errors import IllegalState
+from channel.logs import get_logger
+from channel.network.request import MessageRequest
+from kproto import codec, headers
+from kproto.api import ApiKey, api_name, response_header_version
+from kproto.error_codes import ErrorCode, error_name
+from kproto.errors import DecodeError
+from kproto.messages import EnvelopeRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Set
+
+    from channel.network.request import ClientResponse
+
+    from .hooks import RequestContext
+    from .links import Candidacy
+    from .to_controller import NodeToControllerChannel
+
+__all__ = ["AdministratorRequests"]
+
+_log = get_logger(__name__)
+
+_SERVED: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
+
+_ANONYMOUS: Final = b"\0\0\x05User\x0aANONYMOUS\0\0"
+"""The principal in Kafka's own form: version 0, type and name as compact strings, no delegation token, no tags."""
+
+
+class AdministratorRequests:
+    """Serves CreateTopics, DeleteTopics and CreatePartitions at a broker; a ``ControllerApis``.
+
+    The active controller serves them itself. Another broker forwards them in an Envelope if it takes part in a
+    migration to KRaft, as Kafka's brokers do, since clients cannot reach a KRaft controller. Without a migration it
+    answers NOT_CONTROLLER, and the client asks the controller that the broker's metadata name.
+
+    Args:
+        candidacy: The broker's part in the controller election; None if it does not stand.
+        forwarding: The broker's channel for forwarded requests; None without a migration.
+
+    Attributes:
+        keys: The API keys served here: the three, and those of the candidacy.
+    """
+
+    def __init__(self, candidacy: Candidacy | None, forwarding: NodeToControllerChannel | None) -> None:
+        self._candidacy = candidacy
+        self._forwarding = forwarding
+        self.keys: Set[int] = _SERVED if candidacy is None else _SERVED | candidacy.apis.keys
+
+    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        """Serve, forward or refuse a request; a response of None closes the connection."""
+        candidacy = self._candidacy
+        if candidacy is not None and (candidacy.is_active or context.api_key not in _SERVED):
+            candidacy.apis(context, request, answer)
+        elif self._forwarding is None:
+            answer(error_response(context.api_key, request, ErrorCode.NOT_CONTROLLER))
+        else:
+            self._forward(self._forwarding, context, request, answer)
+
+    def _forward(
+        self,
+        channel: NodeToControllerChannel,
+        context: RequestContext,
+        request: Any,
+        answer: Callable[[Any], None],
+    ) -> None:
+        def answered(response: ClientResponse) -> None:
+            answer(_response(channel.broker_id, context, request, response))
+
+        def timed_out() -> None:
+            answer(error_response(context.api_key, request, ErrorCode.REQUEST_TIMED_OUT))
+
+        try:
+            channel.send_request(MessageRequest(_envelope(context, request)), answered, timed_out)
+        except IllegalState:  # the broker is going down
+            answer(None)
+
+
+def _envelope(context: RequestContext, request: Any) -> EnvelopeRequest:
+    header = headers.request_header(context.api_key, context.version, context.correlation_id, context.client_id)
+    host = context.peer.rpartition(":")[0].partition("%")[0]
+    return EnvelopeRequest(
+        request_data=headers.encode_request_header(header) + codec.encode(request, context.version),
+        request_principal=_ANONYMOUS,
+        client_host_address=ip_address(host).packed,
+    )
+
+
+def _response(broker_id: int, context: RequestContext, request: Any, forwarded: ClientResponse) -> Any:
+    """Return the response for the client; None to close its connection, so that it asks for the API versions again."""
+    envelope = forwarded.body
+    if envelope is None:
+        failure = str(forwarded.version_mismatch or forwarded.authentication_error or "no answer")
+    elif envelope.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        return None
+    elif envelope.error_code != ErrorCode.NONE:
+        failure = error_name(envelope.error_code)
+    else:
+        try:
+            return _unwrapped(context, memoryview(envelope.response_data or b""))
+        except DecodeError as e:
+            failure = str(e)
+    name = api_name(context.api_key)
+    _log.warning("broker %d: the controller did not take a forwarded %s: %s", broker_id, name, failure)
+    return error_response(context.api_key, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _unwrapped(context: RequestContext, data: memoryview) -> Any:
+    """Decode the response in an envelope, whose header is of no further use."""
+    _, at = headers.decode_response_header_from(data, response_header_version(context.api_key, context.version))
+    return codec.decode_response(context.api_key, context.version, data[at:])
