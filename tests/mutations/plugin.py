@@ -6,10 +6,12 @@ test id or conformance row a line. Either way the run ends with a JSON file that
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
 import sys
+import threading
 import time
 from collections import defaultdict
 from importlib.abc import MetaPathFinder
@@ -37,6 +39,38 @@ class SourcesFirst(MetaPathFinder):
         return next((spec for spec in found if spec is not None and spec.loader is not None), None)
 
 
+class ReclaimedLock:
+    """A lock that the next thread takes over when its holder does not release it in time.
+
+    Coverage's tracer acquires its lock in one call and releases it in another. Tests interrupt threads by signals, and
+    a fork copies whatever state the lock has: an exception between the two calls leaves the lock held, and every thread
+    that enters a new file would wait for ever, the main thread at the end of the session among them.
+
+    Args:
+        patience_s: Seconds that a holder may take; the tracer needs microseconds.
+    """
+
+    def __init__(self, patience_s: float = 2.0) -> None:
+        self._lock = threading.Lock()
+        self._patience_s = patience_s
+
+    def acquire(self) -> None:
+        """Acquire the lock, after ``patience_s`` seconds from a holder that was interrupted."""
+        while not self._lock.acquire(timeout=self._patience_s):
+            self.release()
+
+    def release(self) -> None:
+        """Release the lock; harmless for a holder that it was taken from."""
+        with contextlib.suppress(RuntimeError):
+            self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
 class Measuring:
     """Notes the lines that each test runs, in whatever thread, with its duration and its conformance rows.
 
@@ -52,6 +86,7 @@ class Measuring:
         packages = [str(Path.cwd() / name) for name in ("channel", "kproto")]
         self._coverage = coverage.Coverage(data_file=None, config_file=False, source=packages, concurrency="thread")
         self._coverage.start()
+        self._coverage._collector.data_lock = ReclaimedLock()
         self._tracer = sys.gettrace()
         self._root = Path.cwd()
         self._target = target

@@ -6,9 +6,10 @@ import ast
 import shutil
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
-from mutations import trial
+from mutations import covering, trial
 from mutations.campaign import Trial, attempts
 from mutations.covering import measure, mirrors
 from mutations.draw import ROOT, all_mutants, draw
@@ -273,7 +274,7 @@ def project(tmp_path: Path) -> Path:
     (root / "tests" / "test_sums.py").write_text(
         dedent(
             """
-            import subprocess, sys, threading, pytest
+            import coverage, subprocess, sys, threading, pytest
             from kproto.sums import held, run_only, shared, traced
 
             @pytest.fixture(scope="module")
@@ -289,6 +290,10 @@ def project(tmp_path: Path) -> Path:
             @pytest.mark.conformance("SUM-01")
             def test_held():
                 assert held(1) == 2
+
+            def test_interrupted_within_the_tracer():
+                if (measuring := coverage.Coverage.current()) is not None:
+                    measuring._collector.lock_data()  # and no unlock_data()
 
             def test_run_in_a_thread():
                 thread = threading.Thread(target=run_only, args=(1,))
@@ -324,29 +329,30 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_campaign_from_end_to_end(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "kept"
-    covering = measure(project, kept, jobs=2)
+    measured = measure(project, kept, jobs=2)
     assert "test_red" in capsys.readouterr().err  # told and left out: it cannot tell what is broken
-    first, traces, held, run, last = (
-        f"tests/test_sums.py::test_{name}" for name in ("first", "traces_by_itself", "held", "run_in_a_thread", "last")
+    first, traces, interrupted, held, run, last = (
+        f"tests/test_sums.py::test_{name}"
+        for name in ("first", "traces_by_itself", "interrupted_within_the_tracer", "held", "run_in_a_thread", "last")
     )
     child = "tests/test_child.py::test_child"
     mutants = {m.function: m for m in all_mutants(project) if m.operator == "arithmetic"}
-    stages = {name: [sorted(stage) for stage in covering.stages(m, 60)] for name, m in mutants.items()}
-    everything = {first, traces, held, run, last, child}
+    stages = {name: [sorted(stage) for stage in measured.stages(m, 60)] for name, m in mutants.items()}
+    everything = {first, traces, interrupted, held, run, last, child}
     assert {name: found[0] for name, found in stages.items()} == {
         "held": [held],
         "run_only": [run],
         "shared": sorted(everything - {child}),  # fixtures that tests share concern all tests of their file
         "traced": [last],
         # Lines that no test runs in this process: all tests that run anything of the file, then those of its folder.
-        "in_a_child": sorted({held, run, first, traces, last}),
-        "never_run": sorted({held, run, first, traces, last}),
+        "in_a_child": sorted(everything - {child}),
+        "never_run": sorted(everything - {child}),
     }
     assert all({test for stage in found for test in stage} == everything for found in stages.values())
 
     tree = Tree.of(project, tmp_path)
-    seconds = tree.prepare(covering.samples())
-    trials = [Trial(m, covering.stages(m, 60), seconds) for m in mutants.values()]
+    seconds = tree.prepare(measured.samples())
+    trials = [Trial(m, measured.stages(m, 60), seconds) for m in mutants.values()]
     outcomes = {m.function: outcome for m, outcome in attempts(tree, tmp_path, 2, trials)}
     assert {name: (o.verdict, o.red) for name, o in outcomes.items()} == {
         "held": ("killed", held),
@@ -375,6 +381,27 @@ def test_a_campaign_from_end_to_end(project: Path, tmp_path: Path, capsys: pytes
     assert "tests of 1 files" in capsys.readouterr().err
     assert kills.of(mutants["held"], unchanged=True) == ""
     assert Kills(tmp_path / "killed.json", project).of(mutants["held"]) == held
+
+
+def test_tests_that_do_not_end_cost_no_other_file_its_measure(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endless = project / "tests" / "test_endless.py"
+    endless.write_text("import time\ndef test_endless():\n    time.sleep(600)\n")
+    assert covering._told(project, ["tests/test_endless.py"], 3) is None
+    assert "tests/test_endless.py did not end within 3 s" in capsys.readouterr().err
+
+    told, runs = {"tests": {"tests/test_a.py::test": {"seconds": 1, "outcome": "passed"}}, "lines": {}}, []
+
+    def run(_: Path, files: list[str], __: float) -> dict[str, Any] | None:
+        runs.append(files)
+        return None if "tests/test_endless.py" in files else told
+
+    monkeypatch.setattr(covering, "_told", run)
+    measured = covering._measured(project, ["tests/test_a.py", "tests/test_endless.py"])
+    assert measured == {"tests/test_a.py": {"seconds": {"tests/test_a.py::test": 1}, "lines": {}}}
+    assert runs == [["tests/test_a.py", "tests/test_endless.py"], ["tests/test_a.py"], ["tests/test_endless.py"]]
+    assert "left out, as its tests did not end: tests/test_endless.py" in capsys.readouterr().err
 
 
 class TestNoticing:
