@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kproto
+from kproto import messages
 
 OPTIONAL = {
     "pyspark",
@@ -76,6 +77,7 @@ def test_without_the_extension_the_reference_works_and_the_rest_is_loud() -> Non
         BLOCK_THE_EXTENSION
         + """
 import kproto
+from kproto import messages
 from kproto.codec import get_codec
 assert get_codec("construct").decode_response(6, 0, bytes(2)).error_code == 0
 assert kproto.ApiKey(6).info.name == "UpdateMetadata"
@@ -99,6 +101,12 @@ def test_every_public_name_is_there() -> None:
     assert set(kproto.__all__) <= set(dir(kproto))
     with pytest.raises(AttributeError, match="no_such_name"):
         kproto.no_such_name  # noqa: B018
+
+
+def test_every_message_is_listed() -> None:
+    assert dir(messages) == sorted(messages.__all__)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        messages.no_such_name  # noqa: B018
 
 
 MODULES = sorted(

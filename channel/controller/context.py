@@ -60,7 +60,6 @@ class ControllerContext:
 
     def set_live_brokers(self, brokers_and_epochs: Mapping[Broker, int]) -> None:
         """Replace all brokers."""
-        self.brokers_version += 1
         self._brokers.clear()
         self._epochs.clear()
         self.add_live_brokers(brokers_and_epochs)

@@ -73,8 +73,8 @@ def _is_dump(text: str) -> bool:
     """
     for line in text.splitlines():
         if match := _DUMP_LINE.match(line):
-            first = match[3].split(maxsplit=1)[:1]
-            return bool(first) and (match[2] == ":" or (int(match[1], 16) == 0 and len(first[0]) == 2))
+            first = next(iter(match[3].split()), "")
+            return bool(first) and (match[2] == ":" or (int(match[1], 16) == 0 and len(first) == 2))
     return False
 
 

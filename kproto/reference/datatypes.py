@@ -46,7 +46,7 @@ class _Integer(Type):
     def __init__(self, code: str) -> None:
         self.construct = primitives.Integer(code)
 
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         return self.construct
 
     def from_json(self, json: Any, version: int, path: str) -> int:
@@ -63,7 +63,7 @@ class _Integer(Type):
 class _Bool(Type):
     default = False
 
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         return primitives.Bool()
 
     def from_json(self, json: Any, version: int, path: str) -> bool:
@@ -75,7 +75,7 @@ class _Bool(Type):
 class _Uuid(Type):
     default = ZERO_UUID
 
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         return primitives.UuidBytes()
 
     def to_json(self, value: Any, version: int, path: str) -> str:
@@ -93,7 +93,7 @@ class _String(Type):
     def __init__(self, always_plain: bool = False) -> None:
         self.always_plain = always_plain
 
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         compact = flexible and not self.always_plain
         return primitives.Text(primitives.COMPACT_LENGTH if compact else primitives.INT16_LENGTH, nullable)
 
@@ -106,7 +106,7 @@ class _String(Type):
 class _Bytes(Type):
     default = b""
 
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         return primitives.Bytes(primitives.COMPACT_LENGTH if flexible else primitives.INT32_LENGTH, nullable)
 
     def to_json(self, value: Any, version: int, path: str) -> str:
@@ -124,7 +124,7 @@ class _StructOf(Type):
     def __init__(self, cls: StructClass) -> None:
         self.cls = cls
 
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         return self.cls.fields.at(self.cls, version, flexible)
 
     def to_json(self, value: Any, version: int, path: str) -> object:
@@ -146,10 +146,10 @@ class ArrayOf(Type):
         """Empty; a list of its own for every object."""
         return self.sequence()
 
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         """An int32 count in front, or a compact one."""
         length = primitives.COMPACT_LENGTH if flexible else primitives.INT32_LENGTH
-        return primitives.Elements(self.item.at(version, flexible), length, nullable, self.sequence)
+        return primitives.Elements(self.item.at(version, flexible, nullable=False), length, nullable, self.sequence)
 
     def keep(self, value: Any) -> Any:
         """A list or tuple of its own; what is no sequence is for the encoder to refuse."""
@@ -189,7 +189,7 @@ class Nullable(Type):
         """From ``since`` on."""
         return version >= self.since
 
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         """The type's own, with null where the version has it."""
         return self.of.at(version, flexible, self.nullable_in(version))
 

@@ -49,7 +49,7 @@ class Type:
     def __rtruediv__(self, name: str) -> Field:
         return Field(self, name=name)
 
-    def at(self, version: int, flexible: bool, nullable: bool = False) -> Construct:
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         """The Construct of one version; ``flexible`` chooses the compact forms."""
         raise NotImplementedError
 
@@ -168,10 +168,12 @@ class Fields:
         key = version, flexible
         if key not in self._constructs:
             present = [f for f in self.all.values() if f.exists_in(version)]
-            body = [f.name / f.type.at(version, flexible) for f in present if f.tag is None]
+            body = [f.name / f.type.at(version, flexible, nullable=False) for f in present if f.tag is None]
             if flexible:
                 tagged = {
-                    f.tag: (f.name, f.type.at(version, flexible), f.fresh()) for f in present if f.tag is not None
+                    f.tag: (f.name, f.type.at(version, flexible, nullable=False), f.fresh())
+                    for f in present
+                    if f.tag is not None
                 }
                 every_tag = frozenset(f.tag for f in self.all.values() if f.tag is not None)
                 body.append(TAGGED_SECTION / TaggedFields(tagged, every_tag - tagged.keys()))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from network_peers import until
 from zookeeper_faults import expire
 
+from channel.broker.registration import BrokerRegistration
 from channel.errors import BadVersion, ControllerMoved, Disconnected, NodeExists, NoNode, SessionExpired
 from channel.types import Broker, EndPoint
 from channel.zookeeper import cluster
@@ -63,6 +66,25 @@ def test_the_first_controller_has_epoch_1(session: ZooKeeperSession) -> None:
     found = cluster.read_controller(session)
     assert found is not None
     assert (found[0].broker_id, found[1].owner) == (5, session.id)
+
+
+def test_a_controller_stands_for_no_second_election_while_it_is_the_controller(session: ZooKeeperSession) -> None:
+    cluster.register_controller(session, 5)
+    with pytest.raises(ControllerMoved, match="broker 5"):
+        cluster.register_controller(session, 5)
+    assert cluster.read_controller_epoch(session) == (1, 1)
+
+
+def test_a_registration_says_when_it_was_made(zookeeper: str, session: ZooKeeperSession) -> None:
+    cluster.create_persistent_nodes(session)
+    before_s = time.time()
+    registration = BrokerRegistration(zookeeper, Broker(5, (EndPoint("h", 1),)), "3.9")
+    try:
+        registration.start()
+        found, _ = session.get(broker_path(5))
+        assert before_s - 1 <= int(json.loads(found)["timestamp"]) / 1000 <= time.time() + 1
+    finally:
+        registration.close()
 
 
 @pytest.mark.conformance("ZKC-03")
@@ -165,6 +187,22 @@ def test_watches_are_called_once_for_each_read(session: ZooKeeperSession) -> Non
     session.create("/o")
     session.get_many(["/n", "/o"])
     assert len(called) == 3
+
+
+def test_a_watched_node_that_appears_while_it_is_read_is_read(
+    session: ZooKeeperSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists_many = session.exists_many
+
+    def appears(paths: list[str]) -> object:
+        session.create("/late", b"data")
+        return exists_many(paths)
+
+    monkeypatch.setattr(session, "exists_many", appears)
+    session.watch_node("/late", lambda: None)
+    session.watch_node("/never", lambda: None)
+    late, never = session.get_many(["/late", "/never"])
+    assert (late and late[0], never) == (b"data", None)
 
 
 def test_many_reads_and_transactions_keep_their_order(session: ZooKeeperSession) -> None:

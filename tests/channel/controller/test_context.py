@@ -148,11 +148,17 @@ def test_reset_forgets_all(context: ControllerContext) -> None:
     assert (context.epoch, context.partition_count, context.live_or_shutting_down_brokers) == (0, 0, [])
 
 
-def test_brokers_are_never_taken_for_those_of_before_a_reset(context: ControllerContext) -> None:
+def test_brokers_are_never_taken_for_earlier_ones(context: ControllerContext) -> None:
+    changes = [
+        lambda: context.set_live_brokers({Broker(4, ()): 1}),
+        lambda: context.add_live_brokers({Broker(5, ()): 2}),
+        lambda: context.update_broker_metadata(Broker(5, (EndPoint("elsewhere", 1),))),
+        lambda: context.remove_live_brokers([5]),
+        context.reset,
+    ]
     seen = {context.brokers_version}
-    for _ in range(3):
-        context.reset()
-        context.set_live_brokers({Broker(4, ()): 1})
+    for change in [*changes, *reversed(changes), *changes]:
+        change()
         assert context.brokers_version not in seen
         seen.add(context.brokers_version)
 

@@ -139,6 +139,21 @@ def test_brokers_before_alter_partition_complete_it_by_their_own_write() -> None
     assert cluster.leader()[0] == 1
 
 
+@pytest.mark.parametrize(("ibp", "watched"), [("2.7-IV1", True), ("2.7-IV2", False)])
+def test_the_isr_is_watched_while_brokers_write_it(monkeypatch: pytest.MonkeyPatch, ibp: str, watched: bool) -> None:
+    cluster = elected(0, 1, inter_broker_protocol_version=ibp)
+    cluster.create([0])
+    read, watches = cluster.store.read_partition_states, set[bool]()
+
+    def noted(partitions: Any, *, watch: bool = False) -> Any:
+        watches.add(watch)
+        return read(partitions)
+
+    monkeypatch.setattr(cluster.store, "read_partition_states", noted)
+    reassign(cluster, 1)
+    assert (True in watches) is watched
+
+
 def test_a_cancelled_reassignment_stops_the_added_replicas() -> None:
     cluster = elected(0, 1, 2)
     cluster.create([0, 1])
