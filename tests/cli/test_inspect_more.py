@@ -267,7 +267,8 @@ def test_a_time_of_day_before_the_capture_begins_is_the_next_days() -> None:
 def test_a_time_before_the_end_counts_from_the_last_packet() -> None:
     assert moment_ns("-5s", [CAPTURE]) == moment_ns("19:35:46.680077", [CAPTURE])
     last = objects(CAPTURE, "--since", "-5s")
-    assert last == [row for row in objects(CAPTURE) if row["time"] >= moment_ns("-5s", [CAPTURE]) / 10**9]
+    since = moment_ns("-5s", [CAPTURE]) / 10**9
+    assert last == [row for row in objects(CAPTURE) if row["time"] >= since]
     assert 0 < len(last) < 348
 
 

@@ -34,7 +34,11 @@ from kproto.pipeline import OutputDirectory, analyze, check_workers, spark_sessi
 from kproto.errors import KprotoError
 master, out, missing, *captures = sys.argv[1:]
 settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "600m",
-            "spark.cores.max": "2", "spark.executor.cores": "1"}
+            "spark.cores.max": "2", "spark.executor.cores": "1",
+            # Two small captures need neither Spark's 200 shuffle partitions nor the JVM's second compiler.
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 with spark_session(master, settings=settings) as spark:
     try:
         check_workers(spark, [missing], Path(out))
