@@ -192,16 +192,20 @@ class ZooKeeperStore:
             partitions: The partitions.
             watch: Watch the znodes: a change becomes ``PartitionReassignmentIsrChange``.
         """
-        paths = {tp: znodes.partition_state_path(tp) for tp in partitions}
+        paths = [znodes.partition_state_path(tp) for tp in partitions]
         if watch:
-            for tp, path in paths.items():
+            for tp, path in zip(partitions, paths, strict=True):
                 self._watch_once(path, PartitionReassignmentIsrChange(tp))
-        states = {}
-        for (tp, _), found in zip(paths.items(), self._session.get_many(list(paths.values())), strict=True):
-            if found is not None:
-                state = _decoded(znodes.decode_partition_state, tp, found[0], found[1].version)
-                if state is not None:
-                    states[tp] = state
+        read = self._session.get_many if watch else self._session.get_unwatched
+        states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        known: dict[tuple[bytes, int], LeaderIsrAndControllerEpoch] = {}  # equal znodes share one state
+        for tp, found in zip(partitions, read(paths), strict=True):
+            if found is None:
+                continue
+            contents = found[0], found[1].version
+            state = known.get(contents) or _decoded(znodes.decode_partition_state, tp, *contents)
+            if state is not None:
+                states[tp] = known[contents] = state
         return states
 
     def _watch_once(self, path: str, event: ControllerEvent) -> None:

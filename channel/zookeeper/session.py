@@ -7,6 +7,8 @@ Watches survive a lost connection: once it is back, every watched node counts as
 from __future__ import annotations
 
 import threading
+from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
@@ -28,10 +30,11 @@ from channel.logs import get_logger
 from channel.threads import ends_with_process
 from kproto.errors import ConfigurationError
 
+from .bulk_reads import NO_NODE, ReadMany, serves_bulk_reads
 from .operations import Check, Create, Delete, Operation, SetData, Stat, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["ZooKeeperSession"]
 
@@ -40,6 +43,15 @@ _T = TypeVar("_T")
 
 _SLICE_S: Final = 1.0
 """The interval at which a wait checks its session; results and changes of state end the wait at once."""
+
+_WINDOW: Final = 1_000
+"""The number of requests in flight: their answers and kazoo's own objects are what a pipelined read holds in memory."""
+
+_BULK: Final = 256
+"""The number of nodes that one bulk read names."""
+
+_BULK_WINDOW: Final = 4
+"""The number of bulk reads in flight."""
 
 _ERRORS: Final[dict[type[Exception], type[ZooKeeperError]]] = {
     kazoo_errors.NoNodeError: NoNode,
@@ -90,6 +102,7 @@ class ZooKeeperSession:
         self._renewing: threading.Thread | None = None
         self._client: Any = None
         self._last_id = 0
+        self._serves_bulk_reads: bool | None = None
         try:
             self._make_client()
         except (kazoo_errors.KazooException, ValueError) as e:
@@ -172,6 +185,7 @@ class ZooKeeperSession:
             return
         if state == KazooState.CONNECTED:
             self._last_id = int(client.client_id[0])
+            self._serves_bulk_reads = None  # it may be another server, of another version
             self._connected.set()
             interrupted, self._interrupted = self._interrupted, []
             for handler in interrupted:
@@ -271,14 +285,7 @@ class ZooKeeperSession:
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Read data and stat of many nodes, pipelined; None for missing nodes."""
-
-        def read(client: Any, path: str) -> Any:
-            return client.get_async(path, watch=self._watcher("node", path))
-
-        answers: list[tuple[bytes, Stat] | None] = [
-            None if found is None else (found[0] or b"", _stat(found[1]))
-            for found in self._ask_all(read, paths, missing=None)
-        ]
+        answers = list(self._get_each(paths))
         missing = [i for i, answer in enumerate(answers) if answer is None and ("node", paths[i]) in self._watches]
         if missing:
             with self._lock:
@@ -288,6 +295,46 @@ class ZooKeeperSession:
             for i, answer in zip(made, self.get_many([paths[i] for i in made]) if made else (), strict=True):
                 answers[i] = answer
         return answers
+
+    def get_unwatched(self, paths: Sequence[str]) -> Iterator[tuple[bytes, Stat] | None]:
+        """Read data and stat of any number of nodes, in bulk, and start no watches; None for missing nodes.
+
+        The nodes are read while the results are taken, so that only some thousand results are in memory at a time.
+        """
+        if len(paths) < _BULK or not self._has_bulk_reads():
+            yield from self._get_each(paths, watch=False)
+            return
+
+        def read(client: Any, batch: Sequence[str]) -> Any:
+            answer = client.handler.async_result()
+            client._call(ReadMany([client.chroot + path for path in batch]), answer)  # kazoo has no other door
+            return answer
+
+        batches = [paths[i : i + _BULK] for i in range(0, len(paths), _BULK)]
+        for batch, results in zip(batches, self._answers(read, batches, window=_BULK_WINDOW), strict=True):
+            for path, found in zip(batch, results, strict=True):
+                if not isinstance(found, int):
+                    yield found
+                elif found == NO_NODE:
+                    yield None
+                else:
+                    raise ZooKeeperError(f"ZooKeeper refused to read {path}: error {found}")
+
+    def _get_each(self, paths: Sequence[str], *, watch: bool = True) -> Iterator[tuple[bytes, Stat] | None]:
+        def read(client: Any, path: str) -> Any:
+            return client.get_async(path, watch=self._watcher("node", path) if watch else None)
+
+        for found in self._answers(read, paths, missing=None):
+            yield None if found is None else (found[0] or b"", _stat(found[1]))
+
+    def _has_bulk_reads(self) -> bool:
+        """Whether the connected server answers bulk reads; if it does not tell its version, it is not asked for any."""
+        if self._serves_bulk_reads is None:
+            try:
+                self._serves_bulk_reads = serves_bulk_reads(self._client.command(b"srvr"))
+            except (OSError, AttributeError, kazoo_errors.KazooException, self._client.handler.timeout_exception):
+                return False  # the connection is down, or was replaced meanwhile
+        return self._serves_bulk_reads
 
     def exists(self, path: str) -> Stat | None:
         """Read a node's stat; None if the node does not exist."""
@@ -410,36 +457,47 @@ class ZooKeeperSession:
             return None
 
     def _ask_all(self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ...) -> list[Any]:
-        """Send all requests at once, and those that a lost connection left unanswered once more.
+        return list(self._answers(ask, things, missing))
+
+    def _answers(
+        self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ..., window: int = _WINDOW
+    ) -> Iterator[Any]:
+        """Send requests, pipelined, and those that a lost connection left unanswered once more.
 
         Args:
             ask: Starts one request with kazoo's client.
             things: The arguments of the requests.
             missing: The result for a missing node, which is an error if this is not given.
+            window: How many requests are in flight.
+
+        Returns:
+            The answers, in order, while further requests are sent.
         """
-        answers: list[Any] = [None] * len(things)
-        left: Iterable[int] = range(len(things))
-        client = self._client
-        while True:
-            asked = [(i, ask(client, things[i])) for i in left]
-            lost = []
-            for i, pending in asked:
-                try:
-                    answers[i] = self._await(client, pending)
-                except _LOST:
-                    lost.append(i)
-                except kazoo_errors.NoNodeError as e:
-                    if missing is ...:
-                        raise NoNode(f"ZooKeeper has no such node: {things[i] or e}") from e
-                    answers[i] = missing
-                except tuple(_ERRORS) as e:
-                    raise _ERRORS[type(e)](f"ZooKeeper refused a request: {type(e).__name__}") from e
-                except kazoo_errors.KazooException as e:
-                    raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
-            if not lost:
-                return answers
-            left = lost
-            self._await_connection(client)
+        client, left = self._client, iter(things)
+        in_flight = deque((thing, ask(client, thing)) for thing in islice(left, window))
+        while in_flight:
+            thing, pending = in_flight.popleft()
+            try:
+                answer = self._await(client, pending)
+            except _LOST:
+                self._await_connection(client)
+                in_flight.appendleft((thing, pending))
+                lost = [isinstance(found.exception, _LOST) for _, found in in_flight]
+                in_flight = deque(
+                    (each, ask(client, each) if is_lost else found)
+                    for (each, found), is_lost in zip(in_flight, lost, strict=True)
+                )
+                continue
+            except kazoo_errors.NoNodeError as e:
+                if missing is ...:
+                    raise NoNode(f"ZooKeeper has no such node: {thing or e}") from e
+                answer = missing
+            except tuple(_ERRORS) as e:
+                raise _ERRORS[type(e)](f"ZooKeeper refused a request: {type(e).__name__}") from e
+            except kazoo_errors.KazooException as e:
+                raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
+            in_flight.extend((each, ask(client, each)) for each in islice(left, 1))
+            yield answer
 
     def _await(self, client: Any, pending: Any) -> Any:
         while not pending.wait(_SLICE_S):

@@ -91,7 +91,6 @@ def command(
     """Stand for election as a real cluster's controller, and lead it while elected."""
     from channel.addresses import parse_address
     from channel.controller_node import ControllerNode
-    from channel.network.recorder import PcapngRecorder
 
     host, port = parse_address(listener)
     settings = _settings(config, security)
@@ -109,6 +108,8 @@ def command(
     with contextlib.ExitStack() as stack:
         recorder = None
         if record is not None:
+            from channel.network.recorder import PcapngRecorder
+
             try:
                 record.mkdir(parents=True, exist_ok=True)
             except FileExistsError:

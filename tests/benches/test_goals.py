@@ -12,6 +12,7 @@ import channel_goals
 import channel_runs
 import codec_bodies
 import codec_goals
+import controller_ratios
 import pytest
 import secured_ratios
 import tap_ratios
@@ -21,10 +22,14 @@ from kproto.codec import decode_request, encode
 
 CODEC = list(codec_goals.goals())
 CHANNEL = list(channel_goals.goals())
-SECURED, TAP = secured_ratios.goals(), tap_ratios.goals()
+SECURED, TAP, CONTROLLER = secured_ratios.goals(), tap_ratios.goals(), controller_ratios.goals()
 
 
-@pytest.mark.parametrize("goals", [CODEC, CHANNEL, SECURED, TAP], ids=["codec", "channel", "secured", "tap"])
+@pytest.mark.parametrize(
+    "goals",
+    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER],
+    ids=["codec", "channel", "secured", "tap", "controller"],
+)
 def test_no_row_is_there_twice(goals: list[Goal]) -> None:
     names = Counter((goal.group, goal.what, goal.case, goal.peer, goal.ours) for goal in goals)
     assert [name for name, count in names.items() if count > 1] == []

@@ -218,6 +218,31 @@ def test_many_reads_and_transactions_keep_their_order(session: ZooKeeperSession)
     assert session.get("/1")[0] == b"/1"
 
 
+@pytest.mark.parametrize("version", ["Zookeeper version: 3.8.4", "Zookeeper version: 3.5.9"])
+def test_bulk_reads_give_what_single_reads_give(session: ZooKeeperSession, version: str) -> None:
+    paths = [f"/{i}" for i in range(2_000)]
+    outcomes = session.transactions([[Create(path, path.encode())] for path in paths[:-1]])
+    assert [outcome.error for outcome in outcomes] == [None] * 1_999
+    session._client.command = lambda _: version  # an older server is read node by node
+    called: list[str] = []
+    session.watch_node("/0", lambda: called.append("/0"))
+    found = list(session.get_unwatched(paths))
+    assert found == [*session.get_many(paths[:-1]), None]
+    session.set("/0", b"changed")
+    until(lambda: called == ["/0"])  # get_many has watched it, once
+
+
+def test_a_bulk_read_goes_on_after_the_connection_was_lost(session: ZooKeeperSession) -> None:
+    paths = [f"/{i}" for i in range(3_000)]
+    session.transactions([[Create(path, path.encode()) for path in paths]])
+    found = []
+    for n, each in enumerate(session.get_unwatched(paths)):
+        found.append(each and each[0])
+        if n == 700:
+            session._client._connection._socket.shutdown(2)
+    assert found == [path.encode() for path in paths]
+
+
 def test_an_expired_session_is_replaced_after_its_owner_has_heard_of_it(zookeeper: str) -> None:
     happened: list[str] = []
     renewed = threading.Event()
