@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
-from channel.errors import BrokerNotAvailable, IllegalState
+from channel.errors import IllegalState
 from channel.logs import get_logger
 from channel.metrics import Metrics
-from channel.network.client import NetworkClient
-from channel.network.secured import ListenerChannels
-from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
-from channel.security import MECHANISMS
 from channel.threads import ends_with_process
-from channel.types import Node, SecurityProtocol
 from kproto.api import api_name
 from kproto.errors import KprotoError
 
+from .broker_clients import BrokerClients
 from .broker_requests import BrokerRequests, DroppedRequest, Outcome, QueueItem
+from .dropped_requests import DroppedHook, DroppedRequests
 from .send_thread import ClientFactory, RequestSendThread
 from .send_thread_pool import SendThreadPool, SendThreads, ServingThread
 from .state_change_log import StateChangeLog
@@ -30,10 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from channel.network.metadata import MetadataUpdater
     from channel.network.recorder import Recorder
     from channel.network.selector_metrics import PollTimes
-    from channel.security import SecurityConfig
     from channel.types import Broker
 
     from .requests import ControlRequest
@@ -44,13 +40,6 @@ GROUP: Final = "kafka.controller:type=ControllerChannelManager"
 _QUEUE_SIZE: Final = "QueueSize"
 _RATE_AND_TIME: Final = "RequestRateAndQueueTimeMs"
 _PREFIX: Final = "controller-channel"
-
-
-class DroppedHook(Protocol):
-    """A hook for requests that will not be answered."""
-
-    def __call__(self, broker_id: int, items: list[DroppedRequest]) -> None:
-        """Take dropped requests in place of their callbacks, oldest first, once no more of their bytes are sent."""
 
 
 @dataclass(slots=True)
@@ -79,13 +68,11 @@ class ControllerChannelManager:
         client_factory: Makes a send thread's client; a plaintext one by default.
         on_dropped: Called with requests that will not be answered: dropped as their broker was removed or unknown,
             as they cannot be encoded, or as their send thread has died.
-            on_thread_failed: Called with a send thread that has died of an error, and the ids of its brokers.
-            recorder: Records every frame.
+        on_thread_failed: Called with a send thread that has died of an error, and the ids of its brokers.
+        recorder: Records every frame.
 
     Attributes:
         metrics: The metrics, as given or new.
-        dropped: The number of requests dropped so far.
-        possibly_applied: The number of dropped requests that were sent, so that the broker may have applied them.
         failed_threads: The names of the send threads that have died.
 
     Raises:
@@ -109,28 +96,21 @@ class ControllerChannelManager:
         recorder: Recorder | None = None,
     ) -> None:
         self.controller_id = controller_id
-        self.dropped = 0
-        self.possibly_applied = 0
         self.failed_threads: list[str] = []
         self._controller_epoch = controller_epoch
         self._config = config = config or ChannelConfig()
-        self._channels = ListenerChannels(_inter_broker_security(config), str(controller_id))
-        if client_factory is None and not (config.control_plane_listener_name or config.inter_broker_listener_name):
-            protocol = config.security_inter_broker_protocol
-            self._channels.use(protocol, SecurityProtocol[protocol])
+        self._clients = BrokerClients(controller_id, config, clock, recorder, self._selector_metrics, client_factory)
+        self._dropped = DroppedRequests(controller_id, on_dropped)
         self._clock = clock
         self.metrics = Metrics(clock) if metrics is None else metrics
         self._state_log = state_log or StateChangeLog(controller_id)
-        self._client_factory = client_factory
-        self._on_dropped = on_dropped
         self._on_thread_failed = on_thread_failed
-        self._recorder = recorder
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
         if send_threads is None:
             send_threads = "per_broker" if config.send_threads == "per_broker" else int(config.send_threads)
         self._threads = SendThreadPool(send_threads, controller_id, thread_name_prefix, clock, self._new_thread)
         self._brokers: dict[int, _BrokerState] = {}
-        self._lock = threading.Lock()  # the map and the counts
+        self._lock = threading.Lock()  # the map
         self._changing = threading.RLock()  # for adding and removing brokers, which may take long
         self._is_shut_down = False
         self._publish()
@@ -156,6 +136,16 @@ class ControllerChannelManager:
         ]
         for name, read, doc in gauges:
             self.metrics.gauge(GROUP, name, read, doc=doc)
+
+    @property
+    def dropped(self) -> int:
+        """The number of requests dropped so far."""
+        return self._dropped.count
+
+    @property
+    def possibly_applied(self) -> int:
+        """The number of dropped requests that were sent, so that the broker may have applied them."""
+        return self._dropped.possibly_applied
 
     # ---- brokers
 
@@ -223,6 +213,7 @@ class ControllerChannelManager:
     def forget_in_child(self) -> None:
         """Drop all brokers in a forked child: threads and connections are the parent's."""
         self._lock, self._changing = threading.Lock(), threading.RLock()
+        self._dropped.forget_lock()
         self._is_shut_down = True
         self._brokers = {}
         self._threads.forget()
@@ -259,7 +250,7 @@ class ControllerChannelManager:
         except KprotoError as e:
             self._log.error("%s cannot be encoded, broker %d will not get it: %s", request, broker_id, e)
             item = DroppedRequest(request, callback, self._clock.milliseconds(), Outcome.NOT_SENT, e)
-            self._drop(broker_id, [item])
+            self._dropped.add(broker_id, [item])
             raise
         queued = QueueItem(request, callback, self._clock.milliseconds())
         state = self._brokers.get(broker_id)
@@ -274,23 +265,12 @@ class ControllerChannelManager:
             broker_id,
             ", as the channel manager is shut down" if self._is_shut_down else "",
         )
-        self._drop(broker_id, [queued.dropped(Outcome.NOT_SENT)])
+        self._dropped.add(broker_id, [queued.dropped(Outcome.NOT_SENT)])
 
     # ---- the inside
 
     def _add(self, broker: Broker) -> None:
-        config = self._config
-        listener = (
-            config.control_plane_listener_name
-            or config.inter_broker_listener_name
-            or config.security_inter_broker_protocol
-        )
-        endpoint = broker.endpoint(listener)
-        if endpoint is None:
-            raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
-        if self._client_factory is None:
-            self._channels.use(listener, endpoint.security_protocol)
-        node = Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener)
+        node = self._clients.node(broker)
         serving = self._threads.for_broker(broker.id)
         tags = {"broker-id": node.key}
         timer = self.metrics.timer(GROUP, _RATE_AND_TIME, tags, "How long requests wait, and how many there are")
@@ -311,44 +291,14 @@ class ControllerChannelManager:
             raise
 
     def _new_thread(self, name: str, polls: PollTimes) -> RequestSendThread:
-        def new_client(metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
-            return self._new_client(metadata, on_invalid_answer, polls)
-
         return RequestSendThread(
             name,
             self.controller_id,
             self._controller_epoch,
-            self._client_factory or new_client,
+            partial(self._clients.new_client, polls=polls),
             self._config.controller_socket_timeout_ms,
             self._state_log,
             self._thread_failed,
-        )
-
-    def _new_client(
-        self, metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None], polls: PollTimes
-    ) -> NetworkClient:
-        config = self._config
-        selector = Selector(
-            max_receive_size=config.receive_max,
-            clock=self._clock,
-            metrics_of=self._selector_metrics,
-            polls=polls,
-            channel_builder=self._channels,
-            recorder=self._recorder,
-        )
-        return NetworkClient(
-            selector,
-            metadata,
-            str(self.controller_id),
-            max_in_flight=1,
-            reconnect_backoff_ms=0,
-            reconnect_backoff_max_ms=0,
-            request_timeout_ms=config.request_timeout_ms,
-            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
-            discover_versions=False,
-            on_invalid_answer=on_invalid_answer,
-            clock=self._clock,
         )
 
     def _selector_metrics(self, node_id: str) -> SelectorMetrics | None:
@@ -374,14 +324,14 @@ class ControllerChannelManager:
             serving.brokers -= 1
             if dropped:
                 self._log.warning("broker %d is removed: %d requests will not be answered", broker_id, len(dropped))
-            self._drop(broker_id, dropped)
+            self._dropped.add(broker_id, dropped)
         except Exception:  # noqa: BLE001  (the other brokers must be removed too)
             self._log.exception("broker %d could not be removed", broker_id)
 
     def _undeliverable(self, requests: BrokerRequests, item: DroppedRequest) -> None:
         """Report a request that cannot be encoded; later requests are still sent."""
         self._log.error("%s cannot be sent to %s: %s", item.request, requests.node, item.error)
-        self._drop(requests.node.id, [item])
+        self._dropped.add(requests.node.id, [item])
 
     def _thread_failed(self, thread: RequestSendThread) -> None:
         """Report a send thread that has died, and the requests of its brokers; later requests are dropped too."""
@@ -390,30 +340,10 @@ class ControllerChannelManager:
         ids = sorted(broker.node.id for broker in brokers)
         self._log.critical("%s has died; brokers %s get no requests until they are removed and added", thread.name, ids)
         for broker in brokers:
-            self._drop(broker.node.id, [item._replace(error=thread.error) for item in broker.close()])
+            self._dropped.add(broker.node.id, [item._replace(error=thread.error) for item in broker.close()])
         if self._on_thread_failed is not None:
             self._on_thread_failed(thread.name, ids)
-
-    def _drop(self, broker_id: int, items: list[DroppedRequest]) -> None:
-        if not items:
-            return
-        with self._lock:
-            self.dropped += len(items)
-            self.possibly_applied += sum(item.outcome is Outcome.POSSIBLY_APPLIED for item in items)
-        if self._on_dropped is not None:
-            try:
-                self._on_dropped(broker_id, items)
-            except Exception:  # noqa: BLE001  (a hook must cost neither a send thread nor a removal)
-                self._log.exception("the hook for dropped requests failed")
 
     def _total_queue_size(self) -> int:
         with self._lock:
             return sum(len(state.requests) for state in self._brokers.values())
-
-
-def _inter_broker_security(config: ChannelConfig) -> SecurityConfig:
-    """Return the security settings of connections between brokers, with the inter-broker SASL mechanism."""
-    security, mechanism = config.security, config.sasl_mechanism_inter_broker_protocol
-    if security.sasl_mechanism is not None or mechanism not in MECHANISMS:
-        return security
-    return replace(security, sasl_mechanism=mechanism)

@@ -1,4 +1,4 @@
-"""A ZooKeeper session that is replaced after it expired; the only module that uses kazoo.
+"""A ZooKeeper session that is replaced after it expired.
 
 Requests wait while the connection is down and are sent again once it is back; they fail once the session has expired.
 Watches survive a lost connection: once it is back, every watched node counts as changed.
@@ -7,31 +7,23 @@ Watches survive a lost connection: once it is back, every watched node counts as
 from __future__ import annotations
 
 import threading
-from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.protocol.states import EventType, KazooState
+from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from channel.errors import (
-    BadVersion,
-    Disconnected,
-    IllegalState,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    SessionExpired,
-    ZooKeeperError,
-)
+from channel.errors import Disconnected, IllegalState, NodeExists, NoNode, SessionExpired, ZooKeeperError
 from channel.logs import get_logger
 from channel.threads import ends_with_process
 from kproto.errors import ConfigurationError
 
 from .bulk_reads import NO_NODE, ReadMany, serves_bulk_reads
-from .operations import Check, Create, Delete, Operation, SetData, Stat, Transaction
+from .operations import Create, Operation, Stat, Transaction
+from .pipelining import SLICE_S, WINDOW, answers
+from .translation import begin_transaction, stat_of, transaction_of
+from .watches import Watches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,27 +33,11 @@ __all__ = ["ZooKeeperSession"]
 _log = get_logger(__name__)
 _T = TypeVar("_T")
 
-_SLICE_S: Final = 1.0
-"""The interval at which a wait checks its session; results and changes of state end the wait at once."""
-
-_WINDOW: Final = 1_000
-"""The number of requests in flight: their answers and kazoo's own objects are what a pipelined read holds in memory."""
-
 _BULK: Final = 256
 """The number of nodes that one bulk read names."""
 
 _BULK_WINDOW: Final = 4
 """The number of bulk reads in flight."""
-
-_ERRORS: Final[dict[type[Exception], type[ZooKeeperError]]] = {
-    kazoo_errors.NoNodeError: NoNode,
-    kazoo_errors.NodeExistsError: NodeExists,
-    kazoo_errors.BadVersionError: BadVersion,
-    kazoo_errors.NotEmptyError: NotEmpty,
-    kazoo_errors.SessionExpiredError: SessionExpired,
-}
-_LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError)
-_NOT_TRIED: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
 
 class ZooKeeperSession:
@@ -96,9 +72,7 @@ class ZooKeeperSession:
         self._lock = threading.Lock()
         self._connected = threading.Event()
         self._is_closed = False
-        self._watches: dict[tuple[str, str], Callable[[], object]] = {}
-        self._armed: set[tuple[str, str]] = set()
-        self._interrupted: list[Callable[[], object]] = []
+        self._watches = Watches(self._connected.is_set)
         self._renewing: threading.Thread | None = None
         self._client: Any = None
         self._last_id = 0
@@ -132,6 +106,7 @@ class ZooKeeperSession:
                 return
             self._is_closed = True
             client, renewing = self._client, self._renewing
+        self._watches.begin_session(None)
         self._connected.set()  # so that threads waiting for the connection stop waiting
         client.stop()
         client.close()
@@ -177,6 +152,7 @@ class ZooKeeperSession:
             randomize_hosts=True,
         )
         client.add_listener(lambda state: self._state_changed(client, state))
+        self._watches.begin_session(client)
         self._client = client
 
     def _state_changed(self, client: Any, state: str) -> None:
@@ -187,9 +163,7 @@ class ZooKeeperSession:
             self._last_id = int(client.client_id[0])
             self._serves_bulk_reads = None  # it may be another server, of another version
             self._connected.set()
-            interrupted, self._interrupted = self._interrupted, []
-            for handler in interrupted:
-                handler()
+            self._watches.reconnected()
         elif state == KazooState.SUSPENDED:
             self._connected.clear()
             _log.warning("the connection to ZooKeeper at %s is lost; trying to reach it again", self.hosts)
@@ -214,12 +188,10 @@ class ZooKeeperSession:
         with self._lock:
             if self._is_closed:
                 return
-            self._armed.clear()
-            self._interrupted = []
             self._make_client()
             client = self._client
         began = client.start_async()
-        while not began.wait(_SLICE_S):
+        while not began.wait(SLICE_S):
             if self.is_closed:
                 return
         if self._on_new_session is not None:
@@ -232,43 +204,18 @@ class ZooKeeperSession:
 
         The watch begins with the next read of the node's data or existence, and again with each read after a call.
         """
-        self._watches["node", path] = handler
+        self._watches.add("node", path, handler)
 
     def watch_children(self, path: str, handler: Callable[[], object]) -> None:
         """Call ``handler`` when the node gets or loses a child; the handler must only queue work.
 
         The watch begins with the next read of the children, and again with each read after a call.
         """
-        self._watches["children", path] = handler
+        self._watches.add("children", path, handler)
 
     def unwatch(self, path: str) -> None:
         """Stop calling the handlers of this path."""
-        self._watches.pop(("node", path), None)
-        self._watches.pop(("children", path), None)
-
-    def _watcher(self, kind: str, path: str) -> Callable[[Any], None] | None:
-        """Return a watch function for kazoo, if the path is watched and none is registered with kazoo already."""
-        key = (kind, path)
-        with self._lock:
-            if key not in self._watches or key in self._armed:
-                return None
-            self._armed.add(key)
-            client = self._client
-
-        def fired(event: Any) -> None:
-            with self._lock:
-                if client is not self._client or self._is_closed:
-                    return
-                self._armed.discard(key)
-                handler = self._watches.get(key)
-                if handler is None:
-                    return
-                if event.type == EventType.NONE and not self._connected.is_set():
-                    self._interrupted.append(handler)  # the connection is lost, and the watch with it
-                    return
-            handler()
-
-        return fired
+        self._watches.remove(path)
 
     # ---- reading
 
@@ -288,8 +235,7 @@ class ZooKeeperSession:
         answers = list(self._get_each(paths))
         missing = [i for i, answer in enumerate(answers) if answer is None and ("node", paths[i]) in self._watches]
         if missing:
-            with self._lock:
-                self._armed.difference_update(("node", paths[i]) for i in missing)  # get watches no missing node
+            self._watches.not_registered("node", (paths[i] for i in missing))
             stats = self.exists_many([paths[i] for i in missing])
             made = [i for i, stat in zip(missing, stats, strict=True) if stat is not None]  # meanwhile
             for i, answer in zip(made, self.get_many([paths[i] for i in made]) if made else (), strict=True):
@@ -322,10 +268,10 @@ class ZooKeeperSession:
 
     def _get_each(self, paths: Sequence[str], *, watch: bool = True) -> Iterator[tuple[bytes, Stat] | None]:
         def read(client: Any, path: str) -> Any:
-            return client.get_async(path, watch=self._watcher("node", path) if watch else None)
+            return client.get_async(path, watch=self._watches.watcher("node", path, client) if watch else None)
 
         for found in self._answers(read, paths, missing=None):
-            yield None if found is None else (found[0] or b"", _stat(found[1]))
+            yield None if found is None else (found[0] or b"", stat_of(found[1]))
 
     def _has_bulk_reads(self) -> bool:
         """Whether the connected server answers bulk reads; if it does not tell its version, it is not asked for any."""
@@ -344,9 +290,9 @@ class ZooKeeperSession:
         """Read the stats of many nodes, pipelined; None for missing nodes."""
 
         def read(client: Any, path: str) -> Any:
-            return client.exists_async(path, watch=self._watcher("node", path))
+            return client.exists_async(path, watch=self._watches.watcher("node", path, client))
 
-        return [None if stat is None else _stat(stat) for stat in self._ask_all(read, paths)]
+        return [None if stat is None else stat_of(stat) for stat in self._ask_all(read, paths)]
 
     def children(self, path: str) -> list[str]:
         """Read the names of a node's children, sorted.
@@ -363,7 +309,7 @@ class ZooKeeperSession:
         """Read the names of the children of many nodes, pipelined; None for missing nodes."""
 
         def read(client: Any, path: str) -> Any:
-            return client.get_children_async(path, watch=self._watcher("children", path))
+            return client.get_children_async(path, watch=self._watches.watcher("children", path, client))
 
         return [None if names is None else sorted(names) for names in self._ask_all(read, paths, missing=None)]
 
@@ -402,7 +348,7 @@ class ZooKeeperSession:
         Raises:
             NoNode, BadVersion: There is no such node, or it has another version.
         """
-        return _stat(self._ask(lambda client: client.set_async(path, data, version)))
+        return stat_of(self._ask(lambda client: client.set_async(path, data, version)))
 
     def delete(self, path: str, version: int = -1) -> None:
         """Delete a node.
@@ -428,24 +374,9 @@ class ZooKeeperSession:
 
     def transactions(self, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
         """Apply many transactions, pipelined, each by itself."""
-
-        def commit(client: Any, operations: Sequence[Operation]) -> Any:
-            transaction = client.transaction()
-            for each in operations:
-                match each:
-                    case Create(path, data, ephemeral, sequence):
-                        transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
-                    case SetData(path, data, version):
-                        transaction.set_data(path, data, version)
-                    case Delete(path, version):
-                        transaction.delete(path, version)
-                    case Check(path, version):
-                        transaction.check(path, version)
-            return transaction.commit_async()
-
         return [
-            _outcome(operations, results)
-            for operations, results in zip(many, self._ask_all(commit, many, missing=None), strict=True)
+            transaction_of(operations, results)
+            for operations, results in zip(many, self._ask_all(begin_transaction, many, missing=None), strict=True)
         ]
 
     # ---- asking kazoo
@@ -460,75 +391,12 @@ class ZooKeeperSession:
         return list(self._answers(ask, things, missing))
 
     def _answers(
-        self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ..., window: int = _WINDOW
+        self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ..., window: int = WINDOW
     ) -> Iterator[Any]:
-        """Send requests, pipelined, and those that a lost connection left unanswered once more.
-
-        Args:
-            ask: Starts one request with kazoo's client.
-            things: The arguments of the requests.
-            missing: The result for a missing node, which is an error if this is not given.
-            window: How many requests are in flight.
-
-        Returns:
-            The answers, in order, while further requests are sent.
-        """
-        client, left = self._client, iter(things)
-        in_flight = deque((thing, ask(client, thing)) for thing in islice(left, window))
-        while in_flight:
-            thing, pending = in_flight.popleft()
-            try:
-                answer = self._await(client, pending)
-            except _LOST:
-                self._await_connection(client)
-                in_flight.appendleft((thing, pending))
-                lost = [isinstance(found.exception, _LOST) for _, found in in_flight]
-                in_flight = deque(
-                    (each, ask(client, each) if is_lost else found)
-                    for (each, found), is_lost in zip(in_flight, lost, strict=True)
-                )
-                continue
-            except kazoo_errors.NoNodeError as e:
-                if missing is ...:
-                    raise NoNode(f"ZooKeeper has no such node: {thing or e}") from e
-                answer = missing
-            except tuple(_ERRORS) as e:
-                raise _ERRORS[type(e)](f"ZooKeeper refused a request: {type(e).__name__}") from e
-            except kazoo_errors.KazooException as e:
-                raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
-            in_flight.extend((each, ask(client, each)) for each in islice(left, 1))
-            yield answer
-
-    def _await(self, client: Any, pending: Any) -> Any:
-        while not pending.wait(_SLICE_S):
-            self._check_alive(client)  # a request that arrived while kazoo failed all others would wait for ever
-        return pending.get()
-
-    def _await_connection(self, client: Any) -> None:
-        while True:
-            self._check_alive(client)
-            if self._connected.wait(_SLICE_S):
-                self._check_alive(client)
-                return
+        return answers(self._client, ask, things, missing, window, self._connected, self._check_alive)
 
     def _check_alive(self, client: Any) -> None:
         if self._is_closed:
             raise IllegalState("the ZooKeeper session is closed")
         if client is not self._client or client.state == KazooState.LOST:
             raise SessionExpired("the ZooKeeper session has expired")
-
-
-def _stat(stat: Any) -> Stat:
-    return Stat(stat.czxid, stat.version, stat.ephemeralOwner)
-
-
-def _outcome(operations: Sequence[Operation], results: list[Any]) -> Transaction:
-    for index, result in enumerate(results):
-        if isinstance(result, Exception) and not isinstance(result, _NOT_TRIED):
-            kind = _ERRORS.get(type(result), ZooKeeperError)
-            operation = operations[index]
-            error = kind(f"{type(operation).__name__} {operation.path}: {type(result).__name__}")
-            return Transaction([], index, error)
-    if any(isinstance(result, Exception) for result in results):
-        return Transaction([], 0, ZooKeeperError(f"a transaction failed for no reason that ZooKeeper gave: {results}"))
-    return Transaction([_stat(r) if hasattr(r, "czxid") else r for r in results])
