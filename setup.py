@@ -2,6 +2,7 @@
 
 ``kproto._codec`` is written in Cython. The modules of the channel that every request passes are plain Python, which
 Cython compiles as they stand: those with a .pxd file beside them, which gives their classes C attributes.
+``channel.network._socket_send`` is Cython too; without it frames leave by ``socket.sendmsg``.
 KPROTO_CHANNEL=python leaves them as they are: the same program, slower.
 
 KPROTO_DEBUG=1 builds all of them without optimisation, and the codec with bounds checks and line tracing.
@@ -59,8 +60,10 @@ CHANNEL_DIRECTIVES = {"language_level": 3, "nonecheck": True, "annotation_typing
 channel = [
     Extension(".".join(path.with_suffix("").parts), [str(path.with_suffix(".py"))], **FLAGS)
     for path in sorted(Path("channel").rglob("*.pxd"))
-    if os.environ.get("KPROTO_CHANNEL") != "python"
 ]
+channel.append(Extension("channel.network._socket_send", ["channel/network/_socket_send.pyx"], **FLAGS))
+if os.environ.get("KPROTO_CHANNEL") == "python":
+    channel.clear()
 
 JOBS = os.cpu_count() or 1
 setup(

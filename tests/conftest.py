@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent / "data"
 
-for _layout in Path(__file__).parent.parent.joinpath("channel").rglob("*.pxd"):
+for _layout in Path(__file__).parent.parent.joinpath("channel").rglob("*.p[xy][dx]"):  # .pxd and .pyx
     for _compiled in _layout.parent.glob(f"{_layout.stem}.*.so"):
-        for _source in (_layout, _layout.with_suffix(".py")):
+        for _source in filter(Path.exists, (_layout, _layout.with_suffix(".py"))):
             if _source.stat().st_mtime > _compiled.stat().st_mtime:
                 pytest.exit(f"{_source} has changed since it was compiled; run tools/setup test", 4)
 

@@ -5,7 +5,8 @@ cdef class SocketTransport:
 
 
 cdef class PlaintextTransport(SocketTransport):
-    cdef public object sendmsg, read_into_raw
+    cdef public object read_into_raw
+    cdef int _fd
 
     cpdef read_into(self, buffer)
     cpdef write(self, buffers)

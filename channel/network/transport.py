@@ -12,6 +12,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+try:
+    from ._socket_send import send_small
+except ImportError:  # the channel is not compiled: every frame leaves by ``socket.sendmsg``
+
+    def send_small(fd: int, buffers: Sequence[Bytes]) -> int:
+        """Send nothing."""
+        return -1
+
+
 __all__ = [
     "EVENT_READ",
     "EVENT_WRITE",
@@ -220,14 +229,14 @@ class SocketTransport:
 class PlaintextTransport(SocketTransport):
     """The plaintext transport."""
 
-    __slots__ = ("read_into_raw", "sendmsg")
+    __slots__ = ("_fd", "read_into_raw")
 
     has_pending_writes = False
     has_bytes_buffered = False
 
     def __init__(self, sock: socket.socket, *, connected: bool) -> None:
         super().__init__(sock, connected=connected)
-        self.sendmsg = sock.sendmsg
+        self._fd = sock.fileno()
         self.read_into_raw = sock.recv_into
 
     @property
@@ -255,10 +264,13 @@ class PlaintextTransport(SocketTransport):
 
     def write(self, buffers: Sequence[Bytes]) -> int:
         """Write as much of the buffers as the socket takes now."""
+        count = send_small(self._fd, buffers)
+        if count >= 0:
+            return count
         if len(buffers) > IOV_MAX:
             buffers = buffers[:IOV_MAX]
         try:
-            return self.sendmsg(buffers)
+            return self._sock.sendmsg(buffers)
         except BlockingIOError:
             return 0
 
@@ -271,6 +283,7 @@ class PlaintextTransport(SocketTransport):
 
     def close(self) -> None:
         """Close the socket."""
+        self._fd = -1  # the system gives the number to another socket
         self._sock.close()
 
     abandon = close

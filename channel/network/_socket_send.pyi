@@ -1,0 +1,3 @@
+from collections.abc import Sequence
+
+def send_small(fd: int, buffers: Sequence[bytes | bytearray | memoryview]) -> int: ...

@@ -1,0 +1,114 @@
+"""The plaintext transport's writes: small frames, large frames, full and closed sockets, compiled or not."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from channel.network import transport
+from channel.network.transport import IOV_MAX, PlaintextTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(params=["as built", "by socket.sendmsg"])
+def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames leave by the compiled function where there is one, or by the socket alone."""
+    if request.param == "by socket.sendmsg":
+        monkeypatch.setattr(transport, "send_small", lambda fd, buffers: -1)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[PlaintextTransport, socket.socket]]:
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    peer, _ = server.accept()
+    server.close()
+    client.setblocking(False)
+    peer.settimeout(10)
+    with client, peer:
+        yield PlaintextTransport(client, connected=True), peer
+
+
+def _received(peer: socket.socket, size: int) -> bytes:
+    parts = []
+    while size and (part := peer.recv(size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+@pytest.mark.usefixtures("writer")
+@pytest.mark.parametrize(
+    "buffers",
+    [
+        [b"one"],
+        [b"head", b"", bytearray(b"body"), memoryview(b"-tail-")[1:5]],
+        [bytes([i]) for i in range(8)],
+        [bytes([i]) for i in range(9)],
+        [b"h" * 12, b"b" * 16_372],
+        [b"h" * 12, b"b" * 16_373],
+    ],
+    ids=["one buffer", "kinds of buffers", "8 buffers", "9 buffers", "16 KiB", "one byte more"],
+)
+def test_buffers_arrive_one_after_the_other(
+    ends: tuple[PlaintextTransport, socket.socket], buffers: list[bytes]
+) -> None:
+    sender, peer = ends
+    whole = b"".join(buffers)
+    assert sender.write(buffers) == len(whole)
+    assert _received(peer, len(whole)) == whole
+
+
+@pytest.mark.usefixtures("writer")
+def test_more_buffers_than_the_system_takes_at_once_are_written_in_part(
+    ends: tuple[PlaintextTransport, socket.socket],
+) -> None:
+    sender, peer = ends
+    assert sender.write([b"x"] * (IOV_MAX + 1)) == IOV_MAX
+    assert _received(peer, IOV_MAX) == b"x" * IOV_MAX
+
+
+@pytest.mark.usefixtures("writer")
+@pytest.mark.parametrize("size", [1_000, 100_000])
+def test_a_full_socket_takes_nothing_until_its_peer_reads(
+    ends: tuple[PlaintextTransport, socket.socket], size: int
+) -> None:
+    sender, peer = ends
+    sent = 0
+    while count := sender.write([b"x" * size]):
+        sent += count
+    assert sender.write([b"x"]) == 0
+    assert _received(peer, sent) == b"x" * sent
+    assert sender.write([b"more"]) == 4
+    assert _received(peer, 4) == b"more"
+
+
+@pytest.mark.usefixtures("writer")
+def test_a_write_to_a_connection_that_is_gone_is_an_os_error(ends: tuple[PlaintextTransport, socket.socket]) -> None:
+    sender, peer = ends
+    transport.reset_on_close(peer)
+    peer.close()
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        sender.write([b"x"])
+
+
+@pytest.mark.usefixtures("writer")
+def test_a_closed_transport_writes_to_no_socket_that_has_got_its_descriptor(
+    ends: tuple[PlaintextTransport, socket.socket],
+) -> None:
+    sender, _ = ends
+    descriptor = sender.fileno()
+    sender.close()
+    left, right = socket.socketpair()
+    with left, right:
+        assert descriptor in (left.fileno(), right.fileno())
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            sender.write([b"meant for the old connection"])
+        for end in (left, right):
+            end.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                end.recv(1)
