@@ -20,8 +20,8 @@ oracle:  ## both codecs against Kafka's own classes: make oracle QUESTIONS=20000
 	@tools/setup test java maven
 	KPROTO_ORACLE_QUESTIONS=$(QUESTIONS) .venv/bin/pytest -m java
 
-BROKERS = 50
 FORM = long
+BROKERS = $(if $(filter long,$(FORM)),200,50)
 real:    ## both ends against a real Kafka 3.9.1 with ZooKeeper; FORM=short: fewer protocol versions, shorter outages
 	@tools/setup test java maven nftables
 	KPROTO_FLEET=$(BROKERS) KPROTO_FORM=$(FORM) .venv/bin/pytest -m kafka

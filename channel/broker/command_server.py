@@ -151,6 +151,11 @@ class _Handler(BaseHTTPRequestHandler):
         except (KprotoError, ValueError) as e:
             self._refuse(HTTPStatus.BAD_REQUEST, str(e))
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse a request that cannot be read, or whose method is another than GET and POST; the connection ends."""
+        self.close_connection = True
+        self._refuse(HTTPStatus(code), message or HTTPStatus(code).phrase)
+
     def _refuse(self, status: HTTPStatus, error: str) -> None:
         self._answer(status, {"error": error})
 

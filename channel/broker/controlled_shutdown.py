@@ -69,7 +69,7 @@ def controlled_shutdown(
     """
     deadline = time.monotonic() + timeout_s
     answers: SimpleQueue[tuple[int, ClientResponse | None]] = SimpleQueue()
-    failures = dict.fromkeys(brokers, f"the controller did not answer within {timeout_s:g} s")
+    failures = dict.fromkeys(brokers, f"the controller did not answer within {timeout_s:.3g} s")
     attempts = dict.fromkeys(brokers, 0)
     due = [(0.0, broker_id) for broker_id in brokers]  # the time of each broker's next request
     unanswered = 0

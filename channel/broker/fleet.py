@@ -19,7 +19,8 @@ from channel.logs import get_logger
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
-from kproto.api import ibp_at_least, metadata_version_level
+from kproto.api import ibp_at_least
+from kproto.errors import ConfigurationError
 
 from .administrator_requests import AdministratorRequests
 from .cluster import EmbeddedCluster, raise_file_limit
@@ -139,7 +140,11 @@ class Fleet:
         self._to_quorum: NodeToControllerThread | None = None
         self._forwarding: NodeToControllerThread | None = None
         if quorum:
-            metadata_version_level(config.inter_broker_protocol_version)  # raises the error of a wrong version
+            if not ibp_at_least(config.inter_broker_protocol_version, "3.4-IV0"):
+                raise ConfigurationError(
+                    f"a migration to KRaft needs inter.broker.protocol.version 3.4 or newer, "
+                    f"not {config.inter_broker_protocol_version}"
+                )
             self._quorum = QuorumProvider(quorum, "CONTROLLER", protocol, SYSTEM_CLOCK)
             self._to_quorum = controller_thread(
                 "fleet-to-quorum-thread", config, self._security, self._quorum(), _QUORUM_BACKOFF_MS

@@ -91,9 +91,8 @@ class Step(NamedTuple):
         kind, _, number = self.brokers.partition(":")
         try:
             if kind == "random":
-                return sorted(chance.sample([m.id for m in fleet if m.is_up], int(number)))
-            spans = [part.partition("-") for part in self.brokers.split(",")]
-            ids = [i for first, dash, last in spans for i in _span(int(first), int(last if dash else first), fleet)]
+                return _sample(fleet, number, chance)
+            ids = [i for part in self.brokers.split(",") for i in _span(part, fleet)]
         except ValueError as e:
             raise ValueError(
                 f"{self.brokers!r} names no brokers ({e}); write 101,105-107, random:3 or controller"
@@ -105,12 +104,28 @@ def _no_action(action: str) -> str:
     return f"no action {action!r}; there are: {', '.join(ACTIONS)}"
 
 
-def _span(first: int, last: int, fleet: Fleet) -> Iterator[int]:
-    """Yield the ids of a range, up to the first id that the fleet does not have."""
-    if last < first:
-        raise ValueError(f"{first}-{last} is empty")
-    for broker_id in range(first, last + 1):
+def _span(text: str, fleet: Fleet) -> Iterator[int]:
+    """Yield the ids of a broker or a range, up to the first id that the fleet does not have."""
+    first, dash, end = text.partition("-")
+    begin, last = _number(first), _number(end if dash else first)
+    if last < begin:
+        raise ValueError(f"{text} is empty")
+    for broker_id in range(begin, last + 1):
         yield fleet[broker_id].id
+
+
+def _sample(fleet: Fleet, number: str, chance: random.Random) -> list[int]:
+    """Choose so many brokers of those that are up."""
+    up, count = [m.id for m in fleet if m.is_up], _number(number)
+    if count > len(up):
+        raise ValueError(f"only {len(up)} are up")
+    return sorted(chance.sample(up, count))
+
+
+def _number(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ValueError(f"{text!r} is no number")
+    return int(text)
 
 
 @dataclass(slots=True)

@@ -59,6 +59,13 @@ class Elector:
             ControllerMoved: Another broker was quicker.
         """
         self.look()
+        if self.active_id == self._id and not self.is_active:
+            self._log.warning(
+                "another ZooKeeper session leads as controller %d: waiting until it ends. "
+                "If its process is no former run of this one, choose another id",
+                self._id,
+            )
+            return None
         if self.active_id != NO_CONTROLLER:
             self._log.debug("broker %d is the controller; waiting", self.active_id)
             return None

@@ -150,7 +150,7 @@ def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
     except (OSError, UnicodeError) as e:
         code = e.errno if isinstance(e, OSError) else None
         if code == errno.EADDRINUSE:
-            why = "the port is in use; stop who uses it, or choose another"
+            why = "the port is in use; stop the process that uses it, or choose another"
         elif code == errno.EACCES:
             why = "permission denied; choose a port above 1023"
         elif code == errno.EADDRNOTAVAIL or isinstance(e, (socket.gaierror, UnicodeError)):

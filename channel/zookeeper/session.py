@@ -6,11 +6,13 @@ Watches survive a lost connection: once it is back, every watched node counts as
 
 from __future__ import annotations
 
+import socket
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
+from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
@@ -95,9 +97,10 @@ class ZooKeeperSession:
             self._client.start(timeout_s)
         except self._client.handler.timeout_exception:
             self.close()
-            raise Disconnected(
-                f"no ZooKeeper answers at {self.hosts} within {timeout_s:g} s; is it running, and is the port right?"
-            ) from None
+            hint = "is it running, and is the port right?"
+            if unknown := _unknown_hosts(self.hosts):
+                hint = f"this machine cannot resolve the name {unknown[0]}"
+            raise Disconnected(f"no ZooKeeper answers at {self.hosts} within {timeout_s:g} s; {hint}") from None
 
     def close(self) -> None:
         """End the session, and with it its ephemeral nodes. Harmless if closed."""
@@ -400,3 +403,14 @@ class ZooKeeperSession:
             raise IllegalState("the ZooKeeper session is closed")
         if client is not self._client or client.state == KazooState.LOST:
             raise SessionExpired("the ZooKeeper session has expired")
+
+
+def _unknown_hosts(hosts: str) -> list[str]:
+    """List the host names of ZooKeeper's addresses that have no IP address."""
+    unknown = []
+    for host, port in collect_hosts(hosts)[0]:
+        try:
+            socket.getaddrinfo(host, port)
+        except OSError:
+            unknown.append(host)
+    return unknown

@@ -96,6 +96,7 @@ class Commands(click.Group):
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
     ) -> Any:
         """Run the command line; ends the process unless ``standalone_mode`` is off."""
+        _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # a narrow locale costs a character, not the command
@@ -151,6 +152,13 @@ def _tell(error: click.ClickException) -> int:
         text = f"{text.rstrip('.')}; try '{name} --help'"
     print(f"{name}: {text}", file=sys.stderr)
     return EXIT_WRONG_INPUT
+
+
+def _open_closed_streams() -> None:
+    """Let standard streams that the caller has closed be empty or lead nowhere, instead of missing."""
+    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _discard_output() -> None:

@@ -143,7 +143,7 @@ def command(
     }
     broker_ids = range(first_id, first_id + count)
     config = ChannelConfig(inter_broker_protocol_version=ibp)
-    previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also while they start
     try:
         if zookeeper is None:
             from channel.broker.cluster import EmbeddedCluster
@@ -158,7 +158,7 @@ def command(
                 config=config,
                 session_timeout_ms=round(session_timeout * 1000),
                 replica_lag_time_max_ms=round(replica_lag * 1000),
-                racks=() if racks is None else racks.split(","),
+                racks=() if racks is None else [_rack(text) for text in racks.split(",")],
                 quorum=[] if quorum is None else [_voter(text) for text in quorum.split(",")],
                 stand=_candidates(config.secured(protocol.name, settings), reader_is_gone) if elect else None,
                 **brokers,
@@ -183,6 +183,12 @@ def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
         raise ConfigurationError(f"--zookeeper needs {e.name}: pip install 'kproto[zookeeper]'") from e
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # it logs each attempt to connect
     return Fleet(zookeeper, broker_ids, **settings)
+
+
+def _rack(text: str) -> str:
+    if not text.strip():
+        raise ConfigurationError("a rack of --racks has no name; write --racks a,b")
+    return text.strip()
 
 
 def _voter(text: str) -> Node:
@@ -223,7 +229,8 @@ def _wait(stop: threading.Event) -> None:
 def _leave(fleet: Fleet, timeout_s: float) -> None:
     print("shutting down; Ctrl-C ends the brokers at once", file=sys.stderr, flush=True)
     for reason, broker_ids in _by_reason(fleet.shut_down(timeout_s=timeout_s)).items():
-        print(f"brokers {ranges(broker_ids)} have left though {reason}", file=sys.stderr, flush=True)
+        left = f"broker {broker_ids[0]} has" if len(broker_ids) == 1 else f"brokers {ranges(broker_ids)} have"
+        print(f"{left} left though {reason}", file=sys.stderr, flush=True)
 
 
 def _by_reason(failures: dict[int, str]) -> dict[str, list[int]]:

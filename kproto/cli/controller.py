@@ -120,7 +120,7 @@ def command(
         )
         if metrics is not None:
             stack.enter_context(_served(node.metrics, metrics))
-        previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also while it starts
         stack.callback(signal.signal, signal.SIGTERM, previous)
         with contextlib.suppress(KeyboardInterrupt), node:
             assert node.endpoint is not None

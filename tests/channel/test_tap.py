@@ -195,7 +195,7 @@ def test_a_client_that_resets_while_the_node_is_slow_costs_no_cpu(recording: Pat
 
 def test_ports_that_are_taken_and_hosts_that_are_not_there_are_named(recording: Path) -> None:
     with socket.create_server(LOOPBACK) as taken, PcapngRecorder(recording) as recorder:
-        with pytest.raises(ConfigurationError, match="the port is in use; stop who uses it"):
+        with pytest.raises(ConfigurationError, match="the port is in use; stop the process that uses it"):
             Tap([Mapping(taken.getsockname(), ("127.0.0.1", 1))], recorder)
         with pytest.raises(ConfigurationError, match=r"a\.\.b"):
             Tap([Mapping(LOOPBACK, ("a..b", 9092))], recorder)

@@ -115,8 +115,9 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         (
             ["brokers", "--zookeeper", "localhost:1", "--quorum", "1@localhost:1", "--ibp", "2.8"],
             "",
-            "2.8 is no metadata",
+            "needs inter.broker.protocol.version 3.4 or newer",
         ),
+        (["brokers", "--zookeeper", "localhost:1", "--racks", "a,"], "", "a rack of --racks has no name"),
         (["brokers", "--zookeeper", "localhost:1", "--http", "0.0.0.0:x"], "", "'0.0.0.0:x' is no HOST:PORT"),
         (["brokers", "--zookeeper", "x:y:z"], "", "cannot use 'x:y:z' as ZooKeeper's address"),
         (["brokers", "--zookeeper", "127.0.0.1:1", "--ibp", "9.9"], "", "unknown inter.broker.protocol.version '9.9'"),
@@ -129,6 +130,36 @@ def test_wrong_use_is_one_line(args, text, says):
     assert out == ""
     assert says in errors
     assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("command", [["brokers"], ["controller", "--id", "7"]])
+def test_a_signal_ends_the_search_for_zookeeper(command, number):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kproto", *command, "--zookeeper", address], stderr=subprocess.PIPE
+        )
+        try:
+            silent.settimeout(20)
+            silent.accept()[0].close()
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=15)
+        finally:
+            process.kill()
+    assert (process.returncode, errors) == (0, b"")
+
+
+def test_closed_standard_streams_are_as_good_as_empty_ones():
+    with subprocess.Popen(
+        ["sh", "-c", f"exec {sys.executable} -m kproto brokers --count 1 <&- >&-"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr.readline() == "1 broker listening; Ctrl-C ends them\n"
+            process.terminate()
+            assert (process.wait(20), process.stderr.read()) == (0, "")
+        finally:
+            process.kill()
 
 
 def test_a_taken_port_is_told():

@@ -134,6 +134,15 @@ def test_elections_count_the_epoch(zookeeper: str) -> None:
     assert changes == [(1, 1), (-1, 0), (1, 2), (-1, 0)]
 
 
+def test_a_second_process_with_the_same_id_waits_and_says_so(
+    fleet: Fleet, node: ControllerNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ControllerNode(77, fleet.zookeeper, config=CONFIG) as other:
+        until(lambda: "another ZooKeeper session leads as controller 77" in caplog.text)
+        assert node.controller.is_active
+        assert not other.controller.is_active
+
+
 @pytest.mark.conformance("CIT-08", "CIT-28")
 def test_a_topic_gets_leaders_and_an_id(fleet: Fleet, node: ControllerNode) -> None:
     fleet.create_topic("t", (0, 1), (1, 2))

@@ -1,6 +1,6 @@
 """Simulated brokers in a real ZooKeeper, and a real Kafka controller that leads them.
 
-``KPROTO_FLEET=50`` makes the fleet larger than the 20 brokers of the short form.
+The fleet has 50 brokers, in the long form 200; ``KPROTO_FLEET=20`` makes it smaller.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
-from real_brokers import PROTOCOL_VERSIONS, eventually, free_ports, real_kafka
+from real_brokers import IS_LONG, PROTOCOL_VERSIONS, eventually, free_ports, real_kafka
 
 from channel.broker.fleet import Fleet
 from channel.broker.rehearsal import Step, rehearse
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.proof(3), pytest.mark.timeout(240)]
 
-COUNT = int(os.environ.get("KPROTO_FLEET", "20"))
+COUNT = int(os.environ.get("KPROTO_FLEET", "200" if IS_LONG else "50"))
 FIRST = 100
 SESSION_MS = 6_000
 newest_protocol = pytest.mark.parametrize("rehearsal", PROTOCOL_VERSIONS[-1:], indirect=True)

@@ -137,6 +137,16 @@ def test_other_paths_are_not_found(server):
         assert (status, "POST /steps" in answer["error"]) == (404, True)
 
 
+def test_other_methods_and_strangers_bytes_are_refused_in_json(server):
+    status, answer = ask(server, "DELETE", "/steps")
+    assert (status, answer["error"]) == (501, "Unsupported method ('DELETE')")
+    with socket.create_connection(server.address, 20) as sock:
+        sock.sendall(b"\x16\x03\x01 stranger HTTP/9.9\r\n\r\n")
+        answer = sock.makefile("rb").read()
+    assert b'{"error": "' in answer
+    assert b"<html" not in answer
+
+
 def test_a_client_beyond_the_limit_is_turned_away_until_another_goes(server):
     silent = [socket.create_connection(server.address, 10) for _ in range(command_server._MOST_CONNECTIONS)]
     try:

@@ -99,7 +99,7 @@ def test_a_broker_that_is_not_let_go_says_why(answer, reason, requests):
 
 
 def test_a_controller_that_is_silent_is_not_waited_for_for_ever():
-    assert leave({5: Channel()}, 0.05) == ([], {5: "the controller did not answer within 0.05 s"})
+    assert leave({5: Channel()}, 0.0499999) == ([], {5: "the controller did not answer within 0.05 s"})
 
 
 def test_a_broker_waits_before_it_asks_again(monkeypatch):
