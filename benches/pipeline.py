@@ -2,7 +2,9 @@
 
 CPU time is that of all processes, Spark's start left out: that of a bare session in the same round is taken off.
 
-python benches/pipeline.py            about an hour; benches/results/pipeline.json keeps every round
+The largest capture, which shows how cost grows, is analyzed once: its figures stand in every round beside that round's.
+
+python benches/pipeline.py            about 25 minutes; benches/results/pipeline.json keeps every round
 python benches/pipeline.py --quick    a few minutes, no limits
 """
 
@@ -62,8 +64,20 @@ def goals(sizes: list[int]) -> list[Goal]:
     ]  # fmt: skip
 
 
+def growth_of(captures: Path, sizes: list[int]) -> dict[str, float]:
+    """The figures of the largest capture."""
+    large = captures / f"distinct-{sizes[-1]}.pcap"
+    bare = cost_of([sys.executable, "-c", BARE, str(captures / "bare")])
+    cpu_s, said = _product("analyze", str(large))
+    return {
+        "most cpu/MB": max(cpu_s - bare.cpu_s, 0.01) / (large.stat().st_size / 1e6),
+        "most worker": said["worker_mib"],
+        "skew": said["skew"],
+    }
+
+
 def round_of(captures: Path, sizes: list[int]) -> dict[str, float]:
-    """One round of all figures."""
+    """One round of all other figures."""
     figures: dict[str, float] = {}
     python = sys.executable
     with tempfile.TemporaryDirectory() as directory:
@@ -71,17 +85,15 @@ def round_of(captures: Path, sizes: list[int]) -> dict[str, float]:
         analyze = [python, "-m", "kproto", "analyze", str(captures / "small.pcap"), "--out", f"{directory}/out"]
         for name, cost in (("bare", bare), ("analyze", cost_of(analyze)), ("again", cost_of(analyze))):
             figures |= {f"{name} wall": cost.wall_s, f"{name} cpu": cost.cpu_s}
-    least, most = sizes[0], sizes[-1]
+    least = sizes[0]
     distinct, shared = str(captures / f"distinct-{least}.pcap"), str(captures / f"shared-{least}.pcap")
-    large = str(captures / f"distinct-{most}.pcap")
-    megabytes = {path: Path(path).stat().st_size / 1e6 for path in (distinct, shared, large)}
+    megabytes = {path: Path(path).stat().st_size / 1e6 for path in (distinct, shared)}
     cpu: dict[tuple[str, str], float] = {}
     said: dict[tuple[str, str], dict[str, float]] = {}
     for path in (distinct, shared):
         for workload in ("gathered", "states", "analyze"):
             cpu[workload, path], said[workload, path] = _product(workload, path)
     cpu["frames", distinct], _ = _product("frames", distinct)
-    cpu["analyze", large], said["analyze", large] = _product("analyze", large)
 
     def alone(workload: str, path: str, before: float = bare.cpu_s) -> float:
         """CPU time without that of a bare session, or of the stages before."""
@@ -97,9 +109,6 @@ def round_of(captures: Path, sizes: list[int]) -> dict[str, float]:
         "whole rate": megabytes[distinct] / alone("analyze", distinct),
         "fleet rate": megabytes[shared] / alone("analyze", shared),
         "least cpu/MB": alone("analyze", distinct) / megabytes[distinct],
-        "most cpu/MB": alone("analyze", large) / megabytes[large],
-        "most worker": said["analyze", large]["worker_mib"],
-        "skew": said["analyze", large]["skew"],
     }
 
 
@@ -128,9 +137,11 @@ def main() -> int:
         for size in sizes:
             write_capture(captures / f"distinct-{size}.pcap", size * MIB)
         write_capture(captures / f"shared-{sizes[0]}.pcap", sizes[0] * MIB, copies=100)
+        growth: dict[str, float] = {}
         for _ in range(1 if options.quick else options.rounds):
             try:
-                rounds.append(round_of(captures, sizes))
+                growth = growth or growth_of(captures, sizes)
+                rounds.append(round_of(captures, sizes) | growth)
             except (subprocess.SubprocessError, ValueError) as e:
                 failures.append(str(e))
     return finish("pipeline", goals(sizes), rounds, at_start, failures, options, sizes_mib=sizes)

@@ -76,7 +76,7 @@ def states(spark: SparkSession, captures: list[str], directory: Path) -> int:
     """The same, and frames -> all tables in Parquet, most of all partition states."""
     pieces = _pieces(spark, captures, directory)
     filters = Filters()
-    made = make_tables(spark, [piece.path for piece in pieces], directory, learn(pieces, filters), filters)
+    made = make_tables(spark, pieces, directory, learn(pieces, filters), filters)
     return sum(rows for each in made for file, rows in each.files.items() if file.startswith("partition_states"))
 
 

@@ -128,6 +128,7 @@ cdef extern from "_cython/columns_write.h" nogil:
         int64_t topics, collisions
     ctypedef struct kp_mark:
         int64_t rows
+        int64_t *used
     ctypedef struct kp_field:
         const char *name
         const char *format
@@ -155,6 +156,9 @@ cdef extern from "_cython/columns_write.h" nogil:
     int kp_seal(kp_batch *) noexcept
     void kp_mark_set(kp_batch *, kp_mark *) noexcept
     void kp_mark_back(kp_batch *, kp_mark *) noexcept
+    enum: KP_FEW_REPLICAS
+    int64_t kp_topics_in(const kp_batch *, int64_t) noexcept
+    int64_t kp_common_replicas(const kp_batch *, const kp_mark *, int32_t *) noexcept
     const kp_field *kp_fields(int) noexcept
     int64_t kp_field_count(int) noexcept
     int kp_schema_of(int, ArrowSchema *) noexcept

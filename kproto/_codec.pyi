@@ -611,6 +611,10 @@ class UpdateMetadataRequest(Message):
         """Topic ids by name: empty where the version has no groups, zero where it has no ids."""
 
     @property
+    def _unread_brokers(self) -> bytes | None:
+        """The live brokers as they were read, while nothing has looked at them."""
+
+    @property
     def broker_endpoints(self) -> list[tuple[int, list[UpdateMetadataEndpoint], str | None]]:
         """``(broker id, endpoints, rack)`` of each live broker, whatever the version."""
 
@@ -740,6 +744,17 @@ class ColumnsBuilder:
     def __len__(self) -> int: ...
     def append(self, version: int, data: Buffer) -> int:
         """Read a message's rows; return how many it has."""
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics the frame appended last has rows of."""
+
+    @property
+    def common_replicas(self) -> list[int]:
+        """The replicas that all rows of the frame appended last have in common."""
+
+    def drop_last(self) -> None:
+        """Take the rows of the frame appended last out again; its message stays."""
 
     def finish(self) -> Columns:
         """Return the columns of all appended frames and empty the builder."""

@@ -281,6 +281,48 @@ static void kp_mark_back(kp_batch *b, const kp_mark *m) {
     kp_topics_forget(b, m->topics);
 }
 
+/* ---- the frame appended last ------------------------------------------------------------------------------------ */
+
+/* How many topics the rows from `first` on are of; -1 without memory. */
+static int64_t kp_topics_in(const kp_batch *b, int64_t first) {
+    const int32_t *code = b->ints[KP_TOPIC];
+    int64_t n = 0;
+    uint8_t *met = (uint8_t *)calloc((size_t)b->topics + 1, 1);
+    if (met == NULL) return -1;
+    for (int64_t i = first; i < b->rows; i++) {
+        n += !met[code[i]];
+        met[code[i]] = 1;
+    }
+    free(met);
+    return n;
+}
+
+enum { KP_FEW_REPLICAS = 64 };
+
+/* Finds the replicas that all rows after a mark have in common; returns their number, or -1 where the first row has more
+ * than a few, which would take the square of their number. */
+static int64_t kp_common_replicas(const kp_batch *b, const kp_mark *m, int32_t found[KP_FEW_REPLICAS]) {
+    const int32_t *ids = b->ids[1], *ends = b->offsets[1] + 1;
+    int64_t n = 0;
+    if (b->lists < 2 || m->rows == b->rows) return 0;
+    if (ends[m->rows] - m->used[1] > KP_FEW_REPLICAS) return -1;
+    for (int64_t i = m->used[1]; i < ends[m->rows]; i++) {
+        int64_t known = 0;
+        while (known < n && found[known] != ids[i]) known++;
+        if (known == n) found[n++] = ids[i];
+    }
+    for (int64_t row = m->rows + 1; n && row < b->rows; row++) {
+        int64_t kept = 0;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t i = ends[row - 1];
+            while (i < ends[row] && ids[i] != found[k]) i++;
+            if (i < ends[row]) found[kept++] = found[k];
+        }
+        n = kept;
+    }
+    return n;
+}
+
 /* ---- sealing --------------------------------------------------------------------------------------------------- */
 
 /* Closes a batch: packs flags into bits, and marks the rows that have a name or an id. A small batch frees its unused

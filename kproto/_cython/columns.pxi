@@ -185,12 +185,13 @@ cdef class ColumnsBuilder:
     """
 
     cdef kp_batch *batch
+    cdef kp_mark last  # where the rows of the frame appended last begin
     cdef readonly int api_key
     cdef readonly str kind
     cdef readonly bint strict
     cdef readonly object message
     cdef readonly int32_t frames
-    cdef bint response, busy
+    cdef bint response, busy, has_last
 
     def __init__(self, api_key, kind="request", *, bint strict=False):
         cdef int api = checked_api(api_key)
@@ -209,6 +210,8 @@ cdef class ColumnsBuilder:
             raise MemoryError
         kp_batch_drop(self.batch)
         self.batch = fresh
+        kp_mark_set(fresh, &self.last)
+        self.has_last = False
         return 0
 
     def __dealloc__(self):
@@ -273,12 +276,49 @@ cdef class ColumnsBuilder:
             rows = self.batch.rows - mark.rows
             self.frames += 1
             self.message = message
+            self.last = mark
+            self.has_last = True
         finally:
             if message is None:
                 kp_mark_back(self.batch, &mark)
             self.busy = False
             PyBuffer_Release(&view)
         return rows
+
+    @property
+    def topic_count(self):
+        """How many topics the frame appended last has rows of."""
+        cdef int64_t n
+        self.ready()
+        n = kp_topics_in(self.batch, self.last.rows)
+        if n < 0:
+            raise MemoryError
+        return n
+
+    @property
+    def common_replicas(self):
+        """The replicas that all rows of the frame appended last have in common; none where rows have no replicas."""
+        cdef int32_t found[KP_FEW_REPLICAS]
+        cdef int64_t i, n, row, begin
+        cdef set common = None, of_row
+        self.ready()
+        n = kp_common_replicas(self.batch, &self.last, found)
+        if n >= 0:
+            return [found[i] for i in range(n)]
+        begin = self.last.used[1]
+        for row in range(self.last.rows + 1, self.batch.rows + 1):
+            of_row = {self.batch.ids[1][i] for i in range(begin, self.batch.offsets[1][row])}
+            common = of_row if common is None else common & of_row
+            begin = self.batch.offsets[1][row]
+        return sorted(common)
+
+    def drop_last(self):
+        """Take the rows of the frame appended last out again; its message stays. A second call does nothing."""
+        self.ready()
+        if self.has_last:
+            kp_mark_back(self.batch, &self.last)
+            self.frames -= 1
+            self.has_last = False
 
     def finish(self):
         """The columns of all frames appended; the builder is empty again."""

@@ -221,6 +221,12 @@ cdef class UpdateMetadataRequest(ControlRequest):
         return {topic.topic_name: topic.topic_id for topic in self.topic_states}
 
     @property
+    def _unread_brokers(self):
+        """The live brokers as they were read, while nothing has looked at them; else None."""
+        cdef Unread u = self.unread_brokers
+        return None if u is None else PyBytes_FromStringAndSize(<char *>u.at, u.end - u.at)
+
+    @property
     def broker_endpoints(self):
         """``(broker id, endpoints, rack)`` of each live broker, whatever the version.
 

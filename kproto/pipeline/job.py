@@ -209,7 +209,7 @@ class _Job:
         run.rows = dict(former.manifest["tables"]) if former else dict.fromkeys(tables.TABLES, 0)
         run.bodies_decoded = former.manifest["bodies_decoded"] if former else 0
         stored = self._directory / "bodies" if former else None
-        made = make_tables(self._spark, [piece.path for piece in pieces], self._work, knowledge, self._filters, stored)
+        made = make_tables(self._spark, pieces, self._work, knowledge, self._filters, stored)
         for each in made:
             run.bodies_decoded += each.bodies
             for file, rows in each.files.items():
@@ -253,7 +253,7 @@ def _summary(spark: SparkSession, made: Sequence[Made], directory: Path) -> dict
     figures = Figures()
     for each in made:
         figures.merge(each.figures)
-    for changes in count_changes(spark, [each.path for each in made]):
+    for changes in count_changes(spark, made):
         figures.add_changes(changes)
     few = {name: pq.read_table(directory / name) for name in SMALL_TABLES}
     for _accepted in figures.add(few):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from kproto.pipeline.stored import spark_schema
 from kproto.tables.changes import PartitionHistory
 from kproto.tables.stages import CLAIMS, chosen_of, gather, relate, settle
+from kproto.tables.staging import StagedTables, read_batch
 from kproto.tables.summary import MOST_CHANGED
 
 if TYPE_CHECKING:
@@ -30,12 +33,18 @@ RECEIPT: Final = pa.schema([("receipt", pa.binary())])
 """How a task tells the driver its result: pickled, in one row."""
 
 _HISTORY_ROWS: Final = 1_000_000
-"""Partition histories of more states than this stay on disk, and are joined in parts."""
+"""The most states of partition histories that tasks give to the driver; beyond it they stay on disk, in parts."""
+
+_HISTORY_PARTS, _MOST_HISTORY_PARTS = 32, 256
 
 _BATCHES_A_TASK: Final = 4
-"""Batches of staged bodies, of about 8 MiB, that a task settles. Spark would join tasks by the size of their ids."""
+"""Batches of staged bodies, of about 8 MiB, that a task settles."""
 
-_HISTORY_PARTS: Final = 32
+_CLAIMS_ON_DRIVER: Final = 200_000
+"""The most bodies among which the driver itself chooses the first copies."""
+
+_CLAIMS_FILE: Final = "claims.parquet"
+_CHOSEN: Final = "chosen"
 
 
 def gather_pieces(
@@ -59,7 +68,7 @@ def gather_pieces(
 
 def make_tables(
     spark: SparkSession,
-    pieces: Sequence[str],
+    pieces: Sequence[Piece],
     directory: Path,
     knowledge: Knowledge,
     filters: Filters,
@@ -69,50 +78,90 @@ def make_tables(
 
     Args:
         spark: The session.
-        pieces: Their directories.
+        pieces: All of them.
         directory: The directory for the tasks' files.
         knowledge: Of all pieces.
         filters: Which requests to keep.
         stored: Files of the table ``bodies`` whose bodies are settled already.
     """
-    alone = len(pieces) == 1 and stored is None
+    paths = [piece.path for piece in pieces]
+    alone = len(pieces) == 1 and stored is None and pieces[0].batches <= _BATCHES_A_TASK
+    firsts = [0, *accumulate(piece.batches for piece in pieces)]
 
     def run_relate(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
-            made, claims = relate(pieces[number], directory, knowledge, filters)
+            made, claims = relate(paths[number], directory, knowledge, filters)
             yield made
-            if alone and made.batches <= _BATCHES_A_TASK:
+            if alone:
                 yield _settled(chosen_of(claims), directory, filters)
             else:
-                pq.write_table(claims, Path(pieces[number]) / "claims.parquet")
-
-    def run_settle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        if rows:
-            yield receipt(_settled(rows, directory, filters))
+                task = pc.divide(pc.add(claims["batch"], firsts[number]), _BATCHES_A_TASK).cast(pa.int32())
+                pq.write_table(claims.append_column("task", task), Path(paths[number]) / _CLAIMS_FILE)
 
     related: list[Made] = results(_for_each(spark, len(pieces), run_relate))
-    if len(related) > len(pieces):
+    if alone:
         return related  # there was little to do: one task did it all
-    chosen = _chosen(spark, [str(Path(piece) / "claims.parquet") for piece in pieces], stored)
-    batches = sum(made.batches for made in related)
-    chosen = chosen.repartition(max(1, batches // _BATCHES_A_TASK), "piece", "batch")
+    tasks = max(1, -(-firsts[-1] // _BATCHES_A_TASK))
+    most = _HISTORY_ROWS // tasks
+    parts = min(max(tasks // 4, _HISTORY_PARTS), _MOST_HISTORY_PARTS)
+
+    def run_settle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = batch.to_pylist()
+            if rows:
+                yield receipt(_settled(rows, directory, filters, most, parts))
+
+    def run_chosen(numbers: Iterator[int]) -> Iterator[object]:
+        for number in numbers:
+            chosen = read_batch(directory / _CHOSEN, _CHOSEN, number)
+            yield _settled(chosen.to_pylist(), directory, filters, most, parts)
+
+    claims = [str(Path(path) / _CLAIMS_FILE) for path in paths]
+    if stored is None and sum(made.claims for made in related) <= _CLAIMS_ON_DRIVER:
+        count = _choose(claims, directory / _CHOSEN)
+        return related + (results(_for_each(spark, count, run_chosen)) if count else [])
+    chosen = _chosen(spark, claims, stored).repartitionById(tasks, "task")
     return related + results(chosen.mapInArrow(run_settle, spark_schema(RECEIPT)))
+
+
+def _choose(claims: Sequence[str], directory: Path) -> int:
+    """Stage the first copy of each distinct body, a batch for each task; return the number of tasks.
+
+    That takes less than to start Spark's own jobs.
+    """
+    order = [(name, "ascending") for name in ("ts_ns", "frame_id", "piece", "batch")]
+    every = pa.concat_tables([pq.read_table(path) for path in claims]).sort_by(order)
+    every = every.append_column("row", pa.array(range(every.num_rows), pa.int64()))
+    bodies = every.group_by("body_id", use_threads=False)
+    first = bodies.aggregate([("kept", "any"), ("accepted", "any"), ("row", "min")])
+    first = first.filter(first["kept_any"])
+    places = every.select(["piece", "batch", "task"]).take(first["row_min"])
+    columns = [first["body_id"], first["accepted_any"], *places.columns]
+    chosen = pa.Table.from_arrays(columns, ["body_id", "accepted", *places.column_names]).sort_by("task")
+    staged = StagedTables(directory)
+    tasks = pc.value_counts(chosen["task"].combine_chunks())
+    at = 0
+    for rows in tasks.field("counts").to_pylist():
+        staged.write(_CHOSEN, chosen.slice(at, rows).combine_chunks().to_batches()[0])
+        at += rows
+    staged.close()
+    return len(tasks)
 
 
 def _chosen(spark: SparkSession, claims: list[str], stored: Path | None) -> DataFrame:
     """The first copy of each distinct body."""
+    schema = spark_schema(CLAIMS).add("task", "integer")
     chosen = (
-        spark.read.schema(spark_schema(CLAIMS))
+        spark.read.schema(schema)
         .parquet(*claims)
         .groupBy("body_id")
         .agg(
             F.bool_or("kept").alias("kept"),
             F.bool_or("accepted").alias("accepted"),
-            F.min(F.struct("ts_ns", "frame_id", "piece", "batch")).alias("first"),
+            F.min(F.struct("ts_ns", "frame_id", "piece", "batch", "task")).alias("first"),
         )
         .where("kept")
-        .select("body_id", "accepted", "first.piece", "first.batch")
+        .select("body_id", "accepted", "first.piece", "first.batch", "first.task")
     )
     if stored is not None:
         known = spark.read.schema("body_id binary").parquet(str(stored))
@@ -120,24 +169,28 @@ def _chosen(spark: SparkSession, claims: list[str], stored: Path | None) -> Data
     return chosen
 
 
-def _settled(chosen: list[dict[str, Any]], directory: Path, filters: Filters) -> Made:
+def _settled(
+    chosen: list[dict[str, Any]], directory: Path, filters: Filters, most: int = _HISTORY_ROWS, parts: int = 1
+) -> Made:
+    """Settle bodies; partition histories of more than ``most`` states stay on disk, in so many parts."""
     made = settle(chosen, directory, filters)
     history = made.figures.history
-    if len(history) > _HISTORY_ROWS:
-        for number, part in enumerate(history.split(_HISTORY_PARTS)):
+    if len(history) > most:
+        made.history_parts = parts
+        for number, part in enumerate(history.split(parts)):
             (Path(made.path) / f"history-{number}").write_bytes(pickle.dumps(part))
         made.figures.history = PartitionHistory()
     return made
 
 
-def count_changes(spark: SparkSession, tasks: Sequence[str]) -> list[Changes]:
+def count_changes(spark: SparkSession, made: Sequence[Made]) -> list[Changes]:
     """The changes in the partition histories that tasks left on disk: of disjoint partitions, to be merged.
 
     Args:
         spark: The session.
-        tasks: The directories of the tasks.
+        made: By the tasks of one run.
     """
-    places = [path for path in tasks if (Path(path) / "history-0").exists()]
+    places = [each.path for each in made if each.history_parts]
     if not places:
         return []
 
@@ -148,7 +201,7 @@ def count_changes(spark: SparkSession, tasks: Sequence[str]) -> list[Changes]:
                 history.merge(pickle.loads((Path(place) / f"history-{number}").read_bytes()))  # noqa: S301  # our own
             yield history.changes(MOST_CHANGED)
 
-    return results(_for_each(spark, _HISTORY_PARTS, run))
+    return results(_for_each(spark, max(each.history_parts for each in made), run))
 
 
 def _for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], Iterator[object]]) -> DataFrame:

@@ -26,10 +26,10 @@ _STATES: Final = pa.schema(
         ("partition_key", pa.int64()),
         *((name, pa.int32()) for name in _EPOCHS),
         ("leader", pa.int32()),
-        ("isr", pa.binary()),
+        ("isr", pa.int32()),
     ]
 )
-"""A state in short: ``partition_key`` holds the number of the topic and the partition, ``isr`` its ids' bytes."""
+"""A state in short: ``partition_key`` holds the number of the topic and the partition, ``isr`` is the ISR's number."""
 
 Changes = tuple[dict[str, int], list[dict[str, Any]]]
 """Totals, and the partitions whose leaders changed most, as ``PartitionHistory.changes`` gives them."""
@@ -44,6 +44,7 @@ class PartitionHistory:
 
     def __init__(self) -> None:
         self._topics: dict[tuple[str, bytes], int] = {}
+        self._isrs: dict[bytes, int] = {}
         self._states: list[pa.Table] = []
         self._rows = 0
         self._compact_at = _COMPACT_ROWS
@@ -60,16 +61,23 @@ class PartitionHistory:
         for batch in states.select(["topic", "topic_id", "partition", *_EPOCHS, "leader", "isr"]).to_batches():
             topics = _numbers(batch.column("topic"), batch.column("topic_id"), self._topics)
             key = _partition_key(topics, batch.column("partition"))
-            columns = [key, *(batch.column(name) for name in (*_EPOCHS, "leader")), _as_binary(batch.column("isr"))]
+            isrs = _as_binary(batch.column("isr")).dictionary_encode()
+            known = self._isrs
+            numbers = [known.setdefault(isr, len(known)) for isr in isrs.dictionary.to_pylist()]
+            isr = pa.array(numbers, pa.int32()).take(isrs.indices)
+            columns = [key, *(batch.column(name) for name in (*_EPOCHS, "leader")), isr]
             self._append(pa.Table.from_arrays(columns, schema=_STATES))
 
     def merge(self, other: PartitionHistory) -> None:
         """Add all states of another history."""
-        numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in other._topics]
+        topics = pa.array([self._topics.setdefault(t, len(self._topics)) for t in other._topics], pa.int64())
+        isrs = pa.array([self._isrs.setdefault(isr, len(self._isrs)) for isr in other._isrs], pa.int32())
         for table in other._states:
-            topics = pa.array(numbers, pa.int64()).take(pc.shift_right(table["partition_key"], 32))
-            partitions = pc.bit_wise_and(table["partition_key"], 0xFFFFFFFF)
-            self._append(table.set_column(0, "partition_key", pc.bit_wise_or(pc.shift_left(topics, 32), partitions)))
+            key = table["partition_key"]
+            topic = pc.shift_left(topics.take(pc.shift_right(key, 32)), 32)
+            key = pc.bit_wise_or(topic, pc.bit_wise_and(key, 0xFFFFFFFF))
+            columns = [key, *table.columns[1:-1], isrs.take(table["isr"])]
+            self._append(pa.Table.from_arrays(columns, schema=_STATES))
 
     def split(self, count: int) -> list[PartitionHistory]:
         """Split the history by partitions: each partition's states are in the same part in every process."""
@@ -78,10 +86,18 @@ class PartitionHistory:
         places = [sum(name.encode("utf-8", "replace")) for name, _topic_id in self._topics]
         place = pa.array(places, pa.int64()).take(pc.shift_right(table["partition_key"], 32))
         place = pc.add(place, pc.bit_wise_and(table["partition_key"], 0xFFFFFFFF))
-        place = pc.subtract(place, pc.multiply(pc.divide(place, count), count))
+        place = pc.subtract(place, pc.multiply(pc.divide(place, count), count)).combine_chunks()
+        table = table.take(pc.sort_indices(place))
+        sizes = {found["values"]: found["counts"] for found in pc.value_counts(place).to_pylist()}
+        at = 0
         for number, part in enumerate(parts):
+            rows = sizes.get(number, 0)
+            isrs = table["isr"].slice(at, rows).combine_chunks().dictionary_encode()
+            named = pa.array(self._isrs, pa.binary()).take(isrs.dictionary)
             part._topics = dict(self._topics)
-            part._append(table.filter(pc.equal(place, number)))
+            part._isrs = {isr: n for n, isr in enumerate(named.to_pylist())}
+            part._append(table.slice(at, rows).set_column(table.num_columns - 1, "isr", isrs.indices))
+            at += rows
         return parts
 
     def _append(self, states: pa.Table) -> None:
@@ -112,11 +128,15 @@ class PartitionHistory:
         """
         if not self._states:
             return dict.fromkeys(("partitions", "partitions_moved", *_KINDS), 0), []
+        isrs = sorted(self._isrs)
+        ranks = {isr: rank for rank, isr in enumerate(isrs)}
+        rank = pa.array([ranks[isr] for isr in self._isrs], pa.int32())
         states = pa.concat_tables(self._states)
-        states = states.sort_by([(name, "ascending") for name in _STATES.names]).combine_chunks()
+        states = states.set_column(states.num_columns - 1, "isr", rank.take(states["isr"]))
+        states = _ordered(states)
         counts: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: dict.fromkeys(_KINDS, 0))
         names = [name for name, _topic_id in self._topics]
-        for key, kinds, steps in _steps(states):
+        for key, kinds, steps in _steps(states, isrs):
             count = counts[names[key >> 32], _signed(key)]
             for kind in kinds:
                 count[kind] += steps
@@ -180,19 +200,44 @@ def _as_binary(lists: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(lists), [None, offsets.buffers()[1], data])
 
 
-def _steps(states: pa.Table) -> Iterator[tuple[int, list[str], int]]:
-    """Return partition, kinds of change and counts, where leader or ISR differ between neighbouring states."""
+def _ordered(states: pa.Table) -> pa.Table:
+    """Sort states by partition and epochs, then by their other columns.
+
+    They mostly come in the order of their epochs, so that few partitions are left to sort by more than the partition.
+    """
+    states = states.take(pc.sort_indices(states["partition_key"])).combine_chunks()
+    if states.num_rows < 2:
+        return states
+    earlier, later = states.slice(0, states.num_rows - 1), states.slice(1)
+    same, early = pc.equal(earlier["partition_key"], later["partition_key"]), None
+    for name in reversed(_STATES.names[1:]):
+        less = pc.less(later[name], earlier[name])
+        early = less if early is None else pc.or_(less, pc.and_(pc.equal(later[name], earlier[name]), early))
+    keys = pc.unique(later["partition_key"].filter(pc.and_(same, early)))
+    if not len(keys):
+        return states
+    mixed = pc.is_in(states["partition_key"], value_set=keys)
+    sorted_ones = states.filter(mixed).sort_by([(name, "ascending") for name in _STATES.names])
+    return pa.concat_tables([states.filter(pc.invert(mixed)), sorted_ones]).combine_chunks()
+
+
+def _steps(states: pa.Table, isrs: list[bytes]) -> Iterator[tuple[int, list[str], int]]:
+    """Return partition, kinds of change and counts, where leader or ISR differ between neighbouring states.
+
+    Args:
+        states: In order.
+        isrs: The bytes of the ISRs by number.
+    """
     earlier, later = states.slice(0, max(states.num_rows - 1, 0)), states.slice(1)
     led = pc.not_equal(earlier["leader"], later["leader"])
     moved = pc.or_(led, pc.not_equal(earlier["isr"], later["isr"]))
     rows = pc.and_(pc.equal(earlier["partition_key"], later["partition_key"]), moved)
-    before, after = earlier["isr"].filter(rows), later["isr"].filter(rows)
-    isrs = pa.chunked_array([*before.chunks, *after.chunks], pa.binary()).combine_chunks().dictionary_encode()
-    width = max(len(isrs.dictionary), 1)
-    numbers = isrs.indices.cast(pa.int64())
-    pairs = pc.add(pc.multiply(numbers[: len(before)], width), numbers[len(before) :]).dictionary_encode()
-    ids = [struct.unpack(f"={len(isr) // 4}i", isr) for isr in isrs.dictionary.to_pylist()]
-    kind_of = [_isr_change(set(ids[pair // width]), set(ids[pair % width])) for pair in pairs.dictionary.to_pylist()]
+    before, after = (side["isr"].filter(rows).combine_chunks().cast(pa.int64()) for side in (earlier, later))
+    width = max(len(isrs), 1)
+    pairs = pc.add(pc.multiply(before, width), after).dictionary_encode()
+    kind_of = [
+        _isr_change(_ids(isrs[pair // width]), _ids(isrs[pair % width])) for pair in pairs.dictionary.to_pylist()
+    ]
     steps = pa.table(
         {
             "key": later["partition_key"].filter(rows),
@@ -204,6 +249,10 @@ def _steps(states: pa.Table) -> Iterator[tuple[int, list[str], int]]:
     for row in steps.group_by(steps.column_names).aggregate([([], "count_all")]).to_pylist():
         kinds = [name for name, is_so in (("leader_changes", row["led"]), ("leader_lost", row["lost"])) if is_so]
         yield row["key"], kinds + [row["isr"]] * bool(row["isr"]), row["count_all"]
+
+
+def _ids(isr: bytes) -> set[int]:
+    return set(struct.unpack(f"={len(isr) // 4}i", isr))
 
 
 def _isr_change(old: set[int], new: set[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
@@ -25,67 +26,99 @@ Endpoint = tuple[int, str, int]
 _NAMES: Final = {"offline": "offline_replicas", "adding": "adding_replicas", "removing": "removing_replicas"}
 """Maps our column names to the protocol's longer names, which the codec uses."""
 
+_REMEMBERED: Final = 1000
+"""The most sets of live brokers whose bytes are kept: the same set stands in almost every UpdateMetadata."""
+
 
 class BodyColumns:
     """Bodies appended since the last ``take``.
 
+    Args:
+        api_key, direction: Of the bodies.
+        with_rows: Whether to keep the rows of requests' partitions; else their heads alone.
+
     Attributes:
-        size: Their bytes.
+        size: The bytes of the bodies whose rows are kept.
         part: Their kind of rows in ``PARTS``: ``state`` for requests, ``error`` for responses.
+        brokers_id: Names the live brokers that ``append`` returned last.
     """
 
-    def __init__(self, api_key: int, direction: str) -> None:
+    def __init__(self, api_key: int, direction: str, *, with_rows: bool = True) -> None:
         kind: Literal["request", "response"] = "request" if direction == "req" else "response"
         self._api_key = api_key
         self._builder = ColumnsBuilder(api_key, kind)
         self._heads: list[tuple[bytes, dict[str, Any]]] = []
+        self._with_rows = with_rows or kind == "response"
+        self._name_brokers = api_key == ApiKey.UPDATE_METADATA and kind == "request"
+        self._known_brokers: dict[bytes, bytes] = {}
         self.part = "state" if direction == "req" else "error"
         self.size = 0
+        self.brokers_id = b""
 
     def append(self, body_id: bytes, version: int, data: Buffer) -> list[Endpoint]:
         """Decode one body.
 
         Returns:
-            The live brokers that it names, in order.
+            The live brokers that it names, in order, if no body before named the same.
 
         Raises:
             DecodeError: The bytes are no such message; nothing of them is kept.
             UnsupportedVersion: The API has no such version.
         """
-        rows = self._builder.append(version, data)
-        message = self._builder.message
-        self.size += memoryview(data).nbytes
+        builder = self._builder
+        rows = builder.append(version, data)
+        message = builder.message
+        head: dict[str, Any]
         if self.part == "error":
-            self._heads.append((body_id, {"error_code": message.error_code}))
-            return []
-        head = {
-            "controller_id": message.controller_id,
-            "controller_epoch": message.controller_epoch,
-            "is_kraft": message.is_kraft_controller,
-            "type": getattr(message, "type", 0),  # StopReplica has none
-            "n_partitions": rows,
-        }
+            head = {"error_code": message.error_code}
+        else:
+            head = {
+                "controller_id": message.controller_id,
+                "controller_epoch": message.controller_epoch,
+                "is_kraft": message.is_kraft_controller,
+                "type": getattr(message, "type", 0),  # StopReplica has none
+                "n_topics": builder.topic_count,
+                "n_partitions": rows,
+            }
+            if self._api_key == ApiKey.LEADER_AND_ISR and rows:
+                head["common_replicas"] = builder.common_replicas
         self._heads.append((body_id, head))
-        if self._api_key != ApiKey.UPDATE_METADATA:
-            return []
-        return sorted((broker, e.host, e.port) for broker, ends, _rack in message.broker_endpoints for e in ends)
+        if self._with_rows:
+            self.size += memoryview(data).nbytes
+        else:
+            builder.drop_last()
+        return self._new_brokers(version, message, head) if self._name_brokers else []
 
-    def name_brokers(self, brokers_id: bytes) -> None:
-        """Set which set of live brokers the last body names."""
-        self._heads[-1][1]["brokers_id"] = brokers_id
+    def _new_brokers(self, version: int, message: Any, head: dict[str, Any]) -> list[Endpoint]:
+        """Name the set of live brokers in the head; return it if it is new."""
+        unread = message._unread_brokers
+        wire = None if unread is None else b"%d:%b" % (version, unread)
+        brokers_id = self._known_brokers.get(wire) if wire is not None else None
+        if brokers_id is not None:
+            head["brokers_id"] = brokers_id
+            return []
+        brokers = sorted((broker, e.host, e.port) for broker, ends, _rack in message.broker_endpoints for e in ends)
+        if not brokers:
+            return []
+        brokers_id = head["brokers_id"] = self.brokers_id = blake2b(
+            repr(brokers).encode("utf-8", "replace"), digest_size=16
+        ).digest()
+        if wire is not None:
+            if len(self._known_brokers) >= _REMEMBERED:
+                self._known_brokers.clear()
+            self._known_brokers[wire] = brokers_id
+        return brokers
 
     def take(self, limit: int) -> tuple[list[tuple[bytes, dict[str, Any]]], Iterator[pa.RecordBatch]]:
         """Return the bodies' heads, and their rows by the schemas of ``PARTS``, in batches of about ``limit``."""
         heads, self._heads = self._heads, []
         self.size = 0
+        if not self._with_rows:
+            return heads, iter(())
         rows = pa.record_batch(self._builder.finish())
         if self.part == "error":
             rows = rows.filter(pc.not_equal(rows.column("error_code"), 0))
             _count(heads, "n_partition_errors", rows.column("frame"))
-        else:
-            _count(heads, "n_topics", _first_mentions(rows))
-            if self._api_key == ApiKey.LEADER_AND_ISR:
-                _add_common_replicas(heads, rows)
         ids = pa.array([body_id for body_id, _ in heads], pa.binary())
         pieces = slices(rows, _plain_size(rows), limit)
         return heads, (self._batch(piece, ids) for piece in pieces)
@@ -118,29 +151,6 @@ def _plain_size(rows: pa.RecordBatch) -> int:
     topics = rows.column("topic")
     lengths = pc.binary_length(topics.dictionary).take(topics.indices)
     return int(pc.sum(lengths).as_py() or 0) + int(rows.nbytes) + 24 * int(rows.num_rows)
-
-
-def _first_mentions(rows: pa.RecordBatch) -> pa.Array:
-    """Return each frame's number once for every topic in it."""
-    frames, topics = rows.column("frame"), rows.column("topic").indices
-    if rows.num_rows < 2:
-        return frames
-    # A topic's rows mostly follow each other, so that few names are left to compare.
-    turns = pc.or_(pc.not_equal(frames[1:], frames[:-1]), pc.not_equal(topics[1:], topics[:-1]))
-    starts = pa.concat_arrays([pa.array([True]), turns])
-    mentions = pa.table({"frame": frames.filter(starts), "topic": topics.filter(starts)})
-    return mentions.group_by(["frame", "topic"], use_threads=False).aggregate([]).column("frame")
-
-
-def _add_common_replicas(heads: list[tuple[bytes, dict[str, Any]]], rows: pa.RecordBatch) -> None:
-    """Put into each head the replicas that all partitions of its frame have in common."""
-    replicas, frames = rows.column("replicas"), rows.column("frame")
-    pairs = pa.table({"frame": frames.take(pc.list_parent_indices(replicas)), "replica": pc.list_flatten(replicas)})
-    for pair in pairs.group_by(["frame", "replica"], use_threads=False).aggregate([([], "count_all")]).to_pylist():
-        _body_id, head = heads[pair["frame"]]
-        common = head.setdefault("common_replicas", [])
-        if pair["count_all"] >= head["n_partitions"]:
-            common.append(pair["replica"])
 
 
 def _count(heads: list[tuple[bytes, dict[str, Any]]], name: str, frames: pa.Array) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import DecodeError, UnsupportedVersion
@@ -20,11 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["decode"]
 
 _HEAD_BYTES: Final = 64
+_HEAD_NAMES: Final = PARTS["head"].names[1:]
 
 
 def decode(
     batches: Iterable[pa.RecordBatch],
     *,
+    states: bool = True,
     on_body: Callable[[int], object] | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -34,17 +35,18 @@ def decode(
 
     Args:
         batches: Of the schema ``BODIES``.
+        states: Whether to give rows of the kind ``state``.
         on_body: Called with 1 after each decoded body, to count the bodies, for instance in an accumulator.
         batch_bytes: About how large a batch becomes.
 
     Yields:
         A kind of rows, one of ``PARTS``, and a batch of its schema. ``state`` makes the table ``partition_states``.
     """
-    out = _Decoded(batch_bytes)
+    out = _Decoded(batch_bytes, states=states)
     for batch in batches:
-        columns = (batch.column(name) for name in ("body_id", "api_key", "api_version", "direction", "payload"))
-        for body_id, api_key, version, direction, payload in zip(*columns, strict=True):
-            out.add(body_id.as_py(), api_key.as_py(), version.as_py(), direction.as_py(), payload.as_buffer())
+        facts = (batch.column(name).to_pylist() for name in ("body_id", "api_key", "api_version", "direction"))
+        for body_id, api_key, version, direction, payload in zip(*facts, batch.column("payload"), strict=True):
+            out.add(body_id, api_key, version, direction, payload.as_buffer())
             if on_body is not None:
                 on_body(1)
             if out.full:
@@ -55,8 +57,9 @@ def decode(
 class _Decoded:
     """The rows decoded since the last batch."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, states: bool) -> None:
         self._limit = limit
+        self._states = states
         self._columns: dict[tuple[int, str], BodyColumns] = {}
         self._heads = RowBuffer(PARTS["head"], limit)
         self._brokers = RowBuffer(PARTS["broker"], limit)
@@ -65,31 +68,32 @@ class _Decoded:
     def add(self, body_id: bytes, api_key: int, version: int, direction: str, payload: Any) -> None:
         columns = self._columns.get((api_key, direction))
         if columns is None:
-            columns = self._columns[api_key, direction] = BodyColumns(api_key, direction)
+            columns = self._columns[api_key, direction] = BodyColumns(api_key, direction, with_rows=self._states)
         try:
             brokers = columns.append(body_id, version, payload)
         except (DecodeError, UnsupportedVersion) as e:
             self._add_head(body_id, {"decode_error": plain_text(str(e))})
             return
         if brokers:
-            columns.name_brokers(self._add_brokers(brokers))
+            self._add_brokers(columns.brokers_id, brokers)
 
-    def _add_brokers(self, brokers: list[Endpoint]) -> bytes:
+    def _add_brokers(self, brokers_id: bytes, brokers: list[Endpoint]) -> None:
         """Add a body's live brokers: a set of live brokers is written once, with the first body that names it."""
-        brokers_id = blake2b(repr(brokers).encode("utf-8", "replace"), digest_size=16).digest()
         if brokers_id not in self._known_brokers:
             self._known_brokers.add(brokers_id)
             for broker_id, host, port in brokers:
                 self._brokers.add((brokers_id, broker_id, plain_text(host), port), _HEAD_BYTES)
-        return brokers_id
 
     def _add_head(self, body_id: bytes, head: dict[str, Any]) -> None:
-        self._heads.add((body_id, *(head.get(name) for name in PARTS["head"].names[1:])), _HEAD_BYTES)
+        self._heads.add((body_id, *map(head.get, _HEAD_NAMES)), _HEAD_BYTES)
 
     @property
     def full(self) -> bool:
         # Rows take about twice the bytes of their bodies, more with long names; ``take`` cuts larger batches.
-        return self._heads.full or self._brokers.full or sum(c.size for c in self._columns.values()) >= self._limit // 2
+        size = 0
+        for columns in self._columns.values():
+            size += columns.size
+        return size >= self._limit // 2 or self._heads.full or self._brokers.full
 
     def take(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         for columns in self._columns.values():

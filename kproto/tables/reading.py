@@ -118,13 +118,15 @@ class TableReader:
     Args:
         filters: Which requests to keep.
         directory: Learns the brokers' addresses and tells their ids.
+        states: Whether to make ``partition_states`` and ``bodies``; else they are missing.
 
     Attributes:
         given: The bodies of the last stretch, as ``first_bodies`` gives them, known before or not.
     """
 
-    def __init__(self, filters: Filters, directory: BrokerDirectory | BrokerFacts) -> None:
+    def __init__(self, filters: Filters, directory: BrokerDirectory | BrokerFacts, *, states: bool = True) -> None:
         self._filters = filters
+        self._states = states
         self._directory = directory
         self._decoded = Decoded()
         self._known: set[bytes] = set()
@@ -142,14 +144,18 @@ class TableReader:
         stretch = pa.Table.from_batches([*self._open, *batches], SCAN)
         self._open = []
         new = self.given = first_bodies(stretch)
+        stretch = _without_payloads(stretch)
         if self._known:
             new = new.filter(pc.invert(pc.is_in(new["body_id"], value_set=pa.array(self._known, pa.binary()))))
         self._known.update(new["body_id"].to_pylist())
-        for kind, rows in decode(new.to_batches()):
+        every_state = self._states or self._filters.by_partition
+        for kind, rows in decode(new.to_batches(), states=every_state):
             self._decoded.add(kind, rows)
         learn_brokers(self._directory, stretch, self._decoded)
         if not last:
             stretch = self._set_open_aside(stretch)
+        if not every_state:
+            self._decode_refused(stretch, new)
         relations = Relations(stretch, self._decoded, self._directory, self._filters, self._earlier)
         requests = relations.requests()
         frames = relations.frames(requests)
@@ -157,16 +163,29 @@ class TableReader:
             "requests": requests,
             "responses": relations.responses(requests),
             "partition_errors": relations.partition_errors(requests),
-            "partition_states": relations.partition_states(requests),
             "frames": frames,
-            "bodies": relations.bodies(new, frames),
             "brokers": relations.brokers(),
             "captures": captures(stretch),
             "bad_inputs": bad_inputs(stretch),
         }
+        if self._states:
+            found["partition_states"] = relations.partition_states(requests)
+            found["bodies"] = relations.bodies(new, frames)
         self._decoded.forget("state")
-        assert found.keys() == TABLES.keys()
-        return found
+        return {name: found[name] for name in TABLES if name in found}
+
+    def _decode_refused(self, stretch: pa.Table, new: pa.Table) -> None:
+        """Decode the states of new bodies answered with partition errors, since answers may lack topics' names."""
+        failed = pc.unique(self._decoded.table("error")["body_id"])
+        answers = stretch.filter(pc.is_in(stretch["body_id"], value_set=failed, skip_nulls=True))
+        if not answers.num_rows:
+            return
+        asked = pc.is_in(stretch["frame_id"], value_set=answers["request_frame_id"].combine_chunks(), skip_nulls=True)
+        refused = pc.unique(stretch.filter(asked)["body_id"])
+        bodies = new.filter(pc.is_in(new["body_id"], value_set=refused, skip_nulls=True))
+        for kind, rows in decode(bodies.to_batches()):
+            if kind == "state":
+                self._decoded.add(kind, rows)
 
     def _set_open_aside(self, stretch: pa.Table) -> pa.Table:
         """Keep requests with neither response nor reason for the next stretch."""
@@ -174,8 +193,10 @@ class TableReader:
         closed = pc.is_in(stretch["frame_id"], value_set=stretch["request_frame_id"].combine_chunks(), skip_nulls=True)
         is_open = pc.and_(is_request, pc.invert(closed))
         waiting = stretch.filter(is_open)
-        waiting = waiting.set_column(
-            waiting.column_names.index("payload"), SCAN.field("payload"), pa.nulls(waiting.num_rows, pa.binary())
-        )
         self._open = waiting.to_batches()
         return stretch.filter(pc.invert(is_open))
+
+
+def _without_payloads(scan: pa.Table) -> pa.Table:
+    place = SCAN.get_field_index("payload")
+    return scan.set_column(place, SCAN.field(place), pa.nulls(scan.num_rows, pa.binary()))

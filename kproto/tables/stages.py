@@ -78,12 +78,14 @@ class Piece:
         rows: Staged rows by table.
         facts: Its facts about brokers' addresses.
         seen: The epochs in its requests, see ``sightings``.
+        batches: How many batches of bodies it has.
     """
 
     path: str
     rows: Counter[str]
     facts: BrokerFacts
     seen: pa.Table
+    batches: int
 
 
 @dataclass(slots=True)
@@ -103,7 +105,8 @@ class Made:
         figures: The summary's figures of its rows.
         files: Rows by file, below ``path``.
         bodies: How many distinct bodies it settled.
-        batches: How many batches of bodies the piece has that it related.
+        claims: How many distinct bodies the piece has that it related.
+        history_parts: In how many files of its directory the partition history stands, 0 if it is in ``figures``.
         addresses: Capture point, IP and port that its requests were sent to.
     """
 
@@ -111,7 +114,8 @@ class Made:
     figures: Figures
     files: dict[str, int] = field(default_factory=dict)
     bodies: int = 0
-    batches: int = 0
+    claims: int = 0
+    history_parts: int = 0
     addresses: set[tuple[str, str, int]] = field(default_factory=set)
 
 
@@ -127,7 +131,7 @@ def gather(batches: Iterable[pa.RecordBatch], directory: Path, filters: Filters)
     path = directory / f"piece-{uuid.uuid4().hex}"
     staged = StagedTables(path)
     facts = BrokerFacts()
-    reader = TableReader(replace(filters, brokers=frozenset()), facts)
+    reader = TableReader(replace(filters, brokers=frozenset()), facts, states=False)
     bodies = _StagedBodies(staged)
     rows: Counter[str] = Counter()
     seen: list[pa.Table] = []
@@ -141,16 +145,20 @@ def gather(batches: Iterable[pa.RecordBatch], directory: Path, filters: Filters)
         seen = [sightings(seen)]
     bodies.close(str(path))
     staged.close()
-    return Piece(str(path), rows, facts, seen[0])
+    return Piece(str(path), rows, facts, seen[0], bodies.batches)
 
 
 class _StagedBodies:
-    """Stages the distinct bodies of a piece on disk; remembers the frame in which each was first sent."""
+    """Stages the distinct bodies of a piece on disk; remembers the frame in which each was first sent.
+
+    Attributes:
+        batches: How many batches it has staged.
+    """
 
     def __init__(self, staged: StagedTables) -> None:
         self._staged = staged
         self._first: dict[bytes, tuple[int, bytes, int]] = {}
-        self._batches = 0
+        self.batches = 0
 
     def add(self, given: pa.Table) -> None:
         """Add bodies as ``first_bodies`` gives them."""
@@ -164,14 +172,15 @@ class _StagedBodies:
                 of_fresh.append((body_id, ts_ns, frame_id))
         if not fresh:
             return
-        batch = _one_batch(given.select(BODIES.names).take(pa.array(fresh, pa.int64())))
+        bodies = given.select(BODIES.names)
+        batch = _one_batch(bodies if len(fresh) == bodies.num_rows else bodies.take(pa.array(fresh, pa.int64())))
         done = 0
         for part in slices(batch, batch.nbytes, BATCH_BYTES):
             self._staged.write("bodies", part)
             for body_id, ts_ns, frame_id in of_fresh[done : done + part.num_rows]:
-                self._first[body_id] = (ts_ns, frame_id, self._batches)
+                self._first[body_id] = (ts_ns, frame_id, self.batches)
             done += part.num_rows
-            self._batches += 1
+            self.batches += 1
 
     def close(self, piece: str) -> None:
         """Stage the claims, of which no body is known to be kept or accepted yet."""
@@ -243,8 +252,7 @@ def relate(piece: str, directory: Path, knowledge: Knowledge, filters: Filters) 
     for name, bodies in (("kept", kept), ("accepted", accepted)):
         is_so = pc.is_in(claims["body_id"], value_set=pa.array(bodies, pa.binary()))
         claims = claims.set_column(CLAIMS.get_field_index(name), name, is_so)
-    count = (pc.max(claims["batch"]).as_py() or 0) + 1
-    return Made(str(path), figures, files.close(), batches=count, addresses=addresses), claims
+    return Made(str(path), figures, files.close(), claims=claims.num_rows, addresses=addresses), claims
 
 
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:

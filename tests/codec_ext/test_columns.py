@@ -385,3 +385,25 @@ def test_a_short_frame_says_where() -> None:
     assert caught.value.path == "topic_states[0].partition_states"
     assert caught.value.api_key == 6
     assert caught.value.version == 8
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.lists(st.integers(1, 4), max_size=90)), max_size=6)
+)
+def test_a_builder_tells_of_the_frame_appended_last_and_drops_it(rows: list[tuple[str, int, list[int]]]) -> None:
+    columns = {
+        name: list(values)
+        for name, values in zip(("topic", "partition", "replicas"), zip(*rows, strict=True), strict=False)
+    }
+    body = encode_columns(LeaderAndIsrRequest(), 7, columns or {"topic": [], "partition": []})
+    builder = ColumnsBuilder(4)
+    builder.append(7, encode_columns(LeaderAndIsrRequest(), 7, {"topic": ["first"], "partition": [0]}))
+    assert builder.append(7, body) == len(rows)
+    assert builder.topic_count == len({topic for topic, _, _ in rows})
+    common = set.intersection(*(set(replicas) for _, _, replicas in rows)) if rows else set()
+    assert sorted(builder.common_replicas) == sorted(common)
+    builder.drop_last()
+    builder.drop_last()
+    assert (len(builder), builder.frames, builder.topic_count) == (1, 1, 0)
+    assert pa.record_batch(builder.finish()).column("topic").to_pylist() == ["first"]
+    assert ColumnsBuilder(4).common_replicas == ColumnsBuilder(6, "response").common_replicas == []

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kproto.tables import latencies as module
-from kproto.tables.changes import PartitionHistory
+from kproto.tables.changes import PartitionHistory, merged
 from kproto.tables.latencies import Latencies
 from kproto.tables.schemas import PARTITION_STATES
 
@@ -60,3 +64,53 @@ def test_a_change_is_counted_by_its_kinds(
     totals, _ = history.changes(10)
     assert {name for name, count in totals.items() if count} - {"partitions", "partitions_moved"} == kinds
     assert totals["partitions_moved"] == ("leader_changes" in kinds)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.integers(1, 4),
+            st.integers(-1, 3),
+            st.lists(st.integers(1, 3), max_size=3, unique=True),
+        ),
+        max_size=30,
+    ),
+    st.integers(1, 5),
+    st.integers(0, 30),
+)
+def test_a_history_split_and_merged_counts_the_changes_of_the_whole(
+    found: list[tuple[int, int, int, list[int]]], parts: int, cut: int
+) -> None:
+    rows = [state(epoch, leader, isr) | {"partition": partition} for partition, epoch, leader, isr in found]
+    expected = _changes(rows)
+    first, second = PartitionHistory(), PartitionHistory()
+    second.add(pa.Table.from_pylist(rows[cut:], schema=PARTITION_STATES))
+    first.add(pa.Table.from_pylist(rows[:cut], schema=PARTITION_STATES))
+    first.merge(second)
+    assert first.changes(10)[0] == expected
+    totals, listed = merged([part.changes(10) for part in first.split(parts)], 10)
+    assert (totals, listed) == (expected, first.changes(10)[1])
+
+
+def _changes(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """The totals, by reading each partition's states one after the other."""
+    kinds = ("leader_changes", "leader_lost", "isr_shrinks", "isr_expands", "isr_swaps")
+    totals = dict.fromkeys(("partitions", "partitions_moved", *kinds), 0)
+    for partition in {row["partition"] for row in rows}:
+        states = [row for row in rows if row["partition"] == partition]
+        states.sort(
+            key=lambda row: (row["leader_epoch"], row["leader"], struct.pack(f"={len(row['isr'])}i", *row["isr"]))
+        )
+        moves = 0
+        for earlier, later in pairwise(states):
+            old, new = set(earlier["isr"]), set(later["isr"])
+            moves += earlier["leader"] != later["leader"]
+            totals["leader_lost"] += earlier["leader"] != later["leader"] == -1
+            totals["isr_shrinks"] += new < old
+            totals["isr_expands"] += new > old
+            totals["isr_swaps"] += not (new <= old or new >= old)
+        totals["leader_changes"] += moves
+        totals["partitions_moved"] += moves > 0
+        totals["partitions"] += 1
+    return totals
