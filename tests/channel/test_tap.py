@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import signal
 import socket
 import subprocess
@@ -142,15 +143,19 @@ def test_a_client_waits_for_a_node_that_does_not_read(recording: Path) -> None:
         sock = stack.enter_context(connect(tap))
         far = stack.enter_context(node.accept()[0])
         sock.settimeout(0.2)
-        sent = 0
+        piece, sent = random.Random(1).randbytes(1 << 20), 0
         with contextlib.suppress(TimeoutError):
             while sent < 200_000_000:
-                sent += sock.send(bytes(1 << 20))
+                sent += sock.send(memoryview(piece)[sent % len(piece) :])
         assert sent < 100_000_000
         relayed = tap.relayed
+        other = stack.enter_context(connect(tap))  # its bytes pass, and leave those that are held back as they are
+        with node.accept()[0] as others_far:
+            other.sendall(bytes(len(piece)))
+            assert received(others_far, len(piece)) == bytes(len(piece))
         far.settimeout(10)
-        assert received(far, sent) == bytes(sent)
-        until(lambda: tap.relayed == sent)
+        assert received(far, sent) == (piece * (sent // len(piece) + 1))[:sent]
+        until(lambda: tap.relayed == sent + len(piece))
         assert relayed < sent
 
 

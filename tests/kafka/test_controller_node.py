@@ -170,12 +170,12 @@ def test_leaders_move_when_a_broker_dies_and_come_back_when_asked(fleet: Fleet, 
         new_isr_with_epochs=[BrokerState(broker_id=1), BrokerState(broker_id=0)],
     )
     unknown = AlterPartitionRequestTopic(topic_id=b"?" * 16, partitions=[AlterPartitionRequestPartition()])
-    topics = [AlterPartitionRequestTopic(topic_id=topic_id, partitions=[asked]), unknown]
+    topics = [unknown, AlterPartitionRequestTopic(topic_id=topic_id, partitions=[asked])]
     epoch = fleet.cluster[1].broker.broker_epoch
     answer = ask(node, AlterPartitionRequest(broker_id=1, broker_epoch=epoch, topics=topics), 3)
     assert answer.error_code == ErrorCode.NONE
-    assert list(answer.topics[0].partitions[0].isr) == [1, 0]
-    assert answer.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert list(answer.topics[1].partitions[0].isr) == [1, 0]
     assert fleet.leader_and_isr("t") == (1, (1, 0))
     fleet.admin.create(znodes.PREFERRED_ELECTION, znodes.encode_partitions([TopicPartition("t", 0)]))
     until(lambda: fleet.leader_and_isr("t") == (0, (1, 0)))

@@ -23,7 +23,7 @@ from channel.controller.broker_requests import BrokerRequests, DroppedRequest, O
 from channel.controller.manager import GROUP, ControllerChannelManager
 from channel.controller.requests import ControlRequest, SingleRequest
 from channel.controller.send_thread import RequestSendThread
-from channel.errors import BrokerNotAvailable, ClientClosed, IllegalState
+from channel.errors import BrokerNotAvailable, ClientClosed, Disconnected, IllegalState
 from channel.metrics import Metrics
 from channel.network.request import ClientRequest, ClientResponse
 from channel.types import Broker, EndPoint, SecurityProtocol
@@ -303,6 +303,19 @@ def test_an_epoch_that_cannot_be_told_costs_no_request(make, scripted, caplog) -
     manager.send_request(1, request(1), answered.append)
     until(lambda: len(answered) == 1)
     assert "does not tell its epoch" in caplog.text
+
+
+def test_a_failure_that_comes_after_the_answer_is_no_failure_of_a_request(make, scripted) -> None:
+    broker, answered = scripted(answer), []
+    manager = make(broker.broker())
+    manager.send_request(1, request(1), answered.append)
+    until(lambda: len(answered) == 1)
+    requests = manager._brokers[1].requests
+    until(lambda: not requests.awaits_answer)
+    requests.failed(Disconnected("interrupted while it was sent"))
+    manager.send_request(1, request(2), answered.append)
+    until(lambda: len(answered) == 2)
+    assert len(broker.seen) == 2
 
 
 def test_a_send_thread_that_dies_is_told_and_so_are_its_requests(make, scripted, dropped: list[Any], caplog) -> None:
