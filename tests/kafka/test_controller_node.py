@@ -152,6 +152,8 @@ def test_a_topic_gets_leaders_and_an_id(fleet: Fleet, node: ControllerNode) -> N
     fleet.create_topic("u", (0,))
     assert fleet.topic_id("u") != topic_id == fleet.topic_id("t")
     assert znodes.decode_topic("t", fleet.admin.get(znodes.topic_path("t"))[0]).topic_id == topic_id
+    assert node.endpoint is not None
+    assert node.endpoint.port > 1023  # any free port, as none was named
 
 
 def test_leaders_move_when_a_broker_dies_and_come_back_when_asked(fleet: Fleet, node: ControllerNode) -> None:

@@ -94,6 +94,13 @@ def test_every_version_of_the_three_requests_is_answered(cluster, api, version):
         assert peer.ask(request, version).error_code == 0
 
 
+def test_brokers_take_free_ports_unless_a_base_port_is_named(cluster):
+    with EmbeddedCluster(2) as other:
+        ports = [member.port for each in (cluster, other) for member in each]
+    assert len(set(ports)) == len(ports)
+    assert min(ports) > 1023
+
+
 def test_a_partition_is_made_moved_and_deleted(cluster):
     with Peer(cluster[0]) as peer:
         announce = update_metadata({"t": [metadata_state(0, 0)]}, [broker(i) for i in range(3)], broker_epoch=1)

@@ -9,6 +9,8 @@ from control_messages import leader_and_isr, leader_state, topic_id, update_meta
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.isr import LedPartitions
 from channel.broker.isr_changes import AlterPartition
+from channel.broker.links import BrokerLinks
+from channel.errors import Disconnected
 from channel.network.request import ClientRequest, ClientResponse
 from kproto import codec
 from kproto.api import ApiKey
@@ -116,6 +118,19 @@ def test_an_answer_that_comes_after_an_election_changes_nothing(leader):
     leader.becomes_leader(0, epoch=3)
     leader.led.accepted(proposal, (0, 2), 9)
     assert (leader.replica.isr, leader.replica.partition_epoch) == ((0, 1, 2), 3)
+
+
+def test_what_cannot_be_proposed_now_is_proposed_again(leader):
+    class Unreachable:
+        def propose(self, led, proposals):
+            raise Disconnected("ZooKeeper does not answer")
+
+    links = BrokerLinks(None, None, leader.led, Unreachable(), candidacy=None, forwarding=None, kraft=None)
+    leader.fetching = {2}
+    links.check_followers(0)
+    links.check_followers(LAG_MS)
+    (proposal,) = leader.led.proposals(LAG_MS + 1)
+    assert proposal.isr == (0, 2)
 
 
 # ---- AlterPartition --------------------------------------------------------------------------------------------------

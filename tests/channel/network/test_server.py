@@ -75,6 +75,12 @@ def test_requests_are_answered(server):
     until(lambda: not listener.connections)
 
 
+def test_listeners_take_free_ports_unless_one_is_named(server):
+    ports = [server.listen(echo).port for _ in range(2)]
+    assert len(set(ports)) == 2
+    assert min(ports) > 1023
+
+
 def test_requests_of_one_connection_are_handed_over_one_at_a_time_in_order(server):
     taken = []
     listener = server.listen(taken.append)
