@@ -305,7 +305,8 @@ def test_leaders_are_taken_only_if_they_are_known_and_newer() -> None:
         assert metadata.snapshot is before
     assert heard == []
     nodes = [Node(5, "new", 9092), Node(1, "moved", 9093)]
-    metadata.update_partition_leadership({P0: LeaderUpdate(5, 101)}, nodes)
+    unknown, outdated = {TopicPartition("topic-1", 9): LeaderUpdate(1, 101)}, {P1: LeaderUpdate(1, 200)}
+    metadata.update_partition_leadership({**unknown, **outdated, P0: LeaderUpdate(5, 101)}, nodes)
     assert heard == [frozenset({P0})]
     assert metadata.snapshot.leader(P0) == nodes[0]
     assert metadata.snapshot.partitions[P1] == before.partitions[P1]
