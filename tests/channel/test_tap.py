@@ -7,6 +7,7 @@ import json
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -367,6 +368,35 @@ def test_tls_ends_at_the_tap_and_begins_anew(echo: EchoServer, recording: Path, 
         sender.join()
     assert data[:1000] in recording.read_bytes()
     assert data[:1000] in (tmp_path / "near.pcapng").read_bytes()
+
+
+def test_many_tls_records_that_come_at_once_all_pass(recording: Path, tmp_path: Path) -> None:
+    """More than the tap reads of one connection in one turn, and no event that would announce the rest."""
+    pem = tmp_path / "server.pem"
+    pem.write_text(certificates().server)
+    server = SecurityConfig(ssl_keystore_location=str(pem)).server_context()
+    client = SecurityConfig(ssl_truststore_certificates=certificates().authority).client_context()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = client.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with (
+        socket.create_server(LOOPBACK) as node,
+        PcapngRecorder(recording) as recorder,
+        Tap([Mapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server) as tap,
+        connect(tap) as sock,
+    ):
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                sock.sendall(outgoing.read())
+                incoming.write(sock.recv(65_536))
+        for _ in range(100):
+            tls.write(b"x")
+        sock.sendall(outgoing.read())
+        with node.accept()[0] as far:
+            far.settimeout(10)
+            assert received(far, 100) == b"x" * 100
 
 
 def test_a_plaintext_client_of_a_tls_listener_is_reset(echo: EchoServer, recording: Path, tmp_path: Path) -> None:
