@@ -44,6 +44,9 @@ _LOG_TIME: Final = re.compile(rb"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)", re.
 _END: Final = 1 << 20
 """So many bytes before a file's end tell when it was last written to."""
 
+_SHORT: Final = 64 << 20
+"""So many bytes are unpacked of a file whose name alone tells enough."""
+
 _OVERLAP_NS: Final = 1_000_000_000
 _OVERLAP: Final = 100
 """Packets near the border of two files may be out of order: up to a second, and a hundredth of the file."""
@@ -92,17 +95,21 @@ def capture_points(paths: Iterable[str | os.PathLike[str]], *, opener: Opener | 
     for file in dict.fromkeys(_files(paths)):
         by_stem.setdefault((Path(file).parent, _stem(Path(file).name)), []).append(file)
     by_number: dict[tuple[Path, str], list[str]] = {}
-    groups: list[list[str]] = []
+    groups: list[tuple[list[str], bool]] = []  # whether their names are those of rotation
     for (folder, stem), files in by_stem.items():
         if len(files) > 1 or stem.endswith(".log"):
-            groups.append(files)
+            groups.append((files, True))
         else:
             key = folder, _without_number(stem)
             if key not in by_number:
                 by_number[key] = []
-                groups.append(by_number[key])
+                groups.append((by_number[key], False))
             by_number[key] += files
-    chains = [chain for files in groups for chain in (in_order(files, opener=opener) if len(files) > 1 else [files])]
+    chains = [
+        chain
+        for files, rotated in groups
+        for chain in (in_order(files, rotated=rotated, opener=opener) if len(files) > 1 else [files])
+    ]
     names = [Path(chain[0]).name for chain in chains]
     return [
         CapturePoint(name if names.count(name) == 1 else str(Path(chain[0]).absolute()), tuple(chain))
@@ -150,12 +157,16 @@ def _without_number(stem: str) -> str:
     return stem
 
 
-def in_order(files: Iterable[str], *, one: bool = False, opener: Opener | None = None) -> list[list[str]]:
+def in_order(
+    files: Iterable[str], *, one: bool = False, rotated: bool = False, opener: Opener | None = None
+) -> list[list[str]]:
     """Order files by the time of their first packet, and separate those of different capture points.
 
     Args:
         files: The files.
         one: Whether all are known to be of one capture point, and are only ordered.
+        rotated: Whether their names are those that rotation gives. The ends of large packed files, which are found by
+            unpacking the whole files, are then not compared with the beginnings of the next.
         opener: As of ``capture_points``.
     """
     facts: list[tuple[_Facts, str]] = []
@@ -180,7 +191,7 @@ def in_order(files: Iterable[str], *, one: bool = False, opener: Opener | None =
         else:
             chain = _Chain([file], first_ns)
             same.append(chain)
-        chain.last_ns = max(first_ns, _last_ns(file, opener))
+        chain.last_ns = max(first_ns, _last_ns(file, opener, short=rotated))
     return [chain.files for same in chains.values() for chain in same] + apart
 
 
@@ -209,9 +220,15 @@ def _facts(file: str, opener: Opener | None) -> _Facts:
         return _Facts(reader.properties, 1 << 63)
 
 
-def _last_ns(file: str, opener: Opener | None) -> int:
-    """The time of the last packet of a capture, or of the last line of a log."""
-    last_ns = 0
+def _last_ns(file: str, opener: Opener | None, *, short: bool) -> int:
+    """The time of the last packet of a capture, or of the last line of a log.
+
+    Args:
+        file: The file.
+        opener: As of ``capture_points``.
+        short: Whether to read no more than the first megabytes of a packed file.
+    """
+    last_ns = done = 0
     with Source(file, opener=opener) as source:
         head = source.peek(HEAD)
         kind = detect_format(source.name, head, whole=True)
@@ -225,7 +242,8 @@ def _last_ns(file: str, opener: Opener | None) -> int:
                     last_ns = max(last_ns, _time_ns(found))
             return last_ns
         reader = _packet_reader(kind == "pcap", source.name)
-        while data := source.read():
+        while (data := source.read()) and not (short and done > _SHORT):
+            done += len(data)
             for packet in reader.feed(data):
                 last_ns = max(last_ns, packet[0])
     return last_ns

@@ -57,6 +57,8 @@ class Collector:
         apis: API keys whose frames are wanted; None for all. Or the ``WantedApis`` themselves.
         limit: The largest frame in bytes.
         most_held: The most bytes kept in all conversations together.
+        keeps_payloads: Whether requests keep their payloads until they are answered. Else the caller takes a request's
+            payload from its frame when it gets the frame, and then empties it.
 
     Attributes:
         file: Name of the file that the packets are from.
@@ -72,6 +74,7 @@ class Collector:
         apis: Collection[int] | WantedApis | None,
         limit: int,
         most_held: int = MOST_HELD,
+        keeps_payloads: bool = True,
     ) -> None:
         self.file = ""
         self.time_ns = 0
@@ -81,6 +84,7 @@ class Collector:
         self._wanted = apis if isinstance(apis, WantedApis) else WantedApis(apis)
         self._limit = limit
         self._most_held = most_held
+        self._keeps_payloads = keeps_payloads
         self._fragments = Fragments(summary)
         self._reassembler = Reassembler(summary)
         self._conversations: dict[TcpConnection, Conversation] = {}
@@ -225,6 +229,7 @@ class Collector:
             limit=self._limit,
             capture=self._capture,
             summary=self._summary,
+            keeps_payloads=self._keeps_payloads,
         )
 
     def _server_of(self, connection: TcpConnection, senders: tuple[Endpoint, Endpoint]) -> Side | None:

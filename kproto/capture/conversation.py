@@ -72,6 +72,7 @@ class Conversation:
         limit: int,
         capture: str,
         summary: CaptureSummary,
+        keeps_payloads: bool = True,
     ) -> None:
         self.connection: Connection | None = None
         self.client: Side | None = None
@@ -86,7 +87,7 @@ class Conversation:
         self._limit = limit
         self._capture = capture
         self._summary = summary
-        self._matcher = Matcher()
+        self._matcher = Matcher(keeps_payloads=keeps_payloads)
         self._unmatched: list[Frame] = []
         self._unmatched_bytes = 0
         self._has_wanted = False

@@ -33,17 +33,19 @@ class PendingRequest:
         api_key: Its API, None for an authentication token, which has no header.
         api_version: The API's version.
         frame: The request's frame, None if it is not wanted.
+        held_bytes: Its estimated memory in bytes.
         pending: Whether it still waits for its response.
         same_id: The next pending request with the same correlation id.
     """
 
-    __slots__ = ("api_key", "api_version", "correlation_id", "frame", "pending", "same_id")
+    __slots__ = ("api_key", "api_version", "correlation_id", "frame", "held_bytes", "pending", "same_id")
 
     def __init__(self, correlation_id: int, api_key: int | None, api_version: int, frame: Frame | None = None) -> None:
         self.correlation_id = correlation_id
         self.api_key = api_key
         self.api_version = api_version
         self.frame = frame
+        self.held_bytes = _OVERHEAD
         self.pending = True
         self.same_id: PendingRequest | None = None
 
@@ -51,13 +53,17 @@ class PendingRequest:
 class Matcher:
     """The pending requests of one connection.
 
+    Args:
+        keeps_payloads: Whether the requests' payloads stay until they are answered.
+
     Attributes:
         held_bytes: Their estimated memory in bytes.
     """
 
-    __slots__ = ("_before_loss", "_newest", "_oldest", "_pending", "_wanted", "held_bytes")
+    __slots__ = ("_before_loss", "_keeps_payloads", "_newest", "_oldest", "_pending", "_wanted", "held_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_payloads: bool = True) -> None:
+        self._keeps_payloads = keeps_payloads
         self._pending: deque[PendingRequest] | None = None  # the oldest first; most connections never have any
         self._oldest: dict[int, PendingRequest] = {}  # by correlation id, of requests sent since responses were lost
         self._newest: dict[int, PendingRequest] = {}
@@ -78,12 +84,13 @@ class Matcher:
             else:
                 newest.same_id = request
             self._newest[correlation_id] = request
-        self.held_bytes += _OVERHEAD
         if request.frame is not None:
-            self.held_bytes += len(request.frame.payload)
+            if self._keeps_payloads:
+                request.held_bytes += len(request.frame.payload)
             if self._wanted is None:
                 self._wanted = deque(maxlen=_NEWEST_WANTED)
             self._wanted.append(request)
+        self.held_bytes += request.held_bytes
         return self._pop() if len(self._pending) > MOST_PENDING else None
 
     def find(self, correlation_id: int) -> PendingRequest | None:
@@ -127,7 +134,7 @@ class Matcher:
         assert self._pending
         request = self._pending.popleft()
         request.pending = False
-        self.held_bytes -= _OVERHEAD + (len(request.frame.payload) if request.frame is not None else 0)
+        self.held_bytes -= request.held_bytes
         if self._wanted and self._wanted[0] is request:
             self._wanted.popleft()
         correlation_id = request.correlation_id

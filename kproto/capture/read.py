@@ -42,6 +42,7 @@ def frames(
     progress: Callable[[int, int | None], object] | None = None,
     summary: CaptureSummary | None = None,
     opener: Callable[[str], IO[bytes]] | None = None,
+    keeps_payloads: bool = True,
 ) -> Iterator[Frame]:
     """The Kafka frames of a capture, undecoded, each as soon as it is whole.
 
@@ -58,6 +59,8 @@ def frames(
         progress: Called with (bytes read, size of the files or None) after each piece.
         summary: A fresh summary to be filled.
         opener: Opens a path; None: the file system does.
+        keeps_payloads: Whether the memory of unanswered requests is bounded by giving up the oldest when their payloads
+            reach 256 MiB. Otherwise the caller sets each frame's ``payload`` to ``b""`` before taking the next frame.
 
     Raises:
         CaptureError: A file cannot be read, or is no capture. Damage within it only goes to the summary.
@@ -66,7 +69,14 @@ def frames(
     for point in _points(captures, capture):
         for events, _, _ in _read(
             point,
-            CaptureReader(ports=ports, apis=apis, capture=point.name, limit=limit, summary=summary),
+            CaptureReader(
+                ports=ports,
+                apis=apis,
+                capture=point.name,
+                limit=limit,
+                summary=summary,
+                keeps_payloads=keeps_payloads,
+            ),
             progress,
             opener,
         ):

@@ -41,6 +41,7 @@ class CaptureReader:
         capture: Name of the capture point, part of the connections' ids.
         limit: The largest frame in bytes; a larger one is passed over.
         summary: A fresh summary to be filled.
+        keeps_payloads: As of ``frames``.
 
     Attributes:
         summary: Counts and damage so far.
@@ -54,9 +55,12 @@ class CaptureReader:
         capture: str = "",
         limit: int = DEFAULT_LIMIT,
         summary: CaptureSummary | None = None,
+        keeps_payloads: bool = True,
     ) -> None:
         self.summary = CaptureSummary() if summary is None else summary
-        self._packets = Collector(self.summary, capture=capture, ports=ports, apis=apis, limit=limit)
+        self._packets = Collector(
+            self.summary, capture=capture, ports=ports, apis=apis, limit=limit, keeps_payloads=keeps_payloads
+        )
         self._log = RequestLogReader(self.summary, capture=capture, apis=apis)
         self._reader: PcapReader | PcapngReader | RequestLogReader | None = None
         self._head = b""

@@ -61,6 +61,8 @@ Examples:
                                                                  256 MB in which no request body is there twice
   kproto generate --out big --size 1G --batch 1000 --brokers 100 each change goes to 100 brokers
   kproto generate --out hosts --per-host --rotate 1M             one capture for each broker, in files of 1 MB
+  kproto generate --out large --brokers 1000 --topics 2000 --partitions 200000 --rotate 4G --zstd
+                                                                 25 GB of packets in 400 MB of files
   kproto generate --out fleet --expected                         with the tables that kproto analyze must find
   kproto generate --out - --brokers 100 | kproto summary -       through a pipe
   kproto summary fleet/control.pcap
@@ -118,6 +120,7 @@ The same options give the same bytes, on any machine. """,
 @click.option("--size", type=_Size(), help="About how large the capture becomes, e.g. 250M or 8G: sets --isr-changes.")
 @click.option("--per-host", is_flag=True, help="Write a capture for each broker, as recorded on its host.")
 @click.option("--rotate", type=_Size(), metavar="SIZE", help="Begin another file where a file would become larger.")
+@click.option("--zstd", is_flag=True, help="Pack each file with zstd; copies of a body cost little.")
 @click.option(
     "--mss",
     type=click.IntRange(64, 65_000),
@@ -133,6 +136,7 @@ def command(
     size: int | None,
     per_host: bool,
     rotate: int | None,
+    zstd: bool,
     mss: int,
     expected: bool,
     form: str,
@@ -150,8 +154,8 @@ def command(
     if size is not None:
         fleet = sized(fleet, size)
     piped = str(out) == _STANDARD_OUTPUT
-    if piped and (per_host or rotate or expected):
-        raise ConfigurationError("standard output holds one capture: without --per-host, --rotate and --expected")
+    if piped and (per_host or rotate or zstd or expected):
+        raise ConfigurationError("standard output holds one capture: without --per-host, --rotate, --zstd, --expected")
     if piped and sys.stdout.isatty():
         raise ConfigurationError("a capture is no text for a terminal; try: kproto generate --out - | kproto summary -")
     if not piped:
@@ -163,7 +167,7 @@ def command(
         if piped:
             write_stream(fleet, sys.stdout.buffer, mss=mss, progress=count)
             return
-        written = write_captures(fleet, out, per_host=per_host, rotate_bytes=rotate, mss=mss, progress=count)
+        written = write_captures(fleet, out, per_host=per_host, rotate_bytes=rotate, zstd=zstd, mss=mss, progress=count)
     if expected:
         _write_expected(fleet, out / "expected", per_host=per_host, mss=mss)
     _print(written, as_json=form == "json")

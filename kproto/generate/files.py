@@ -1,9 +1,11 @@
-"""Writes a fleet's packets to pcap files: one capture of all connections or one for each broker, rotated or not."""
+"""Writes a fleet's packets to pcap files: one capture of all connections or one for each broker, rotated, packed."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from kproto.errors import ConfigurationError
 
 from .packets import PCAP_HEADER, bursts
 from .traffic import steps
@@ -21,12 +23,15 @@ DEFAULT_MSS: Final = 1460
 _BUFFERED: Final = 64 << 10
 """Bytes buffered for a file; files are reopened to append, so that a thousand of them hold no descriptors."""
 
+_ZSTD_WINDOW: Final = 26
+"""Packed files find the copy of a body for the broker before up to so many bits of bytes, 64 MiB, ago."""
+
 
 class Written:
     """Capture files as far as they are written.
 
     Attributes:
-        files: Path -> bytes.
+        files: Path -> bytes of the capture, before packing.
         packets: Packets in all files.
     """
 
@@ -43,15 +48,18 @@ class Written:
 class _Capture:
     """One capture point's file, or its rotated files, named as tcpdump -C names them."""
 
-    def __init__(self, path: Path, rotate_bytes: int | None, written: Written) -> None:
+    def __init__(self, path: Path, rotate_bytes: int | None, written: Written, *, zstd: bool) -> None:
         self._path = path
         self._rotate_bytes = rotate_bytes
         self._written = written
+        self._zstd = zstd
         self._number = 0
-        self._begin(path)
+        self._begin()
 
-    def _begin(self, path: Path) -> None:
-        self._file = path
+    def _begin(self) -> None:
+        name = f"{self._path.name}{self._number or ''}{'.zst' if self._zstd else ''}"
+        self._file = path = self._path.with_name(name)
+        self._packer = _packer() if self._zstd else None
         self._held: list[bytes] = [PCAP_HEADER]
         self._held_bytes = len(PCAP_HEADER)
         path.write_bytes(b"")
@@ -60,19 +68,39 @@ class _Capture:
     def write(self, data: bytes) -> None:
         size = self._written.files[self._file] + self._held_bytes
         if self._rotate_bytes is not None and size + len(data) > self._rotate_bytes and size > len(PCAP_HEADER):
-            self.flush()
+            self.close()
             self._number += 1
-            self._begin(self._path.with_name(f"{self._path.name}{self._number}"))
+            self._begin()
         self._held.append(data)
         self._held_bytes += len(data)
         if self._held_bytes >= _BUFFERED:
             self.flush()
 
     def flush(self) -> None:
-        with self._file.open("ab") as file:
-            file.write(b"".join(self._held))
+        data = b"".join(self._held)
+        self._append(data if self._packer is None else self._packer.compress(data))
         self._written.files[self._file] += self._held_bytes
         self._held, self._held_bytes = [], 0
+
+    def close(self) -> None:
+        self.flush()
+        if self._packer is not None:
+            self._append(self._packer.flush())
+
+    def _append(self, data: bytes) -> None:
+        if data:
+            with self._file.open("ab") as file:
+                file.write(data)
+
+
+def _packer() -> Any:
+    """Return a compressor that finds bodies which were sent to another broker before."""
+    try:
+        import zstandard
+    except ImportError:
+        raise ConfigurationError("zstd needs the zstandard package; pip install 'kproto[zstd]'") from None
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=_ZSTD_WINDOW, enable_ldm=True)
+    return zstandard.ZstdCompressor(compression_params=parameters).compressobj()
 
 
 def write_captures(
@@ -81,6 +109,7 @@ def write_captures(
     *,
     per_host: bool = False,
     rotate_bytes: int | None = None,
+    zstd: bool = False,
     mss: int = DEFAULT_MSS,
     progress: Callable[[int], object] | None = None,
 ) -> Written:
@@ -90,23 +119,30 @@ def write_captures(
         fleet: The fleet.
         directory: Where the files go; it must exist. ``control.pcap``, or ``broker-ID.pcap`` for each broker.
         per_host: Whether each broker's connections are a capture of their own, as recorded on its host.
-        rotate_bytes: The most bytes of a file; the next file is ``control.pcap1`` and so on.
+        rotate_bytes: The most bytes of a file, before packing; the next file is ``control.pcap1`` and so on.
+        zstd: Whether to pack each file, as ``control.pcap.zst``. Each file that is open takes 100 MB of memory, so that
+            captures of hosts cannot be packed.
         mss: Bytes of data in a TCP segment at most.
         progress: Called after each burst with its number of bytes.
+
+    Raises:
+        ConfigurationError: zstd is wanted, and its package is not there, or captures of hosts are wanted too.
     """
+    if zstd and per_host:
+        raise ConfigurationError("captures of each host cannot be packed while they are written; pack them afterwards")
     written = Written()
     captures: dict[str, _Capture] = {}
     for burst in bursts(steps(fleet), seed=fleet.seed, mss=mss):
         name = f"broker-{burst.connection.broker}.pcap" if per_host else "control.pcap"
         capture = captures.get(name)
         if capture is None:
-            capture = captures[name] = _Capture(directory / name, rotate_bytes, written)
+            capture = captures[name] = _Capture(directory / name, rotate_bytes, written, zstd=zstd)
         capture.write(burst.data)
         written.packets += burst.packets
         if progress is not None:
             progress(len(burst.data))
     for capture in captures.values():
-        capture.flush()
+        capture.close()
     return written
 
 

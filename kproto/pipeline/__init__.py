@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kproto.pipeline.cluster import check_workers, is_cluster
 from kproto.pipeline.derived import derived_table
+from kproto.pipeline.frames import read_frames
 from kproto.pipeline.job import BadInput, Run, analyze, unchanged
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.session import check_java, spark_session
@@ -26,6 +27,7 @@ __all__ = [
     "derived_table",
     "follow",
     "is_cluster",
+    "read_frames",
     "read_table",
     "spark_session",
     "unchanged",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from kproto import tables
 from kproto.api import CONTROL_APIS, ApiKey
@@ -23,16 +24,16 @@ from kproto.tables.stages import gather
 from kproto.tables.stitching import Counts, stitch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from kproto.tables.filters import Filters
     from kproto.tables.splitting import Part
     from kproto.tables.stages import Piece
 
-__all__ = ["gather_captures", "points_of", "scan_options", "shares_of"]
+__all__ = ["gather_captures", "joined_parts", "parallelism", "points_of", "scan_options", "shares_of"]
 
 _TASK_BYTES: Final = 64 << 20
 """Small captures share a task until they reach this."""
@@ -88,7 +89,7 @@ def gather_captures(
                 raise
             whole += large.values()
     if whole:
-        shares = shares_of(whole, spark.sparkContext.defaultParallelism)
+        shares = shares_of(whole, parallelism(spark))
         pieces += gather_pieces(
             spark, [partial(tables.scan, share, **scan_options(filters)) for share in shares], directory, filters
         )
@@ -102,8 +103,36 @@ def _gather_parts(
     directory: Path,
     filters: Filters,
 ) -> list[Piece]:
-    buckets = max(1, min(_BUCKETS_FOR_EACH_WORKER * spark.sparkContext.defaultParallelism, len(parts)))
-    options = scan_options(filters)
+    def stage(batches: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:
+        piece = gather(batches, directory, filters)
+        yield receipt((piece, counts))
+
+    joined = results(joined_parts(spark, parts, points, scan_options(filters), stage, RECEIPT))
+    total = Counts()
+    for _piece, counts in joined:
+        total.merge(counts)
+    return [*(piece for piece, _counts in joined), gather(total.rows(points), directory, filters)]
+
+
+def joined_parts(
+    spark: SparkSession,
+    parts: Sequence[Part],
+    points: Mapping[str, CapturePoint],
+    options: Mapping[str, Any],
+    use: Callable[[Iterable[pa.RecordBatch], Counts], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+) -> DataFrame:
+    """Read parts of captures, join the connections that several parts hold, and use the rows in the same task.
+
+    Args:
+        spark: The session.
+        parts: The parts.
+        points: Their capture points by name.
+        options: The arguments of ``Selection``.
+        use: Called in each task with its joined rows, of the schema ``SCAN``, and counts that are complete after them.
+        schema: Of the batches that ``use`` yields.
+    """
+    buckets = max(1, min(_BUCKETS_FOR_EACH_WORKER * parallelism(spark), len(parts)))
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         chosen = (parts[n] for batch in numbers for n in batch.column(0).to_pylist())
@@ -111,16 +140,20 @@ def _gather_parts(
 
     def join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts = Counts()
-        piece = gather(stitch(batches, points, Selection(**options), counts), directory, filters)
-        yield receipt((piece, counts))
+        yield from use(stitch(batches, points, Selection(**options), counts), counts)
 
     rows = task_each(spark, len(parts)).mapInArrow(read, spark_schema(SPLIT))
     by_connection = rows.repartitionById(buckets, "bucket").sortWithinPartitions("bucket", "key", "part", "item")
-    joined = results(by_connection.mapInArrow(join, spark_schema(RECEIPT)))
-    total = Counts()
-    for _piece, counts in joined:
-        total.merge(counts)
-    return [*(piece for piece, _counts in joined), gather(total.rows(points), directory, filters)]
+    return by_connection.mapInArrow(join, spark_schema(schema))
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return the number of tasks that the executors run at once, by Spark's own default."""
+    context = getattr(spark, "sparkContext", None)  # a session of Spark Connect has none
+    if context is not None:
+        return int(context.defaultParallelism)
+    parts = spark.range(10_000).select(F.spark_partition_id().alias("part")).agg(F.max("part").alias("last"))
+    return int(parts.collect()[0]["last"]) + 1
 
 
 def shares_of(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:

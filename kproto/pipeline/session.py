@@ -109,6 +109,11 @@ def spark_session(
     Raises:
         ConfigurationError: No Java, or Spark did not start; says why.
     """
+    if master is not None and master.startswith("sc://"):
+        raise ConfigurationError(
+            f"{master} is a server of Spark Connect, whose sessions are started in Python: "
+            "kproto.pipeline.analyze(SparkSession.builder.remote(URL).getOrCreate(), ...)"
+        )
     existing = SparkSession.getActiveSession()
     if existing is not None:
         with _sql_settings(existing, _SQL_SETTINGS | dict(settings or {})):

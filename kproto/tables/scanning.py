@@ -34,7 +34,7 @@ _ROW_BYTES: Final = 400
 _REMEMBERED: Final = 1_000_000
 """The most ids of known bodies that are kept; beyond it a body may be yielded twice, which only costs space."""
 
-_WAITING_BYTES: Final = 64 << 20
+_MOST_WAITING: Final = 100_000
 """The most requests that wait for their responses; beyond it the oldest are given up as unanswered."""
 
 _NS_A_DAY: Final = 86_400 * 1_000_000_000
@@ -128,7 +128,13 @@ def scan(
         try:
             source = sys.stdin.buffer if each == _STANDARD_INPUT else point
             for frame in capture.frames(
-                source, ports=ports, apis={*apis, *always}, capture=point.name, summary=summary, opener=opener
+                source,
+                ports=ports,
+                apis={*apis, *always},
+                capture=point.name,
+                summary=summary,
+                opener=opener,
+                keeps_payloads=False,
             ):
                 request = frame.request or frame
                 if request.direction == "req" and selection.takes(request):
@@ -136,6 +142,7 @@ def scan(
                     waiting.add(frame)
                     if rows.full:
                         yield from rows.take()
+                frame.payload = b""  # a controller has a full update in flight to each of a thousand brokers
         except CaptureError as e:
             rows.add_bad_input(summary.reading or point.name, _with_path(str(e), point))
         else:
@@ -253,17 +260,14 @@ class _Waiting:
     def __init__(self, rows: ScanRows) -> None:
         self._rows = rows
         self._requests: dict[Frame, None] = {}
-        self._bytes = 0
 
     def add(self, frame: Frame) -> None:
         """Add a request, or the response to a waiting request."""
         if frame.direction == "req":
             self._requests[frame] = None
-            self._bytes += len(frame.payload)
-            while self._bytes > _WAITING_BYTES:
+            if len(self._requests) > _MOST_WAITING:
                 self._give_up(next(iter(self._requests)))
         elif frame.request in self._requests:
-            self._bytes -= len(frame.request.payload)
             del self._requests[frame.request]
 
     def give_up(self) -> None:
@@ -272,7 +276,6 @@ class _Waiting:
             self._give_up(next(iter(self._requests)))
 
     def _give_up(self, request: Frame) -> None:
-        self._bytes -= len(request.payload)
         del self._requests[request]
         self._rows.add_unanswered(request)
 

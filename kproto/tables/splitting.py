@@ -87,10 +87,14 @@ _FOREIGN_BYTES: Final = 32 << 20
 """A connection without a Kafka request in this many bytes of a part is left out of the part."""
 
 _TAIL_BYTES: Final = 1 << 20
-_TAIL_SEGMENTS: Final = 4096
-"""The most bytes that are held of a connection that does not come to rest."""
+"""The most bytes that are held of a connection that does not come to rest, once all together hold ``_HELD_BYTES``."""
+
+_HELD_BYTES: Final = 96 << 20
+"""The most bytes that are held of all connections together: a full update of a large cluster has some ten MB."""
 
 _SEGMENT_BYTES: Final = 120
+_HELD_SEGMENT_BYTES: Final = 300
+"""What a held segment takes in memory beside its bytes."""
 
 
 class Part(NamedTuple):
@@ -236,6 +240,7 @@ class _PartReader:
         self._flows: dict[bytes, _Flow | None] = {}
         self._newest_ns = 0
         self._touched: dict[_Flow, None] = {}
+        self._held_bytes = 0
 
     def read(self, opener: Callable[[str], IO[bytes]]) -> Iterator[pa.RecordBatch]:
         rows, summary = self._rows, self._summary
@@ -312,7 +317,9 @@ class _PartReader:
         if events and flow.begin is not None:
             flow.found += events
         flow.tail.append((before_ns, time_ns, found))
-        flow.tail_bytes += found[6] - found[5]
+        size = found[6] - found[5] + _HELD_SEGMENT_BYTES
+        flow.tail_bytes += size
+        self._held_bytes += size
         rest = flow.collector.rest(found[0])
         if rest is not None:
             connection = flow.collector.connection(found[0])
@@ -333,12 +340,11 @@ class _PartReader:
                 flow.found.clear()
             flow.end = rest
             flow.end_counts = flow.summary.stream_counts()
-            flow.tail.clear()
-            flow.tail_bytes = 0
+            self._drop_tail(flow)
             self._touched.pop(flow, None)
             return
         self._touched[flow] = None
-        if flow.tail_bytes > _TAIL_BYTES or len(flow.tail) > _TAIL_SEGMENTS:
+        if flow.tail_bytes > _TAIL_BYTES and self._held_bytes > _HELD_BYTES:
             self._end_run(flow)
             self._give_tail(flow)
             ignored = flow.collector.is_ignored(flow.flow)
@@ -368,6 +374,10 @@ class _PartReader:
                 before_ns, time_ns, sequence, acknowledged, flags & 0xFF, on_wire, addresses != flow.flow
             )
             self._rows.add_edge(flow.key, SEGMENT, row + buffer[begin:end])
+        self._drop_tail(flow)
+
+    def _drop_tail(self, flow: _Flow) -> None:
+        self._held_bytes -= flow.tail_bytes
         flow.tail.clear()
         flow.tail_bytes = 0
 

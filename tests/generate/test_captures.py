@@ -76,6 +76,10 @@ def test_rotated_and_per_host_files_hold_the_same_requests(tmp_path: Path) -> No
     assert len(rotated) > 3
     assert max(path.stat().st_size for path in rotated) <= 50_000
     assert requests(rotated) == whole
+    packed = written(SMALL, tmp_path / "packed", rotate_bytes=50_000, zstd=True)
+    assert [path.name for path in packed] == [f"{path.name}.zst" for path in rotated]
+    assert sum(path.stat().st_size for path in packed) * 5 < sum(path.stat().st_size for path in rotated)
+    assert requests(packed) == whole
     hosts = written(SMALL, tmp_path / "hosts", per_host=True, rotate_bytes=40_000)
     assert {path.name.partition(".")[0] for path in hosts} == {f"broker-{broker}" for broker in SMALL.broker_ids}
     assert requests(hosts) == whole
@@ -119,3 +123,8 @@ def test_a_fleet_that_cannot_be_is_refused(wrong: dict[str, int], reason: str) -
 def test_a_size_below_the_takeovers_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="larger --size"):
         sized(Fleet(), 1000)
+
+
+def test_captures_of_hosts_are_not_packed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="pack them afterwards"):
+        written(SMALL, tmp_path / "hosts", per_host=True, zstd=True)

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from packets import pcap, pcapng, read_pcap
 from pyspark.errors import AnalysisException
 from table_truth import CAPTURES, name_of
 
+from channel.network.recorder import PcapngRecorder
+from kproto import capture
+from kproto.api import ApiKey
+from kproto.errors import ConfigurationError
+from kproto.pipeline import read_frames
 from kproto.tables import SCAN, scan
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
 CAPTURE = next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a")
+LOG = Path(__file__).parents[1] / "data" / "request_log" / "broker-0-kafka-request.log.gz"
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +62,62 @@ def test_sql_reads_a_view_with_options(spark: SparkSession, folder: Path) -> Non
     later = few.load(f"{folder}/a.pcap.gz").select("direction", "payload").collect()
     assert 0 < len(later) < row.frames
     assert {frame.payload for frame in later} == {None}
+
+
+def rows_of(frames: DataFrame, columns: list[str]) -> list[dict[str, object]]:
+    return frames.select(columns).toArrow().sort_by("frame_id").to_pylist()  # type: ignore[no-any-return]
+
+
+def test_large_and_rotated_captures_give_the_same_frames_from_many_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """Parts of 40 kB of one file, of rotated files and of pcapng, beside captures that are too small for parts."""
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    (folder / "large.pcap").write_bytes(gzip.decompress(CAPTURE.read_bytes()))
+    link, packets = read_pcap(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-a"))
+    half = len(packets) // 2
+    (folder / "control.pcap").write_bytes(pcap(packets[:half], link))
+    (folder / "control.pcap1").write_bytes(pcap(packets[half:], link))
+    (folder / "blocks.pcapng").write_bytes(pcapng(packets, link))
+    (folder / "packed").mkdir()
+    shutil.copy(CAPTURE, folder / "packed" / "a.pcap.gz")
+    captures = [str(folder), str(folder / "packed")]
+    whole = spark.read.format("kafka_control").load(captures)
+    parted = read_frames(spark, captures, split_bytes=40_000)
+    assert "repartition" in parted._jdf.queryExecution().toString().lower()
+    columns = [name for name in whole.columns if name != "payload"]
+    expected = rows_of(whole, columns)
+    assert len(expected) > 2000
+    assert rows_of(parted, columns) == expected
+    bodies = [set(frames.where("payload is not null").select("body_id").collect()) for frames in (whole, parted)]
+    assert bodies[0] == bodies[1] != set()
+    some = read_frames(spark, captures, split_bytes=40_000, apis="StopReplica", columns="frame_id,api_key")
+    assert some.columns == ["frame_id", "api_key"]
+    assert {row.api_key for row in some.collect()} == {ApiKey.STOP_REPLICA}
+    with pytest.raises(ConfigurationError, match="payload 'all' needs captures that are read whole: split_bytes=0"):
+        read_frames(spark, captures, split_bytes=40_000, payload="all")
+    with pytest.raises(ConfigurationError, match="no option 'api'"):
+        read_frames(spark, captures, api="4")
+
+
+def test_request_logs_and_recordings_of_the_tap_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    recording = tmp_path / "recording.pcapng"
+    exchanges = [e for e in capture.exchanges(CAPTURE) if e.request is not None and e.response is not None]
+    with PcapngRecorder(recording) as recorder:
+        for exchange in exchanges:
+            client, server = exchange.request.connection.client, exchange.request.connection.server
+            for way, frame in (("sent", exchange.request), ("received", exchange.response)):
+                data = len(frame.payload).to_bytes(4, "big") + bytes(frame.payload)
+                recorder.record(way, client, server, frame.time_ns, [data])
+    load = spark.read.format("kafka_control").load
+    recorded = load(str(recording))
+    assert recorded.count() == 2 * len(exchanges) > 300
+    bodies = {row.body_id for row in load(str(CAPTURE)).where("error is null").collect()}
+    assert {row.body_id for row in recorded.collect()} <= bodies
+    logged = load(str(LOG))
+    expected = pa.Table.from_batches(scan([str(LOG)]), SCAN)
+    expected = expected.filter(expected["frame_id"].is_valid()).select(logged.columns)
+    assert rows_of(logged, logged.columns) == expected.sort_by("frame_id").to_pylist()
+    assert expected.num_rows > 10
 
 
 def test_what_is_damaged_or_no_capture_costs_itself_alone(spark: SparkSession, folder: Path) -> None:

@@ -1,0 +1,74 @@
+"""The frames of captures as a DataFrame: small captures whole, large ones in parts that are joined."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kproto.errors import ConfigurationError
+from kproto.pipeline.captures import joined_parts, parallelism, points_of, shares_of
+from kproto.pipeline.options import checked, columns_of, rows_of, scan_arguments
+from kproto.pipeline.stored import spark_schema
+from kproto.pipeline.tasks import task_each
+from kproto.tables.planning import SPLIT_BYTES, plan
+from kproto.tables.scanning import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kproto.tables.stitching import Counts
+
+__all__ = ["read_frames"]
+
+
+def read_frames(
+    spark: SparkSession, captures: Sequence[str], *, split_bytes: int = SPLIT_BYTES, **options: str
+) -> DataFrame:
+    """Read captures as ``spark.read.format("kafka_control")`` does, large captures with many tasks.
+
+    The format alone reads a capture point with one task: only a shuffle joins the connections of several parts, and a
+    Data Source has none. The rows and their ids are the same; a body may be given with more than one of its frames.
+
+    Args:
+        spark: The session, also one of Spark Connect, whose server has kproto installed.
+        captures: Files, directories, patterns, URIs.
+        split_bytes: About how large a part of a large capture shall be; 0 reads each capture point by one task. A
+            file that cannot be read in parts fails with an error that says so.
+        options: Of the format: ``columns``, ``payload``, ``ports``, ``apis``, ``since``, ``until``.
+
+    Raises:
+        ConfigurationError: An option is unknown, or says nothing that it may.
+        CaptureError: A directory or pattern holds no capture.
+    """
+    chosen = checked(options | {"path": ""})
+    if chosen.get("table", "frames") != "frames":
+        raise ConfigurationError("read_frames gives frames; spark.read.format('kafka_control') has the other tables")
+    schema = columns_of(chosen)
+    arguments = scan_arguments(chosen)
+    points = points_of(captures)
+    whole, parts = plan(points, split_bytes)
+    found: list[DataFrame] = []
+    if whole:
+        shares = shares_of(whole, parallelism(spark))
+
+        def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
+                yield from rows_of(scan(shares[number], **arguments), chosen, schema)
+
+        found.append(task_each(spark, len(shares)).mapInArrow(read, spark_schema(schema)))
+    if parts:
+        of_parts = {part.capture for part in parts}
+        large = {point.name: point for point in points if point.name in of_parts}
+        if arguments.pop("every_payload"):
+            raise ConfigurationError("payload 'all' needs captures that are read whole: split_bytes=0")
+
+        def give(batches: Iterable[pa.RecordBatch], _counts: Counts) -> Iterator[pa.RecordBatch]:
+            yield from rows_of(batches, chosen, schema)
+
+        found.append(joined_parts(spark, parts, large, arguments, give, schema))
+    first, *others = found
+    for frame in others:
+        first = first.union(frame)
+    return first

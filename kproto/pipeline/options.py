@@ -1,0 +1,140 @@
+"""The options of the format ``kafka_control``: what they mean for a scan, and for its rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from kproto.api import CONTROL_APIS, ApiKey, api_name
+from kproto.errors import ConfigurationError
+from kproto.tables.schemas import BAD_INPUTS, CAPTURES, FRAMES, SCAN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["checked", "columns_of", "rows_of", "scan_arguments"]
+
+_TABLES: Final = {
+    "frames": pa.schema([*FRAMES, *(SCAN.field(name) for name in ("request_frame_id", "error", "payload"))]),
+    "bad_inputs": BAD_INPUTS,
+    "captures": CAPTURES,
+}
+_PAYLOADS: Final = ("distinct", "all", "none")
+_OPTIONS: Final = {"path", "paths", "table", "ports", "apis", "since", "until", "columns", "payload", "workers"}
+
+
+def scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of ``kproto.tables.scan`` that checked options ask for."""
+    return {
+        "ports": _numbers(options["ports"]) if "ports" in options else None,
+        "apis": _apis(options["apis"]) if "apis" in options else CONTROL_APIS,
+        "since_ns": _moment_ns(options, "since"),
+        "until_ns": _moment_ns(options, "until"),
+        "every_payload": options.get("payload") == "all",
+    }
+
+
+def rows_of(
+    batches: Iterable[pa.RecordBatch], options: Mapping[str, str], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan that checked options ask for.
+
+    Args:
+        batches: Of the schema ``SCAN``.
+        options: The options.
+        schema: Their ``columns_of``.
+    """
+    table = options.get("table", "frames")
+    for batch in batches:
+        rows = _rows_of(batch, table)
+        if rows.num_rows:
+            if table == "frames" and options.get("payload") == "none":
+                at = rows.schema.get_field_index("payload")
+                rows = rows.set_column(at, SCAN.field("payload"), pa.nulls(rows.num_rows, pa.binary()))
+            yield pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
+
+
+def _rows_of(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
+    """Return the rows of a scan that belong to a table, with its columns."""
+    if table == "frames":
+        return batch.filter(batch.column("frame_id").is_valid())
+    note = "bad_input" if table == "bad_inputs" else "facts"
+    rows = batch.filter(batch.column(note).is_valid())
+    struct = rows.column(note)
+    columns = dict(zip([field.name for field in struct.type], struct.flatten(), strict=True))
+    columns |= {name: rows.column(name) for name in ("capture", "file")}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def checked(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options by lower-case names.
+
+    Raises:
+        ConfigurationError: One of them is unknown, or says nothing that it may.
+    """
+    found = {name.lower(): value for name, value in options.items()}
+    if unknown := sorted(found.keys() - _OPTIONS):
+        raise ConfigurationError(f"kafka_control has no option {unknown[0]!r}; it has {', '.join(sorted(_OPTIONS))}")
+    if not found.keys() & {"path", "paths"}:
+        raise ConfigurationError('kafka_control needs a path: spark.read.format("kafka_control").load(PATH)')
+    if (table := found.get("table", "frames")) not in _TABLES:
+        raise ConfigurationError(f"kafka_control has no table {table!r}; it has {', '.join(_TABLES)}")
+    if (payload := found.get("payload", "distinct")) not in _PAYLOADS:
+        raise ConfigurationError(f"the option payload is one of {', '.join(_PAYLOADS)}, not {payload!r}")
+    for name in ("ports", "workers"):
+        if name in found:
+            _numbers(found[name])
+    if "apis" in found:
+        _apis(found["apis"])
+    for name in ("since", "until"):
+        _moment_ns(found, name)
+    return found
+
+
+def columns_of(options: Mapping[str, str]) -> pa.Schema:
+    """Return the columns of the rows that checked options ask for.
+
+    Raises:
+        ConfigurationError: The option ``columns`` names a column that the table lacks.
+    """
+    schema = _TABLES[options.get("table", "frames")]
+    if "columns" not in options:
+        return schema
+    names = [name.strip() for name in options["columns"].split(",")]
+    for name in names:
+        if name not in schema.names:
+            raise ConfigurationError(f"no column {name!r} among {', '.join(schema.names)}")
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is not a list of numbers such as 9092,9093") from None
+
+
+def _apis(text: str) -> set[int]:
+    by_name = {api_name(key).lower(): int(key) for key in ApiKey}
+    found = set()
+    for part in text.split(","):
+        name = part.strip().lower()
+        api = int(name) if name.isdecimal() and len(name) < 6 else by_name.get(name)
+        if api is None:
+            raise ConfigurationError(f"no api {part.strip()!r}; try a number, or a name such as LeaderAndIsr")
+        found.add(api)
+    return found
+
+
+def _moment_ns(options: Mapping[str, Any], name: str) -> int | None:
+    if name not in options:
+        return None
+    try:
+        moment = datetime.fromisoformat(options[name])
+    except ValueError:
+        raise ConfigurationError(f"{options[name]!r} is no moment such as 2026-11-21T06:00:00Z") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
