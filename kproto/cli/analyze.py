@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
+from kproto.cli.local_path import LocalPath
 from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.output_format import format_option
 from kproto.cli.report import check_place, page_written
@@ -65,7 +66,7 @@ Examples:
   duckdb -c "from 'tables/requests/**/*.parquet' select target_broker, max(latency_us) group by all" """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the tables go.")
+@click.option("--out", required=True, type=LocalPath(), metavar="DIR", help="Where the tables go.")
 @click.option("--master", metavar="URL", help="Spark's master; else that of spark-submit, else local[*].")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. Repeatable.")
 @click.option(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kproto.cli.local_path import LocalPath
 from kproto.cli.options import answer_filters
 from kproto.cli.output_format import format_option
 from kproto.cli.table_source import tables_of
@@ -50,7 +51,7 @@ Examples:
 \b
 --sql takes DuckDB's SQL over the tables that kproto tables describes. """
 )
-@click.argument("source", metavar="DIR|CAPTURE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="DIR|CAPTURE", type=LocalPath())
 @click.argument("question", required=False, metavar="[QUESTION]")
 @answer_filters
 @click.option("--at", metavar="TIME", help="Only rows that were valid at this time; for the question leader.")

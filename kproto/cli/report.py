@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kproto.cli.local_path import LocalPath
 from kproto.cli.table_source import tables_of
 from kproto.cli.text import counted, printable
 from kproto.errors import ConfigurationError
@@ -28,7 +29,7 @@ Examples:
 \b
 The page is one file and asks no network: mail it, attach it, open it from disk. """
 )
-@click.argument("source", metavar="DIR|CAPTURE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="DIR|CAPTURE", type=LocalPath())
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),

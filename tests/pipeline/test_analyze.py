@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,8 +20,6 @@ from kproto.cli import main
 from kproto.cli.analyze import _explained
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 CAPTURE = next(path for path in CAPTURES if path.name.startswith("ibp-2.8-a"))
@@ -96,6 +95,9 @@ def test_wrong_input_is_told_before_spark_starts(tmp_path: Path) -> None:
     assert "no such file" in refused(tmp_path / "absent.pcap", "--out", out)
     assert "not a capture" in refused(CAPTURE, text, "--out", out)
     assert "is a file" in refused(CAPTURE, "--out", text)
+    assert "tables are kept in directories" in refused(CAPTURE, "--out", "s3://bucket/tables")
+    assert not Path("s3:").exists()
+    assert "holds something else (notes.txt)" in refused(CAPTURE, "--out", tmp_path.as_uri())
     assert "holds something else (notes.txt)" in refused(CAPTURE, "--out", tmp_path)
     assert "standard input" in refused("-", "--out", out)
     assert "try kproto inspect --api Metadata" in refused(CAPTURE, "--out", out, "--api", "Metadata")
