@@ -16,6 +16,7 @@ import controller_ratios
 import pytest
 import secured_ratios
 import tap_ratios
+import tshark_ratios
 from figures import Goal, load
 
 from kproto.codec import decode_request, encode
@@ -111,3 +112,8 @@ def test_a_quick_run_gives_every_figure(program: ModuleType, capfd: pytest.Captu
     assert [row.what for row in lines] == [goal.what for goal in program.goals()]
     assert all(row.ours for row in lines)
     assert "the figures say nothing" in capfd.readouterr().err
+
+
+def test_columns_are_held_to_ten_times_tshark() -> None:
+    (goal,) = [goal for goal in tshark_ratios.goals() if goal.limit is not None]
+    assert (goal.ours, goal.theirs, goal.limit, goal.at_least) == ("kproto rate", "tshark rate", 10, True)
