@@ -37,6 +37,8 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
     of_channel = _facts(channel, f"process pairs: {channel['settings']['pairs']}", "java")
     secured, secured_lines = load(results / "secured.json")
     tap, tap_lines = load(results / "tap.json")
+    tshark, tshark_lines = load(results / "tshark.json")
+    of_tshark = _facts(tshark, f"tshark {tshark['settings']['tshark']}; pairs: {tshark['settings']['pairs']}")
     of_thousand = _facts(thousand, f"processes: {thousand['settings']['processes']}")
     return {
         "codec": "\n".join(_by_shape(codec_lines)) + of_codec,
@@ -46,6 +48,7 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
         "secured": "\n".join(_plain(secured_lines)) + _facts(secured, f"process pairs: {secured['settings']['pairs']}"),
         "tap": "\n".join(_plain(tap_lines)) + _facts(tap, f"process pairs: {tap['settings']['pairs']}"),
         "thousand": "\n".join(_plain(thousand_lines)) + of_thousand,
+        "tshark": "\n".join(_plain(tshark_lines)) + of_tshark,
     }
 
 

@@ -61,8 +61,8 @@ Examples:
                                                                  256 MB in which no request body is there twice
   kproto generate --out big --size 1G --batch 1000 --brokers 100 each change goes to 100 brokers
   kproto generate --out hosts --per-host --rotate 1M             one capture for each broker, in files of 1 MB
-  kproto generate --out large --brokers 1000 --topics 2000 --partitions 200000 --rotate 4G --zstd
-                                                                 25 GB of packets in 400 MB of files
+  kproto generate --out large --brokers 1000 --partitions 100000 --rotate 4G --zstd
+                                                                 packed: copies of a body cost little
   kproto generate --out fleet --expected                         with the tables that kproto analyze must find
   kproto generate --out - --brokers 100 | kproto summary -       through a pipe
   kproto summary fleet/control.pcap
