@@ -53,6 +53,30 @@ with spark_session(master, settings=settings) as spark:
 """
 
 
+SUBMITTED = "from kproto.__main__ import main; main()"
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from kproto.pipeline import OutputDirectory, analyze, spark_session
+
+def kill_an_executor(step):
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode().split(chr(0))
+        except OSError:
+            continue
+        if any("CoarseGrainedExecutorBackend" in word for word in words) and spark.sparkContext.applicationId in words:
+            os.kill(int(process.name), signal.SIGKILL)
+            print("killed an executor before:", step)
+            return
+
+with spark_session() as spark:
+    print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
+    out = OutputDirectory(Path(sys.argv[1]))
+    analyze(spark, sys.argv[2:], out, split_bytes=100_000, on_step=kill_an_executor)
+"""
+
+
 @pytest.fixture
 def captures(tmp_path: Path) -> list[str]:
     folder = tmp_path / "captures"
@@ -92,12 +116,67 @@ def test_a_local_cluster_makes_the_same_tables(captures: list[str], tmp_path: Pa
     assert_same_as_here(captures, tmp_path / "tables")
 
 
-def test_two_standalone_workers_make_the_same_tables(captures: list[str], tmp_path: Path) -> None:
-    with standalone(tmp_path) as master:
-        analyzed(master, captures, tmp_path / "tables")
+def test_two_standalone_workers_make_the_same_tables(
+    cluster: tuple[str, Path], captures: list[str], tmp_path: Path
+) -> None:
+    master, work = cluster
+    analyzed(master, captures, tmp_path / "tables")
     assert_same_as_here(captures, tmp_path / "tables")
-    executors = {path.parent.name for path in (tmp_path / "work").glob("*/*/kproto-shipped")}
-    assert len(executors) == 2
+    assert len({path.parent.name for path in work.glob("*/*/kproto-shipped")}) >= 2
+
+
+def test_a_job_of_spark_submit_makes_the_same_tables(
+    cluster: tuple[str, Path], captures: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "job.py").write_text(SUBMITTED)
+    out = tmp_path / "tables"
+    said = submitted(cluster[0], tmp_path / "job.py", "analyze", *captures, "--out", str(out), "--format", "json")
+    assert json.loads(said.splitlines()[-1])["tables"]["requests"] > 500
+    assert_same_as_here(captures, out)
+
+
+def test_executors_that_are_killed_at_each_step_change_no_table(
+    cluster: tuple[str, Path], captures: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    said = submitted(cluster[0], tmp_path / "killed.py", str(tmp_path / "tables"), *captures)
+    assert said.splitlines()[0] == f"{cluster[0]} 3"
+    assert said.count("killed an executor before") >= 2
+    assert_same_as_here(captures, tmp_path / "tables")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The master's URL, and the directory in which its workers work."""
+    directory = tmp_path_factory.mktemp("cluster")
+    with standalone(directory) as master:
+        yield master, directory / "work"
+
+
+def submitted(master: str, program: Path, *arguments: str) -> str:
+    """What a program of ``spark-submit`` prints; the master and the settings are those of ``spark-submit`` alone."""
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "600m",
+        "spark.executor.cores": "1",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    spark_submit = str(Path(sys.executable).parent / "spark-submit")
+    done = subprocess.run(
+        [spark_submit, "--master", master, *options, str(program), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 @contextmanager
