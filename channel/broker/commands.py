@@ -39,7 +39,7 @@ class FleetCommands:
         self._report = report
         self._taking = threading.Lock()
 
-    def take(self, line: str, *, wait: bool = True) -> Event:
+    def take(self, line: str, *, wait: bool) -> Event:
         """Take a step, and return its report once it is over.
 
         Args:

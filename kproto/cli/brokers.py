@@ -285,7 +285,7 @@ def _follow(commands: FleetCommands, stop: threading.Event, reader_is_gone: Call
             if not text.strip() or text.startswith("#"):
                 continue
             try:
-                events.append(commands.take(text))
+                events.append(commands.take(text, wait=True))
             except (KprotoError, ValueError) as e:
                 _line({"step": text.strip(), "error": str(e)})
     except BrokenPipeError:
