@@ -48,7 +48,7 @@ class BrokerService:
         self.broker = broker
         self._server = server
         self._worker = worker
-        self._updates = updates or SharedUpdates()
+        self._updates = updates or SharedUpdates(budget=0)
 
     def __call__(self, received: ReceivedRequest) -> None:
         """Take a frame; an unreadable frame closes the connection without an answer, as in Kafka."""

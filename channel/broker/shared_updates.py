@@ -76,7 +76,8 @@ class SharedUpdates:
     """A cache of the latest UpdateMetadata requests to brokers of one process, and of the snapshots after them.
 
     Args:
-        budget: The bytes of bodies that are kept; the newest body is kept even if it is larger.
+        budget: The bytes of bodies that are kept; the newest body is kept even if it is larger. 0 keeps none, for a
+            broker that shares updates with no other.
     """
 
     def __init__(self, budget: int = _BUDGET) -> None:
@@ -98,7 +99,7 @@ class SharedUpdates:
         Raises:
             DecodeError: The bytes are no UpdateMetadata request of this version.
         """
-        prefix = prefix_of(ApiKey.UPDATE_METADATA, version)
+        prefix = prefix_of(ApiKey.UPDATE_METADATA, version) if self._budget else None
         if prefix is None or len(body) < prefix.size:
             return codec.decode_request(ApiKey.UPDATE_METADATA, version, body)
         head, epoch, rest = prefix.cut(body)

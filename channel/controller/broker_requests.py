@@ -225,6 +225,7 @@ class BrokerRequests:
             return
         if response.body is not None:
             item, self._current = self._current, None
+            self._request = None  # its bytes are not kept until the next request
             assert item is not None
             self.thread.call_back(self, item, response.request.api_key, response.body)
             self._following()

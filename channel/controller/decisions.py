@@ -144,15 +144,16 @@ class ControllerDecisions:
         reachable = self._brokers.open_channels(broker for broker, _ in brokers.values())
         context.set_live_brokers(dict(brokers[broker_id] for broker_id in reachable))
         self._topics.read_all()
-        for tp, info in store.read_partition_states(list(context.all_partitions)).items():
+        partitions = list(context.all_partitions)  # one object for each partition, which the state machines share
+        for tp, info in store.read_partition_states(partitions).items():
             context.put_partition_leadership_info(tp, info)
         self._deletions.startup()
         cluster.log.info(
             "brokers %s, %d topics, %d partitions", sorted(reachable), len(context.all_topics), context.partition_count
         )
         cluster.send_update_metadata_to_all()
-        self._replicas.startup()
-        self._partitions.startup()
+        self._replicas.startup(partitions)
+        self._partitions.startup(partitions)
         cluster.log.info(
             "ready to serve as the new controller with epoch %d, after %.3f s", context.epoch, time.monotonic() - began
         )

@@ -58,10 +58,10 @@ class PartitionStateMachine:
         self._recovers = ibp_at_least(cluster.config.inter_broker_protocol_version, "3.2-IV0")
         self.unclean_elections = 0
 
-    def startup(self) -> None:
-        """Set the states of the context's partitions, and elect leaders for those without an online leader."""
+    def startup(self, partitions: Iterable[TopicPartition]) -> None:
+        """Set the states of partitions, and elect leaders for those without an online leader."""
         context = self._cluster.context
-        for tp in context.all_partitions:
+        for tp in partitions:
             info = context.partition_leadership_info(tp)
             if info is None:
                 self._put(tp, PartitionState.NEW)

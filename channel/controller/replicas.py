@@ -72,12 +72,12 @@ class ReplicaStateMachine:
         self._states: dict[int, dict[TopicPartition, ReplicaState]] = {}
         self._in_deletion: Counter[tuple[str, ReplicaState]] = Counter()
 
-    def startup(self) -> None:
-        """Set the states of the context's replicas: online replicas get LeaderAndIsr, the others leave their ISRs."""
+    def startup(self, partitions: Iterable[TopicPartition]) -> None:
+        """Set the states of all replicas of partitions: online ones get LeaderAndIsr, the others leave their ISRs."""
         context = self._cluster.context
         online: dict[int, list[TopicPartition]] = {}
         offline: dict[int, list[TopicPartition]] = {}
-        for tp in context.all_partitions:
+        for tp in partitions:
             for broker_id in context.partition_replica_assignment(tp):
                 is_online = context.is_replica_online(broker_id, tp)
                 there = online if is_online else offline

@@ -29,7 +29,7 @@ from .store import ConfigChanges, Notifications, StateWrite, TopicAssignment, Wr
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
-    from channel.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch
+    from channel.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
     from channel.zookeeper.operations import Operation, Transaction
     from channel.zookeeper.session import ZooKeeperSession
     from kproto.types import TopicPartition
@@ -115,6 +115,7 @@ class ZooKeeperStore:
         for topic in names:
             self._watch_node(znodes.topic_path(topic), PartitionModifications(topic))
         assignments = {}
+        known: dict[ReplicaAssignment, ReplicaAssignment] = {}  # partitions with the same replicas share one object
         for topic, found in zip(
             names, self._session.get_many([znodes.topic_path(topic) for topic in names]), strict=True
         ):
@@ -123,7 +124,8 @@ class ZooKeeperStore:
                 continue
             contents = _decoded(znodes.decode_topic, topic, found[0])
             if contents is not None:
-                assignments[topic] = TopicAssignment(*contents)
+                partitions = {p: known.setdefault(each, each) for p, each in contents.partitions.items()}
+                assignments[topic] = TopicAssignment(partitions, contents.topic_id)
         return assignments
 
     def write_assignment(self, topic: str, assignment: TopicAssignment, fence: int) -> bool:
@@ -192,14 +194,15 @@ class ZooKeeperStore:
             partitions: The partitions.
             watch: Watch the znodes: a change becomes ``PartitionReassignmentIsrChange``.
         """
-        paths = [znodes.partition_state_path(tp) for tp in partitions]
+        paths = map(znodes.partition_state_path, partitions)
         if watch:
-            for tp, path in zip(partitions, paths, strict=True):
+            watched = list(paths)
+            for tp, path in zip(partitions, watched, strict=True):
                 self._watch_once(path, PartitionReassignmentIsrChange(tp))
-        read = self._session.get_many if watch else self._session.get_unwatched
+        read = self._session.get_many(watched) if watch else self._session.get_unwatched(paths)
         states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         known: dict[tuple[bytes, int], LeaderIsrAndControllerEpoch] = {}  # equal znodes share one state
-        for tp, found in zip(partitions, read(paths), strict=True):
+        for tp, found in zip(partitions, read, strict=True):
             if found is None:
                 continue
             contents = found[0], found[1].version

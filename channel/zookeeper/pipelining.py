@@ -14,7 +14,7 @@ from .translation import ERRORS
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["SLICE_S", "WINDOW", "answers"]
 
@@ -32,12 +32,12 @@ _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError)
 def answers(
     client: Any,
     ask: Callable[[Any, _T], Any],
-    things: Sequence[_T],
+    things: Iterable[_T],
     missing: Any,
     window: int,
     connected: threading.Event,
     check_alive: Callable[[Any], None],
-) -> Iterator[Any]:
+) -> Iterator[tuple[_T, Any]]:
     """Send requests, pipelined, and those that a lost connection left unanswered once more.
 
     Args:
@@ -50,7 +50,7 @@ def answers(
         check_alive: Raises an error once the client's session is closed or has expired.
 
     Yields:
-        The answers, in order, while further requests are sent.
+        Each argument with its answer, in order, while further requests are sent.
     """
     left = iter(things)
     in_flight = deque((thing, ask(client, thing)) for thing in islice(left, window))
@@ -81,4 +81,4 @@ def answers(
         except kazoo_errors.KazooException as e:
             raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
         in_flight.extend((each, ask(client, each)) for each in islice(left, 1))
-        yield answer
+        yield thing, answer

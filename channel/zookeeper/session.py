@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
@@ -28,7 +29,7 @@ from .translation import begin_transaction, stat_of, transaction_of
 from .watches import Watches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["ZooKeeperSession"]
 
@@ -245,13 +246,16 @@ class ZooKeeperSession:
                 answers[i] = answer
         return answers
 
-    def get_unwatched(self, paths: Sequence[str]) -> Iterator[tuple[bytes, Stat] | None]:
+    def get_unwatched(self, paths: Iterable[str]) -> Iterator[tuple[bytes, Stat] | None]:
         """Read data and stat of any number of nodes, in bulk, and start no watches; None for missing nodes.
 
-        The nodes are read while the results are taken, so that only some thousand results are in memory at a time.
+        Paths and nodes are read while the results are taken: only some thousand are in memory at a time.
         """
-        if len(paths) < _BULK or not self._has_bulk_reads():
-            yield from self._get_each(paths, watch=False)
+        left = iter(paths)
+        batches = iter(lambda: list(islice(left, _BULK)), [])
+        first = next(batches, [])
+        if len(first) < _BULK or not self._has_bulk_reads():
+            yield from self._get_each(chain(first, left), watch=False)
             return
 
         def read(client: Any, batch: Sequence[str]) -> Any:
@@ -259,8 +263,7 @@ class ZooKeeperSession:
             client._call(ReadMany([client.chroot + path for path in batch]), answer)  # kazoo has no other door
             return answer
 
-        batches = [paths[i : i + _BULK] for i in range(0, len(paths), _BULK)]
-        for batch, results in zip(batches, self._answers(read, batches, window=_BULK_WINDOW), strict=True):
+        for batch, results in self._answers(read, chain([first], batches), window=_BULK_WINDOW):
             for path, found in zip(batch, results, strict=True):
                 if not isinstance(found, int):
                     yield found
@@ -269,11 +272,11 @@ class ZooKeeperSession:
                 else:
                     raise ZooKeeperError(f"ZooKeeper refused to read {path}: error {found}")
 
-    def _get_each(self, paths: Sequence[str], *, watch: bool = True) -> Iterator[tuple[bytes, Stat] | None]:
+    def _get_each(self, paths: Iterable[str], *, watch: bool = True) -> Iterator[tuple[bytes, Stat] | None]:
         def read(client: Any, path: str) -> Any:
             return client.get_async(path, watch=self._watches.watcher("node", path, client) if watch else None)
 
-        for found in self._answers(read, paths, missing=None):
+        for _, found in self._answers(read, paths, missing=None):
             yield None if found is None else (found[0] or b"", stat_of(found[1]))
 
     def _has_bulk_reads(self) -> bool:
@@ -391,11 +394,11 @@ class ZooKeeperSession:
             return None
 
     def _ask_all(self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ...) -> list[Any]:
-        return list(self._answers(ask, things, missing))
+        return [answer for _, answer in self._answers(ask, things, missing)]
 
     def _answers(
-        self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ..., window: int = WINDOW
-    ) -> Iterator[Any]:
+        self, ask: Callable[[Any, _T], Any], things: Iterable[_T], missing: Any = ..., window: int = WINDOW
+    ) -> Iterator[tuple[_T, Any]]:
         return answers(self._client, ask, things, missing, window, self._connected, self._check_alive)
 
     def _check_alive(self, client: Any) -> None:

@@ -358,6 +358,14 @@ def test_what_is_shared_is_bounded_by_bytes_and_gone_with_its_brokers():
     assert updates.kept_bytes == len(codec.encode(huge, 8)) - 17, "the newest body, whatever its size, and no other"
 
 
+def test_a_lone_broker_keeps_no_bodies():
+    updates = SharedUpdates(budget=0)
+    body = memoryview(codec.encode(update_metadata({"t": [metadata_state(i, 0) for i in range(1000)]}), 8))
+    cache = MetadataCache(0, updates=updates)
+    cache.update_metadata(0, updates.decode(8, body), version=8)
+    assert (cache.snapshot.partition_count, updates.kept_bytes) == (1000, 0)
+
+
 @pytest.mark.parametrize("count", [1, 500])
 def test_a_full_update_that_removes_many_topics_logs_a_few_lines(count, caplog):
     topics = {f"t{i}": [metadata_state(0, 0)] for i in range(count)}

@@ -103,16 +103,16 @@ def test_the_table_has_the_valid_moves() -> None:
 
 def test_startup_takes_each_partition_for_what_it_is() -> None:
     without_leader = Machine(live=())
-    without_leader.partitions.startup()
+    without_leader.partitions.startup(without_leader.context.all_partitions)
     assert without_leader.state is NEW
     led = Machine()
     led.lead(1, (1,))
-    led.partitions.startup()
+    led.partitions.startup(led.context.all_partitions)
     assert led.state is ONLINE
     assert led.channels.sent == []
     left = Machine(live=(2, 3))
     left.lead(1, (1,))
-    left.partitions.startup()
+    left.partitions.startup(left.context.all_partitions)
     assert left.state is OFFLINE
     assert left.partitions.offline_partitions == [T0]
     left.partitions.shutdown()

@@ -110,14 +110,14 @@ class Machine:
 @pytest.mark.conformance("RSM-01")
 def test_a_replica_on_a_live_broker_starts_online() -> None:
     machine = Machine()
-    machine.replicas.startup()
+    machine.replicas.startup(machine.context.all_partitions)
     assert machine.state is ReplicaState.ONLINE
 
 
 @pytest.mark.conformance("RSM-02")
 def test_a_replica_on_a_dead_broker_starts_offline() -> None:
     machine = Machine(live=())
-    machine.replicas.startup()
+    machine.replicas.startup(machine.context.all_partitions)
     assert machine.state is ReplicaState.OFFLINE
 
 
