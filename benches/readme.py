@@ -35,6 +35,8 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
     rest = [row for row in codec_lines if row.group != "versions" and id(row) not in shown]
     of_codec = _facts(codec, f"rounds: {codec['settings']['rounds']}", "java", "go")
     of_channel = _facts(channel, f"process pairs: {channel['settings']['pairs']}", "java")
+    controller, controller_lines = load(results / "controller.json")
+    of_controller = f"process pairs: {controller['settings']['pairs']}; heap of Kafka: {controller['settings']['heap']}"
     secured, secured_lines = load(results / "secured.json")
     tap, tap_lines = load(results / "tap.json")
     tshark, tshark_lines = load(results / "tshark.json")
@@ -45,6 +47,7 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
         "codec-versions": "\n".join(_by_version(codec_lines)) + of_codec,
         "codec-rest": "\n".join(_plain(rest)) + of_codec,
         "channel": "\n".join(_plain(channel_lines)) + of_channel,
+        "controller": "\n".join(_plain(controller_lines)) + _facts(controller, of_controller, "java"),
         "secured": "\n".join(_plain(secured_lines)) + _facts(secured, f"process pairs: {secured['settings']['pairs']}"),
         "tap": "\n".join(_plain(tap_lines)) + _facts(tap, f"process pairs: {tap['settings']['pairs']}"),
         "thousand": "\n".join(_plain(thousand_lines)) + of_thousand,
