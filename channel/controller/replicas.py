@@ -187,16 +187,16 @@ class ReplicaStateMachine:
 
     def _bring_online(self, batch: ControllerBrokerRequestBatch, replicas: Mapping[int, list[TopicPartition]]) -> None:
         """Send LeaderAndIsr to the replicas, each partition's state once for all of its replicas."""
-        context, told = self._cluster.context, dict[TopicPartition, list[int]]()
+        context, told = self._cluster.context, dict[TopicPartition, tuple[int, ...]]()
+        groups: dict[tuple[int, ...], tuple[int, ...]] = {}  # partitions with the same replicas share one tuple
         for broker_id, partitions in replicas.items():
             states = self._states.setdefault(broker_id, {})
             for tp in partitions:
                 if states[tp] is ReplicaState.NEW:
                     self._assign(broker_id, tp)
-                elif tp in told:
-                    told[tp].append(broker_id)
                 else:
-                    told[tp] = [broker_id]
+                    group = (*told.get(tp, ()), broker_id)
+                    told[tp] = groups.setdefault(group, group)
                 self._put(broker_id, tp, ReplicaState.ONLINE)
         for tp, broker_ids in told.items():
             info = context.partition_leadership_info(tp)
