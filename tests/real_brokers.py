@@ -77,8 +77,14 @@ def client_settings(folder: Path, protocol: str, bootstrap: str) -> dict[str, An
 
 
 def free_ports(count: int) -> int:
-    """Return the first of several consecutive ports that are free."""
-    for base in range(21_000, 31_000, count + 3):
+    """Return the first of several consecutive ports that are free.
+
+    Each process begins its search at a place of its own: brokers are started later, and until then a test run beside
+    this one would find the same ports free.
+    """
+    ports = range(21_000, 31_000, count + 3)
+    first = os.getpid() * 97 % len(ports)
+    for base in (*ports[first:], *ports[:first]):
         sockets = []
         try:
             for port in range(base, base + count):

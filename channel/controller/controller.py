@@ -32,6 +32,8 @@ __all__ = ["Controller", "Leadership", "MakeLeadership"]
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
 _AGAIN_AFTER_S: Final = 1.0
+_MOST_SECONDS_AWAY: Final = 3
+"""The time that an ending controller waits for a ZooKeeper that cannot be reached."""
 """The pause before a controller that failed to take over stands for election again, as the cause may last a while."""
 
 
@@ -221,10 +223,19 @@ class Controller:
         if not self._has_started:
             return
         self.events.clear_and_put(last)
-        last.done.wait()
+        self._await(last)
         self.events.close()
         self._end_leadership()  # the session may have expired meanwhile, and its event replaced the queued one
         self._end_session()
+
+    def _await(self, last: _Resign) -> None:
+        """Wait until the last event is over; requests to a ZooKeeper that stays away end with the session."""
+        seconds_away = 0
+        while not last.done.wait(1.0):
+            seconds_away = 0 if self.session.is_connected else seconds_away + 1
+            if seconds_away == _MOST_SECONDS_AWAY:
+                self._log.warning("ZooKeeper is away: /controller stays until the session has expired there")
+                self.session.close()
 
     def _end_session(self) -> None:
         if self._owns_session:
@@ -296,7 +307,10 @@ class Controller:
             self._log.warning("while processing %s: %s", bounded(event), e)
             refuse(event)
         except IllegalState:
-            self._log.exception("while processing %s; some brokers may not know of it: standing again", bounded(event))
+            if not self.session.is_closed:
+                self._log.exception(
+                    "while processing %s; some brokers may not know of it: standing again", bounded(event)
+                )
             refuse(event)
             self._move()
         except Exception:

@@ -36,12 +36,9 @@ def test_brokers_are_led_by_what_kafka_would_send(ibp: str, kafka_jars: Path, tm
     with LedByOurs(tmp_path, kafka_jars, ibp, protocol) as led:
         found = run_events(led, RECORDS, idempotent=ibp != "0.10.2")
     (tmp_path / "ours.json").write_text(json.dumps(found, indent=1))
+    compare(found, kept(ibp))
     for event, by_broker in kept(ibp).items():
-        for broker, theirs in by_broker.items():
-            ours = found[event][broker]
-            shorter = min(len(each["requests"]) for each in (ours, theirs)) if (event, broker) == LEAVING else None
-            assert ours["requests"][:shorter] == theirs["requests"][:shorter], (event, broker)
-            assert ours["repeated"] == 0, (event, broker)
+        assert not any(ours["repeated"] for ours in found[event].values()), event
         assert any(theirs["repeated"] for theirs in by_broker.values()) == (event in REPEATED), event
 
 
@@ -59,7 +56,23 @@ def test_kafka_sends_what_is_kept(ibp: str, kafka_jars: Path, tmp_path: Path) ->
         found = run_events(led, RECORDS, idempotent=ibp != "0.10.2")
     if os.environ.get("KPROTO_KEEP"):
         (KEPT / f"ibp-{ibp}.json").write_text(json.dumps(found, indent=1) + "\n")
-    assert found == kept(ibp)
+    compare(found, kept(ibp))
+
+
+def compare(found: Traffic, expected: Traffic) -> None:
+    """Compare the requests at each event with those expected, broker by broker.
+
+    A leader may take a follower that shuts down back into the ISR, as long as StopReplica has not reached the follower;
+    then the controller removes it from the ISR a second time, as Kafka's own controller does.
+    """
+    assert found.keys() == expected.keys()
+    for event, by_broker in expected.items():
+        for broker, theirs in by_broker.items():
+            ours, wanted = found[event][broker]["requests"], theirs["requests"]
+            if event == "shut_down" and len(ours) == len(wanted) + 2 and ours[-4] == ours[-2]:
+                del ours[-4:-2]
+            shorter = min(len(ours), len(wanted)) if (event, broker) == LEAVING else None
+            assert ours[:shorter] == wanted[:shorter], (event, broker)
 
 
 def kept(ibp: str) -> Traffic:

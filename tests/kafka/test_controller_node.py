@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from asking import ask_port
 from network_peers import until
+from real_brokers import real_kafka, zookeeper_alone
 from zookeeper_faults import expire
 
 from channel.broker.cluster import EmbeddedCluster
@@ -46,6 +47,7 @@ from kproto.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(60)]
 
@@ -141,6 +143,19 @@ def test_a_second_process_with_the_same_id_waits_and_says_so(
         until(lambda: "another ZooKeeper session leads as controller 77" in caplog.text)
         assert node.controller.is_active
         assert not other.controller.is_active
+
+
+def test_a_controller_ends_although_zookeeper_is_away(
+    kafka_jars: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with zookeeper_alone(tmp_path) as address, ControllerNode(77, address, config=CONFIG) as node:
+        until(lambda: node.controller.is_active)
+        real_kafka("stop-zookeeper", str(tmp_path), "--kill")
+        until(lambda: not node.controller.session.is_connected)
+        node.close()
+        assert not node.controller.is_active
+    assert "ZooKeeper is away" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.conformance("CIT-08", "CIT-28")
