@@ -54,7 +54,7 @@ def test_a_disk_that_fills_leaves_the_former_tables_and_one_line(spark: SparkSes
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE)),  # no threads
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "File too large" in line
     assert_holds(out, SMALL)
