@@ -4,7 +4,7 @@ CPU time is that of all processes, Spark's start left out: that of a bare sessio
 
 The largest capture, which shows how cost grows, is analyzed once: its figures stand in every round beside that round's.
 
-python benches/pipeline.py            about 25 minutes; benches/results/pipeline.json keeps every round
+python benches/pipeline.py            captures of 10 GiB in all; benches/results/pipeline.json keeps every round
 python benches/pipeline.py --quick    a few minutes, no limits
 """
 
