@@ -50,8 +50,8 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
         "controller": "\n".join(_plain(controller_lines)) + _facts(controller, of_controller, "java"),
         "secured": "\n".join(_plain(secured_lines)) + _facts(secured, f"process pairs: {secured['settings']['pairs']}"),
         "tap": "\n".join(_plain(tap_lines)) + _facts(tap, f"process pairs: {tap['settings']['pairs']}"),
-        "thousand": "\n".join(_plain(thousand_lines)) + of_thousand,
         "tshark": "\n".join(_plain(tshark_lines)) + of_tshark,
+        "thousand": "\n".join(_plain(thousand_lines)) + of_thousand,
     }
 
 
