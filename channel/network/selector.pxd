@@ -6,7 +6,7 @@ from .writing cimport ChannelWriter
 
 
 cdef class Selector:
-    cdef object _clock, _metrics, _dial, _traffic
+    cdef object _clock, _metrics, _opener
     cdef public object _factory, _polls, _expiry, _poller, _registry, _waker
     cdef public ChannelReader _reader
     cdef readonly ChannelWriter writer

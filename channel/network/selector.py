@@ -18,11 +18,11 @@ from .channel_factory import ChannelFactory
 from .connection import MuteState, Phase
 from .expiry import ChannelExpiry, Closing
 from .frames import UNLIMITED, Send
+from .opening import ChannelOpener
 from .poller import Poller, SystemPoller
 from .reading import ChannelReader
 from .registry import ChannelRegistry
 from .selector_metrics import PollTimes
-from .sockets import Peer
 from .traffic import Traffic
 from .transport import EVENT_READ, EVENT_WRITE
 from .writing import ChannelWriter
@@ -95,19 +95,19 @@ class Selector:
         self._clock = clock
         self._metrics = metrics
         self._polls = polls or (metrics.polls if metrics is not None else PollTimes(clock))
-        self._dial = dial
         self._factory = ChannelFactory(channel_builder, metrics_of or (lambda _: metrics), max_receive_size, pool)
-        self._traffic = Traffic(recorder, clock)
+        traffic = Traffic(recorder, clock)
         self._expiry = ChannelExpiry(max_idle_ms, max_stall_ms, failed_authentication_delay_ms, clock.nanoseconds())
         self._poller = Poller(system)
         self._waker = sockets.Waker()
         self._poller.watch(self._waker.fileno(), self._waker.drain)
-        self.writer = ChannelWriter(self._traffic, clock, self._poller.changed, self._waker.wake)
-        self._reader = ChannelReader(
-            self._traffic, recorded=recorder is not None, pool=pool, stalled=self._expiry.stalled
-        )
+        self.writer = ChannelWriter(traffic, clock, self._poller.changed, self._waker.wake)
+        self._reader = ChannelReader(traffic, recorded=recorder is not None, pool=pool, stalled=self._expiry.stalled)
 
-        self._registry = ChannelRegistry(self._poller, self._reader, self._traffic, self._expiry)
+        self._registry = ChannelRegistry(self._poller, self._reader, traffic, self._expiry)
+        self._opener = ChannelOpener(
+            dial, self._factory, self._registry, self._poller, self._expiry, traffic, self.writer, clock
+        )
 
         self.channels = self._registry.open
         self.connected = self._registry.connected
@@ -130,59 +130,15 @@ class Selector:
         listener: str = "PLAINTEXT",
         checks_versions: bool = False,
     ) -> None:
-        """Begin to connect. ``poll`` reports the established connection in ``connected``.
-
-        Args:
-            channel_id: The id of the new connection.
-            address: An IP address as text, and a port.
-            send_buffer, receive_buffer: Sizes of the socket's buffers in bytes, -1 for the system's.
-            host: The host's name for the channel builder; the address if None.
-            listener: The name of the peer's listener, for the channel builder.
-            checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
-
-        Raises:
-            IllegalState: There is a connection of that name.
-            OSError: The address is invalid, the system refuses at once, or no transport can be put on the socket.
-        """
-        self._registry.ensure_new(channel_id)
-        sock, at_once = self._dial(address, send_buffer, receive_buffer)
-        channel = None
-        try:
-            peer = Peer(address[0] if host is None else host, address[1], listener)
-            channel = self._factory.channel(channel_id, sock, peer, checks_versions=checks_versions)
-            self._registry.add(channel, self._clock.nanoseconds())
-            if at_once:
-                self._registry.immediate.append(channel)
-        except BaseException:
-            self._undo(channel, sock)
-            raise
+        """Begin to connect; see ``ChannelOpener.connect``. ``poll`` reports the connection in ``connected``."""
+        self._opener.connect(
+            channel_id, address, send_buffer, receive_buffer,
+            host=host, listener=listener, checks_versions=checks_versions,
+        )  # fmt: skip
 
     def register(self, channel_id: str, sock: socket.socket, listener: str = "PLAINTEXT") -> Channel:
-        """Take an accepted socket; it is closed if it cannot be taken.
-
-        Raises:
-            IllegalState: There is a connection of that name.
-            OSError: The connection has ended already, or no transport can be put on the socket.
-        """
-        self._registry.ensure_new(channel_id)
-        channel = None
-        try:
-            sockets.configure(sock)
-            host, port = sock.getpeername()[:2] if sock.family != sockets.UNIX else ("", 0)
-            channel = self._factory.channel(channel_id, sock, Peer(host, port, listener, accepted=True))
-            channel.finish_connect()
-            self._registry.add(channel, self._clock.nanoseconds())
-        except BaseException:
-            self._undo(channel, sock)
-            raise
-        self._traffic.opened(channel, accepted=True)
-        return channel
-
-    def _undo(self, channel: Channel | None, sock: socket.socket) -> None:
-        """Remove all traces of a channel that could not be added."""
-        if channel is not None:
-            self._registry.take_back(channel)
-        sock.close()
+        """Take an accepted socket; see ``ChannelOpener.register``."""
+        return self._opener.register(channel_id, sock, listener)
 
     def listen(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
         """Call ``on_ready`` in ``poll`` whenever this listening socket can be accepted from."""
@@ -363,7 +319,7 @@ class Selector:
         if self._expiry.idle is not None:
             self._expiry.idle.touch(channel.id, now)
         try:
-            if connection.usable or connection.phase is _REAUTHENTICATING or self._establish(channel, now):
+            if connection.usable or connection.phase is _REAUTHENTICATING or self._opener.establish(channel, now):
                 if not channel.has_completed_receive and connection.mute_state is _NOT_MUTED:
                     if mask & ~EVENT_WRITE or channel.has_buffered:
                         self._reader.read(channel, now)
@@ -372,11 +328,11 @@ class Selector:
                     ):
                         self._reader.buffered[channel] = None
                 if connection.phase is _REAUTHENTICATING:
-                    self._establish(channel, now)
+                    self._opener.establish(channel, now)
                 if mask & EVENT_WRITE and connection.outgoing is not None:
                     self._write(channel)
         except AuthenticationFailed as e:
-            self._refuse(channel, e, now)
+            self._opener.refuse(channel, e, now)
         except (OSError, EOFError) as e:
             _log.debug("connection %s to %s ended: %s", channel.id, channel.transport.remote, e)
             self._close(channel, Closing.GRACEFUL)
@@ -392,39 +348,6 @@ class Selector:
                 or connection.mute_state is not _NOT_MUTED
             ) and channel.interest != channel.registered:
                 self._poller.changed(channel)
-
-    def _establish(self, channel: Channel, now: int) -> bool:
-        """Go on with connecting, handshake and authentication; returns whether requests may pass now."""
-        if not channel.connected:
-            if not channel.finish_connect():
-                return False
-            self.connected.append(channel.id)
-            self._traffic.opened(channel, accepted=False)
-        if not channel.connection.usable:
-            with channel.lock:
-                if not channel.prepare():
-                    return False
-                began = channel.begin_session(now)
-            if began and channel.metrics is not None:
-                channel.metrics.passed(channel.authenticator)
-        self.prepared.append(channel.id)
-        if channel.connection.outgoing is not None:
-            self.writer.started.append(channel)
-        return True
-
-    def _refuse(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
-        """End a connection whose authentication failed; a client is answered after the delay."""
-        authenticator = channel.authenticator
-        answers_late = authenticator is not None and authenticator.is_server and channel.transport.ready
-        _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, error)
-        if channel.metrics is not None:
-            channel.metrics.refused(authenticator)
-        channel.refused(error)
-        if answers_late:
-            self._poller.drop(channel)
-            self._expiry.refused.add(channel, now)
-        else:
-            self._close(channel, Closing.GRACEFUL)
 
     # ---- closing -----------------------------------------------------------------------------------------------------
 
