@@ -87,7 +87,7 @@ class EmbeddedBroker:
 
     @property
     def controller_keys(self) -> Set[int]:
-        """The API keys that the broker's controller serves; none if the broker does not stand for election."""
+        """The API keys that ``hooks.controller`` serves; every broker of a fleet has some, none without that hook."""
         return frozenset() if self.hooks.controller is None else self.hooks.controller.keys
 
     @property

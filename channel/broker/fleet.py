@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
 from channel.clock import FOREVER, SYSTEM_CLOCK
@@ -81,7 +82,8 @@ class Fleet:
         config: ``inter.broker.protocol.version``, the listener's name, time limits of the channel to the controller.
         session_timeout_ms: ZooKeeper's session timeout.
         replica_lag_time_max_ms: The time after which a silent follower leaves the ISR.
-        hooks: Returns a broker's hooks by its id; None for no hooks.
+        hooks: Returns a broker's hooks by its id, at each of its starts; ``controller`` is the fleet's own. None for no
+            hooks.
         recorder: Records every frame that the brokers receive and send.
         protocol: The security protocol of every listener.
         security: The certificate of the brokers, and the users to accept; by default those of ``config``.
@@ -349,8 +351,7 @@ class Fleet:
             if self._forwarding is None
             else self._forwarding.channel(member.id, provider, self._config.request_timeout_ms)
         )
-        if broker.hooks.controller is None:
-            broker.hooks.controller = AdministratorRequests(candidacy, forwarding)
+        broker.hooks.controller = AdministratorRequests(candidacy, forwarding)
         changes: IsrChanges = (
             AlterPartition(channel)
             if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV2")
@@ -381,7 +382,7 @@ class Fleet:
     # ---- requests ----------------------------------------------------------------------------------------------------
 
     def _hooks(self, broker_id: int) -> BrokerHooks:
-        """Return the owner's hooks of a broker, with the delay of a slow broker and ``on_answered`` added."""
+        """Return a copy of the owner's hooks of a broker, with the delay of a slow broker and ``on_answered`` added."""
         hooks = self._user_hooks(broker_id) if self._user_hooks is not None else BrokerHooks()
         intercept, answered = hooks.intercept, hooks.answered
 
@@ -397,8 +398,7 @@ class Fleet:
             if observer is not None:
                 observer(broker_id, context)
 
-        hooks.intercept, hooks.answered = slow_or, report
-        return hooks
+        return replace(hooks, intercept=slow_or, answered=report)
 
     # ---- in-sync replicas --------------------------------------------------------------------------------------------
 

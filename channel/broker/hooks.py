@@ -103,7 +103,8 @@ class BrokerHooks:
         partitions_changed: Called with the partitions of an UpdateMetadata, as Kafka's delayed elections are.
         leadership: Called with partitions that this broker now leads and follows, as both of Kafka's coordinators are.
         resigned: Called when a coordinator's partition was deleted: topic, partition, leader epoch or None.
-        controller: Serves the controller's APIs where this broker stands for election.
+        controller: Serves requests to the controller that arrive at this broker; a fleet gives it to each of its
+            brokers, which refuses or forwards them where the broker does not lead.
         controlled_shutdown: Returns (error code, partitions still led) where this broker plays the controller.
         create_log: Called before a partition's log is created; raise OSError to take the partition offline (error 56).
         delete_log: Called when a partition's log was unlinked; raise OSError for a storage error (56).

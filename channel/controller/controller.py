@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["Controller", "Leadership", "MakeLeadership"]
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
-_AGAIN_AFTER_S: Final = 1.0
 _MOST_SECONDS_AWAY: Final = 3
 """The time that an ending controller waits for a ZooKeeper that cannot be reached."""
+
+_AGAIN_AFTER_S: Final = 1.0
 """The pause before a controller that failed to take over stands for election again, as the cause may last a while."""
 
 
@@ -117,7 +118,7 @@ class Controller:
         session_timeout_ms: The time after the process's death at which ZooKeeper deletes ``/controller``.
         register_broker: Registers the controller's own listener as a broker's, once it is elected; None without a
             listener.
-            unregister_broker: Ends this registration, once it has resigned.
+        unregister_broker: Ends this registration, once it has resigned.
         on_change: Takes the active controller's broker id (-1: none is known) and, if it is this broker, the
             controller epoch (else 0), at each change; on the event thread.
         clock: Time.
@@ -223,19 +224,28 @@ class Controller:
         if not self._has_started:
             return
         self.events.clear_and_put(last)
-        self._await(last)
-        self.events.close()
+        self.events.close(wait=self._await(last))
         self._end_leadership()  # the session may have expired meanwhile, and its event replaced the queued one
         self._end_session()
 
-    def _await(self, last: _Resign) -> None:
-        """Wait until the last event is over; requests to a ZooKeeper that stays away end with the session."""
+    def _await(self, last: _Resign) -> bool:
+        """Wait until the last event is over, or ZooKeeper has stayed away for too long.
+
+        Requests to a ZooKeeper that is away end with the session. An own session is closed; a broker's is left to its
+        owner, and the event thread ends once its owner has closed it or ZooKeeper is back.
+
+        Returns:
+            Whether the event thread is at its end.
+        """
         seconds_away = 0
         while not last.done.wait(1.0):
             seconds_away = 0 if self.session.is_connected else seconds_away + 1
             if seconds_away == _MOST_SECONDS_AWAY:
                 self._log.warning("ZooKeeper is away: /controller stays until the session has expired there")
+                if not self._owns_session:
+                    return False
                 self.session.close()
+        return True
 
     def _end_session(self) -> None:
         if self._owns_session:

@@ -211,12 +211,17 @@ class ControllerEventManager:
         """Start the event thread."""
         self._thread.start()
 
-    def close(self) -> None:
-        """Preempt the queued events, end the thread after its present event, and remove the metrics."""
+    def close(self, *, wait: bool = True) -> None:
+        """Preempt the queued events, end the thread after its present event, and remove the metrics.
+
+        Args:
+            wait: Whether to wait for the thread's end.
+        """
         try:
             self._thread.initiate_shutdown()
             self.clear_and_put(_ShutdownEventThread())
-            self._thread.await_shutdown()
+            if wait:
+                self._thread.await_shutdown()
         finally:
             self._metrics.remove(_GROUP, _QUEUE_TIME)
             self._metrics.remove(_GROUP, _QUEUE_SIZE)

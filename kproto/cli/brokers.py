@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import signal
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kproto.cli.ending import ended_by_sigterm
 from kproto.cli.text import counted, ranges
 from kproto.errors import ConfigurationError, KprotoError
 
@@ -143,14 +143,13 @@ def command(
     }
     broker_ids = range(first_id, first_id + count)
     config = ChannelConfig(inter_broker_protocol_version=ibp)
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also while they start
-    try:
+    with contextlib.suppress(KeyboardInterrupt), ended_by_sigterm() as wait:
         if zookeeper is None:
             from channel.broker.cluster import EmbeddedCluster
 
             with EmbeddedCluster(broker_ids, **brokers) as cluster:
                 _announce(cluster)
-                _wait(stop)
+                wait(stop)
         else:
             fleet = _fleet(
                 zookeeper,
@@ -165,13 +164,9 @@ def command(
             )
             with fleet:
                 _announce(fleet)
-                with _commanded(fleet, commands, address, stop, reader_is_gone), contextlib.suppress(KeyboardInterrupt):
-                    _wait(stop)
+                with _commanded(fleet, commands, address, stop, reader_is_gone):
+                    wait(stop)
                 _leave(fleet, shutdown_timeout)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
 
@@ -219,11 +214,6 @@ def _announce(brokers: Iterable[ClusterMember]) -> None:
     for member in members:
         _line({"broker": member.id, "host": member.host, "port": member.port, "broker_epoch": member.epoch})
     print(f"{counted(len(members), 'broker')} listening; Ctrl-C ends them", file=sys.stderr, flush=True)
-
-
-def _wait(stop: threading.Event) -> None:
-    while not stop.wait(1):
-        pass
 
 
 def _leave(fleet: Fleet, timeout_s: float) -> None:

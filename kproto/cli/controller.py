@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kproto.cli.ending import ended_by_sigterm
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ def command(
             stop.set()
 
     with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        wait = stack.enter_context(ended_by_sigterm())
         recorder = None
         if record is not None:
             from channel.network.recorder import PcapngRecorder
@@ -120,13 +122,10 @@ def command(
         )
         if metrics is not None:
             stack.enter_context(_served(node.metrics, metrics))
-        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also while it starts
-        stack.callback(signal.signal, signal.SIGTERM, previous)
-        with contextlib.suppress(KeyboardInterrupt), node:
+        with node:
             assert node.endpoint is not None
             _line({"id": controller_id, "host": node.endpoint.host, "port": node.endpoint.port})
-            while not stop.wait(1):
-                pass
+            wait(stop)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
     if recorder is not None and recorder.error is not None:

@@ -42,6 +42,8 @@ def read_frames(
         ConfigurationError: An option is unknown, or says nothing that it may.
         CaptureError: A directory or pattern holds no capture.
     """
+    if given := sorted({"path", "paths", "workers"} & {name.lower() for name in options}):
+        raise ConfigurationError(f"read_frames has no option {given[0]!r}; it takes captures and split_bytes")
     chosen = checked(options | {"path": ""})
     if chosen.get("table", "frames") != "frames":
         raise ConfigurationError("read_frames gives frames; spark.read.format('kafka_control') has the other tables")

@@ -87,10 +87,12 @@ _FOREIGN_BYTES: Final = 32 << 20
 """A connection without a Kafka request in this many bytes of a part is left out of the part."""
 
 _TAIL_BYTES: Final = 1 << 20
-"""The most bytes that are held of a connection that does not come to rest, once all together hold ``_HELD_BYTES``."""
+"""The most bytes that a connection that does not come to rest holds while all together hold over ``_HELD_BYTES``."""
 
 _HELD_BYTES: Final = 96 << 20
-"""The most bytes that are held of all connections together: a full update of a large cluster has some ten MB."""
+"""The bytes of all connections together up to which each may hold any number: a full update of a large cluster has
+some ten MB. Beyond them a connection gives up what it holds at its next segment if that is over ``_TAIL_BYTES``; so
+N connections hold at most about this and N times ``_TAIL_BYTES``."""
 
 _SEGMENT_BYTES: Final = 120
 _HELD_SEGMENT_BYTES: Final = 300

@@ -99,6 +99,12 @@ def test_large_and_rotated_captures_give_the_same_frames_from_many_tasks(spark: 
         read_frames(spark, captures, api="4")
 
 
+@pytest.mark.parametrize("name", ["path", "paths", "Workers"])
+def test_options_that_frames_have_no_use_for_are_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"no option '{name.lower()}'"):
+        read_frames(None, [str(CAPTURE)], **{name: "1"})
+
+
 def test_request_logs_and_recordings_of_the_tap_are_read(spark: SparkSession, tmp_path: Path) -> None:
     recording = tmp_path / "recording.pcapng"
     exchanges = [e for e in capture.exchanges(CAPTURE) if e.request is not None and e.response is not None]

@@ -1,0 +1,60 @@
+"""SIGTERM ends a command that runs in the foreground, once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+import channel.controller_node
+from kproto.cli import main
+from kproto.cli.ending import ended_by_sigterm
+
+
+def test_sigterm_breaks_off_the_start_but_not_what_it_cleans_up() -> None:
+    cleaned = []
+
+    def start() -> None:
+        with ended_by_sigterm():
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+                cleaned.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert cleaned
+
+
+def test_sigterm_during_a_clean_end_changes_nothing() -> None:
+    previous = signal.getsignal(signal.SIGTERM)
+    stop = threading.Event()
+    stop.set()
+    with ended_by_sigterm() as wait:
+        wait(stop)
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is previous
+
+
+def test_a_controller_resigns_although_sigterm_comes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    class Node(SimpleNamespace):
+        endpoint = SimpleNamespace(host="127.0.0.1", port=1)
+
+        def __enter__(self) -> None:
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+
+        def __exit__(self, *_: object) -> None:
+            signal.raise_signal(signal.SIGTERM)
+            ended.append("resigned")
+
+    monkeypatch.setattr(channel.controller_node, "ControllerNode", lambda *_, **__: Node())
+    result = CliRunner().invoke(main, ["controller", "--zookeeper", "127.0.0.1:1", "--id", "7"])
+    assert (result.exit_code, ended) == (0, ["resigned"])
+    assert '"id":7' in result.stdout
