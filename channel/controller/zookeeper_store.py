@@ -45,6 +45,9 @@ _T = TypeVar("_T")
 _GROUP: Final = 100
 """The number of partitions that one transaction writes: far from ZooKeeper's limit of 1 MiB for a request."""
 
+_KNOWN_STATES: Final = 1_000
+"""The number of partition states whose contents a read keeps, so as to decode equal contents once."""
+
 
 class ZooKeeperStore:
     """``ControllerStore`` on a ZooKeeper session.
@@ -208,6 +211,8 @@ class ZooKeeperStore:
             contents = found[0], found[1].version
             state = known.get(contents) or _decoded(znodes.decode_partition_state, tp, *contents)
             if state is not None:
+                if len(known) == _KNOWN_STATES:
+                    known.clear()
                 states[tp] = known[contents] = state
         return states
 
