@@ -37,6 +37,7 @@ def answers(
     window: int,
     connected: threading.Event,
     check_alive: Callable[[Any], None],
+    failed: Callable[[Any], object],
 ) -> Iterator[tuple[_T, Any]]:
     """Send requests, pipelined, and those that a lost connection left unanswered once more.
 
@@ -48,6 +49,7 @@ def answers(
         window: How many requests are in flight.
         connected: Set while the session is connected.
         check_alive: Raises an error once the client's session is closed or has expired.
+        failed: Called with each request that failed or was lost, before it is sent once more; for some twice.
 
     Yields:
         Each argument with its answer, in order, while further requests are sent.
@@ -59,6 +61,8 @@ def answers(
         try:
             while not pending.wait(SLICE_S):
                 check_alive(client)  # a request that arrived while kazoo failed all others would wait for ever
+            if pending.exception is not None:
+                failed(pending)
             answer = pending.get()
         except _LOST:
             check_alive(client)
@@ -66,11 +70,10 @@ def answers(
                 check_alive(client)
             check_alive(client)
             in_flight.appendleft((thing, pending))
-            lost = [isinstance(found.exception, _LOST) for _, found in in_flight]
-            in_flight = deque(
-                (each, ask(client, each) if is_lost else found)
-                for (each, found), is_lost in zip(in_flight, lost, strict=True)
-            )
+            lost = {found for _, found in in_flight if isinstance(found.exception, _LOST)}
+            for found in lost:
+                failed(found)
+            in_flight = deque((each, ask(client, each) if found in lost else found) for each, found in in_flight)
             continue
         except kazoo_errors.NoNodeError as e:
             if missing is ...:

@@ -6,14 +6,13 @@ Watches survive a lost connection: once it is back, every watched node counts as
 
 from __future__ import annotations
 
-import socket
 import threading
+from collections import deque
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
@@ -23,6 +22,7 @@ from channel.threads import ends_with_process
 from kproto.errors import ConfigurationError
 
 from .bulk_reads import NO_NODE, ReadMany, serves_bulk_reads
+from .hosts import unknown_hosts
 from .operations import Create, Operation, Stat, Transaction
 from .pipelining import SLICE_S, WINDOW, answers
 from .translation import begin_transaction, stat_of, transaction_of
@@ -41,6 +41,10 @@ _BULK: Final = 256
 
 _BULK_WINDOW: Final = 4
 """The number of bulk reads in flight."""
+
+
+class _NoBulkReads(Exception):
+    """The server that is connected by now answers no bulk reads."""
 
 
 class ZooKeeperSession:
@@ -79,7 +83,8 @@ class ZooKeeperSession:
         self._renewing: threading.Thread | None = None
         self._client: Any = None
         self._last_id = 0
-        self._serves_bulk_reads: bool | None = None
+        self._connection_number = 0  # grows whenever a connection begins or ends
+        self._bulk_reads = (self._connection_number, False)  # of which connection, and whether its server answers them
         try:
             self._make_client()
         except (kazoo_errors.KazooException, ValueError) as e:
@@ -99,7 +104,7 @@ class ZooKeeperSession:
         except self._client.handler.timeout_exception:
             self.close()
             hint = "is it running, and is the port right?"
-            if unknown := _unknown_hosts(self.hosts):
+            if unknown := unknown_hosts(self.hosts):
                 hint = f"this machine cannot resolve the name {unknown[0]}"
             raise Disconnected(f"no ZooKeeper answers at {self.hosts} within {timeout_s:g} s; {hint}") from None
 
@@ -163,9 +168,9 @@ class ZooKeeperSession:
         """Take a change of the connection's state; on kazoo's thread, which must not be blocked."""
         if client is not self._client:
             return
+        self._connection_number += 1
         if state == KazooState.CONNECTED:
             self._last_id = int(client.client_id[0])
-            self._serves_bulk_reads = None  # it may be another server, of another version
             self._connected.set()
             self._watches.reconnected()
         elif state == KazooState.SUSPENDED:
@@ -239,7 +244,6 @@ class ZooKeeperSession:
         answers = list(self._get_each(paths))
         missing = [i for i, answer in enumerate(answers) if answer is None and ("node", paths[i]) in self._watches]
         if missing:
-            self._watches.not_registered("node", (paths[i] for i in missing))
             stats = self.exists_many([paths[i] for i in missing])
             made = [i for i, stat in zip(missing, stats, strict=True) if stat is not None]  # meanwhile
             for i, answer in zip(made, self.get_many([paths[i] for i in made]) if made else (), strict=True):
@@ -258,35 +262,51 @@ class ZooKeeperSession:
             yield from self._get_each(chain(first, left), watch=False)
             return
 
+        unread: deque[list[str]] = deque()
+
+        def asked() -> Iterator[list[str]]:
+            for batch in chain([first], batches):
+                unread.append(batch)
+                yield batch
+
         def read(client: Any, batch: Sequence[str]) -> Any:
             answer = client.handler.async_result()
-            client._call(ReadMany([client.chroot + path for path in batch]), answer)  # kazoo has no other door
+            if not client.connected:
+                answer.set_exception(kazoo_errors.ConnectionLoss())  # kazoo would send it to any server that comes
+            elif self._has_bulk_reads():
+                client._call(ReadMany([client.chroot + path for path in batch]), answer)  # kazoo has no other door
+            else:
+                raise _NoBulkReads
             return answer
 
-        for batch, results in self._answers(read, chain([first], batches), window=_BULK_WINDOW):
-            for path, found in zip(batch, results, strict=True):
-                if not isinstance(found, int):
-                    yield found
-                elif found == NO_NODE:
-                    yield None
-                else:
-                    raise ZooKeeperError(f"ZooKeeper refused to read {path}: error {found}")
+        try:
+            for batch, results in self._answers(read, asked(), window=_BULK_WINDOW):
+                unread.popleft()
+                for path, found in zip(batch, results, strict=True):
+                    if not isinstance(found, int):
+                        yield found
+                    elif found == NO_NODE:
+                        yield None
+                    else:
+                        raise ZooKeeperError(f"ZooKeeper refused to read {path}: error {found}")
+        except _NoBulkReads:
+            yield from self._get_each(chain(chain.from_iterable(unread), left), watch=False)
 
     def _get_each(self, paths: Iterable[str], *, watch: bool = True) -> Iterator[tuple[bytes, Stat] | None]:
-        def read(client: Any, path: str) -> Any:
-            return client.get_async(path, watch=self._watches.watcher("node", path, client) if watch else None)
-
-        for _, found in self._answers(read, paths, missing=None):
+        read = KazooClient.get_async
+        answers = self._read_watched("node", read, paths, None) if watch else self._answers(read, paths, None)
+        for _, found in answers:
             yield None if found is None else (found[0] or b"", stat_of(found[1]))
 
     def _has_bulk_reads(self) -> bool:
         """Whether the connected server answers bulk reads; if it does not tell its version, it is not asked for any."""
-        if self._serves_bulk_reads is None:
+        connection = self._connection_number
+        if self._bulk_reads[0] != connection:  # it may be another server, of another version
             try:
-                self._serves_bulk_reads = serves_bulk_reads(self._client.command(b"srvr"))
+                self._bulk_reads = connection, serves_bulk_reads(self._client.command(b"srvr"))
             except (OSError, AttributeError, kazoo_errors.KazooException, self._client.handler.timeout_exception):
                 return False  # the connection is down, or was replaced meanwhile
-        return self._serves_bulk_reads
+        return self._bulk_reads == (self._connection_number, True)
 
     def exists(self, path: str) -> Stat | None:
         """Read a node's stat; None if the node does not exist."""
@@ -294,11 +314,8 @@ class ZooKeeperSession:
 
     def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
         """Read the stats of many nodes, pipelined; None for missing nodes."""
-
-        def read(client: Any, path: str) -> Any:
-            return client.exists_async(path, watch=self._watches.watcher("node", path, client))
-
-        return [None if stat is None else stat_of(stat) for stat in self._ask_all(read, paths)]
+        answers = self._read_watched("node", KazooClient.exists_async, paths)
+        return [None if stat is None else stat_of(stat) for _, stat in answers]
 
     def children(self, path: str) -> list[str]:
         """Read the names of a node's children, sorted.
@@ -313,11 +330,8 @@ class ZooKeeperSession:
 
     def children_of_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """Read the names of the children of many nodes, pipelined; None for missing nodes."""
-
-        def read(client: Any, path: str) -> Any:
-            return client.get_children_async(path, watch=self._watches.watcher("children", path, client))
-
-        return [None if names is None else sorted(names) for names in self._ask_all(read, paths, missing=None)]
+        answers = self._read_watched("children", KazooClient.get_children_async, paths, None)
+        return [None if names is None else sorted(names) for _, names in answers]
 
     # ---- writing
 
@@ -396,24 +410,24 @@ class ZooKeeperSession:
     def _ask_all(self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ...) -> list[Any]:
         return [answer for _, answer in self._answers(ask, things, missing)]
 
+    def _read_watched(
+        self, kind: str, read: Callable[..., Any], paths: Iterable[str], missing: Any = ...
+    ) -> Iterator[tuple[str, Any]]:
+        ask, failed = self._watches.reading(kind, read)
+        return self._answers(ask, paths, missing, failed=failed)
+
     def _answers(
-        self, ask: Callable[[Any, _T], Any], things: Iterable[_T], missing: Any = ..., window: int = WINDOW
+        self,
+        ask: Callable[[Any, _T], Any],
+        things: Iterable[_T],
+        missing: Any = ...,
+        window: int = WINDOW,
+        failed: Callable[[Any], object] = lambda request: None,
     ) -> Iterator[tuple[_T, Any]]:
-        return answers(self._client, ask, things, missing, window, self._connected, self._check_alive)
+        return answers(self._client, ask, things, missing, window, self._connected, self._check_alive, failed)
 
     def _check_alive(self, client: Any) -> None:
         if self._is_closed:
             raise IllegalState("the ZooKeeper session is closed")
         if client is not self._client or client.state == KazooState.LOST:
             raise SessionExpired("the ZooKeeper session has expired")
-
-
-def _unknown_hosts(hosts: str) -> list[str]:
-    """List the host names of ZooKeeper's addresses that have no IP address."""
-    unknown = []
-    for host, port in collect_hosts(hosts)[0]:
-        try:
-            socket.getaddrinfo(host, port)
-        except OSError:
-            unknown.append(host)
-    return unknown

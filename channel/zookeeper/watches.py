@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from kazoo.protocol.states import EventType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 __all__ = ["Watches"]
 
@@ -72,10 +74,35 @@ class Watches:
 
         return fired
 
-    def not_registered(self, kind: str, paths: Iterable[str]) -> None:
-        """Note that reads registered no watch, as the nodes do not exist."""
+    def not_registered(self, kind: str, path: str, client: object) -> None:
+        """Note that a read failed, and so did not register its watch: the next read of the node will."""
         with self._lock:
-            self._registered.difference_update((kind, path) for path in paths)
+            if client is self._client:
+                self._registered.discard((kind, path))
+
+    def reading(
+        self, kind: str, read: Callable[..., Any]
+    ) -> tuple[Callable[[Any, str], Any], Callable[[object], None]]:
+        """Return a function that starts a read of a node, and a function that takes note of a failed read.
+
+        Args:
+            kind: "node" or "children".
+            read: Starts a read with a client, a path and a watch function.
+        """
+        registering: WeakKeyDictionary[object, Callable[[], None]] = WeakKeyDictionary()
+
+        def ask(client: Any, path: str) -> Any:
+            watcher = self.watcher(kind, path, client)
+            request = read(client, path, watch=watcher)
+            if watcher is not None:
+                registering[request] = partial(self.not_registered, kind, path, client)
+            return request
+
+        def failed(request: object) -> None:
+            if request in registering:
+                registering.pop(request)()
+
+        return ask, failed
 
     def reconnected(self) -> None:
         """Call the handlers of watches that the lost connection took along."""

@@ -45,11 +45,12 @@ def test_one_read_registers_a_watch_until_it_fires(watched: Watched) -> None:
     assert watched.read() is not None
 
 
-def test_a_read_of_a_missing_node_registers_nothing(watched: Watched) -> None:
+def test_a_read_that_failed_has_registered_nothing(watched: Watched) -> None:
     watched.read()
-    watched.watches.not_registered("node", ["/other"])
+    watched.watches.not_registered("node", "/other", FIRST)
+    watched.watches.not_registered("node", "/n", SECOND)  # a read of an ended session
     assert watched.read() is None
-    watched.watches.not_registered("node", ["/n"])
+    watched.watches.not_registered("node", "/n", FIRST)
     assert watched.read() is not None
 
 

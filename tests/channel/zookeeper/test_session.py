@@ -1,0 +1,160 @@
+"""A session whose server is a script: kazoo's own client takes each answer, and each loss of the connection."""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.serialization import ReplyHeader
+from kazoo.protocol.states import KeeperState
+
+from channel.zookeeper.bulk_reads import NO_NODE, ReadMany
+from channel.zookeeper.session import ZooKeeperSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STAT = struct.pack(">qqqqiiiqiiq", 7, 8, 1, 2, 3, 4, 5, 9, 0, 6, 8)
+NO_CHILDREN = struct.pack(">i", 0)
+DATA = struct.pack(">i", 1) + b"x" + STAT
+BULK, OLD = "Zookeeper version: 3.8.4", "Zookeeper version: 3.5.9"
+
+
+class Server:
+    """The far end of a session.
+
+    Attributes:
+        script: What becomes of the next requests: an error code, an answer's body, or None for a lost connection.
+        version: The server's version.
+        kinds: The types of the requests that arrived.
+    """
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self.session = session
+        self.client = session._client
+        self.script: list[int | bytes | None] = []
+        self.version = BULK
+        self.kinds: list[type] = []
+        self.client._call = self.take
+        self.client.command = self.command
+        self.client._stopped.clear()
+        self.client._session_id = 1
+        self.client.handler.dispatch_callback = lambda callback: callback.func(*callback.args)
+        self.client._session_callback(KeeperState.CONNECTED)
+
+    def take(self, request: Any, answer: Any) -> None:
+        self.kinds.append(type(request))
+        self.client._pending.append((request, answer, 1))
+        outcome = self.script.pop(0) if self.script else self.found(request)
+        if outcome is None:
+            self.lose()
+        else:
+            error, body = (outcome, b"") if isinstance(outcome, int) else (0, outcome)
+            self.client._connection._read_response(ReplyHeader(1, 0, error), body, 0)
+
+    def command(self, _: bytes) -> str:
+        if not self.client.connected:
+            raise ConnectionLoss
+        return self.version
+
+    @staticmethod
+    def found(request: Any) -> bytes:
+        if not isinstance(request, ReadMany):
+            return DATA
+        each = struct.pack(">i?i", 4, False, 0) + DATA
+        return each * len(request.paths) + struct.pack(">i?i", -1, True, -1)
+
+    def lose(self) -> None:
+        """Lose the connection, and reach a server again."""
+        self.client._session_callback(KeeperState.CONNECTING)
+        self.client._session_callback(KeeperState.CONNECTED)
+
+    def watches(self) -> int:
+        """How many watch functions kazoo holds."""
+        tables = self.client._data_watchers, self.client._child_watchers
+        return sum(len(found) for table in tables for found in table.values())
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    session = ZooKeeperSession("127.0.0.1:1")  # never started: the script stands for the connection
+    yield Server(session)
+    session.forget_in_child()
+    session._client.close()
+
+
+def test_a_read_that_is_sent_again_after_a_lost_connection_registers_its_watch(server: Server) -> None:
+    called: list[str] = []
+    server.session.watch_children("/n", lambda: called.append("/n"))
+    server.script = [None, NO_CHILDREN]
+    assert server.session.children("/n") == []
+    assert server.watches() == 1
+    server.lose()
+    assert called == ["/n"]
+
+
+def test_a_read_that_was_answered_before_the_loss_keeps_its_one_call(server: Server) -> None:
+    called: list[str] = []
+    for path in ("/answered", "/lost"):
+        server.session.watch_node(path, partial(called.append, path))
+    server.script = [DATA, None, DATA]
+    assert [found and found[0] for found in server.session.get_many(["/answered", "/lost"])] == [b"x", b"x"]
+    assert called == ["/answered"]
+    assert server.watches() == 1
+    server.lose()
+    assert called == ["/answered", "/lost"]
+
+
+def test_a_missing_node_s_children_are_watched_by_the_read_that_finds_the_node(server: Server) -> None:
+    server.session.watch_children("/n", lambda: None)
+    server.script = [NO_NODE, NO_CHILDREN, NO_CHILDREN]
+    assert server.session.children_of_many(["/n"]) == [None]
+    assert server.watches() == 0
+    for _ in range(2):
+        assert server.session.children("/n") == []
+        assert server.watches() == 1
+
+
+def test_a_missing_node_is_watched_once(server: Server) -> None:
+    server.session.watch_node("/n", lambda: None)
+    server.script = [NO_NODE, NO_NODE]
+    assert server.session.get_many(["/n"]) == [None]
+    assert server.watches() == 1
+
+
+def test_a_bulk_read_is_not_sent_again_to_a_server_that_answers_none(server: Server) -> None:
+    paths = [f"/{i}" for i in range(1_500)]
+    reading = server.session.get_unwatched(paths)
+    found = [next(reading) for _ in range(10)]
+    server.version = OLD
+    server.script = [None]
+    found += reading
+    assert [each and each[0] for each in found] == [b"x"] * 1_500
+    assert server.kinds.count(ReadMany) == 6  # the last was lost; later requests name single nodes
+
+
+def test_a_bulk_read_waits_for_the_next_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reconnect(_: float) -> bool:
+        server.client._session_callback(KeeperState.CONNECTED)
+        return True
+
+    monkeypatch.setattr(server.session._connected, "wait", reconnect)
+    reading = server.session.get_unwatched([f"/{i}" for i in range(1_500)])
+    found = [next(reading)]
+    server.client._session_callback(KeeperState.CONNECTING)
+    assert [each and each[0] for each in [*found, *reading]] == [b"x"] * 1_500
+    assert server.kinds == [ReadMany] * 6
+
+
+def test_an_answer_about_bulk_reads_holds_for_its_connection_alone(server: Server) -> None:
+    def lost_meanwhile(_: bytes) -> str:
+        server.lose()
+        return BULK
+
+    server.client.command = lost_meanwhile
+    assert not server.session._has_bulk_reads()
+    server.client.command = lambda _: OLD
+    assert not server.session._has_bulk_reads()
