@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import threading
@@ -12,33 +12,36 @@ if TYPE_CHECKING:
 
 __all__ = ["ended_by_sigterm"]
 
+_POLL_S: Final = 0.2
+"""How long a wait may go on after SIGTERM. The handler cannot set the event: the main thread may hold its lock."""
+
 
 @contextlib.contextmanager
 def ended_by_sigterm() -> Iterator[Callable[[threading.Event], None]]:
     """Let the first SIGTERM end a command as Ctrl-C does, and ignore those that come during its clean end.
 
-    The handler raises instead of setting an event: the main thread may hold the event's lock.
+    Python drops an exception of a signal handler that runs inside a weak reference's callback or ``__del__``. So
+    SIGTERM is also remembered: the wait ends because of it, whether or not its exception was dropped before.
 
     Yields:
         A function that waits until an event is set, Ctrl-C or SIGTERM, and returns; the clean end follows it. Before,
         while the command starts, SIGTERM raises KeyboardInterrupt.
     """
-    is_ending = False
+    is_asked = is_waiting = False
 
     def end(*_: object) -> None:
-        nonlocal is_ending
-        if not is_ending:
-            is_ending = True
+        nonlocal is_asked
+        is_first, is_asked = not is_asked, True
+        if is_first and not is_waiting:
             raise KeyboardInterrupt
 
     def wait(stop: threading.Event) -> None:
-        nonlocal is_ending
-        try:
-            while not stop.wait(1):
+        nonlocal is_asked, is_waiting
+        is_waiting = True
+        with contextlib.suppress(KeyboardInterrupt):
+            while not is_asked and not stop.wait(_POLL_S):
                 pass
-            is_ending = True
-        except KeyboardInterrupt:
-            is_ending = True
+        is_asked = True
 
     previous = signal.signal(signal.SIGTERM, end)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -29,6 +30,20 @@ def test_sigterm_breaks_off_the_start_but_not_what_it_cleans_up() -> None:
     with pytest.raises(KeyboardInterrupt):
         start()
     assert cleaned
+
+
+def test_sigterm_ends_the_wait_although_python_drops_its_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: dropped.append(unraisable.exc_type))
+
+    class Signalled:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    with ended_by_sigterm() as wait:
+        Signalled()
+        wait(threading.Event())
+    assert dropped == [KeyboardInterrupt]
 
 
 def test_sigterm_during_a_clean_end_changes_nothing() -> None:
