@@ -122,6 +122,11 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         (["brokers", "--zookeeper", "x:y:z"], "", "cannot use 'x:y:z' as ZooKeeper's address"),
         (["brokers", "--zookeeper", "127.0.0.1:1", "--ibp", "9.9"], "", "unknown inter.broker.protocol.version '9.9'"),
         (["brokers", "--base-port", "65534", "--count", "3"], "", "port 65536"),
+        (
+            ["tap", "--map", "127.0.0.1:0=127.0.0.1:1", "--out", "/no/such/directory/control.pcapng"],
+            "",
+            "cannot write /no/such/directory/control.pcapng: no such file or directory; choose another file with --out",
+        ),
         (["brokers", "--host", "192.0.2.1"], "", "cannot listen at 192.0.2.1:0: this machine has no such address; try"),
     ],
 )

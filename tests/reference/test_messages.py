@@ -25,6 +25,7 @@ from kproto.reference import (
 )
 from kproto.reference.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kproto.reference.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from kproto.reference.find_coordinator import FindCoordinatorResponse
 from kproto.reference.metadata import MetadataResponse, MetadataResponseTopic
 
 # What stands on the wire of each version, in order.
@@ -136,6 +137,13 @@ def test_a_deleted_topic_has_an_error_message_since_version_5() -> None:
     without = [string("t", flexible=True) + i16(73) + tags()]
     assert reference.encode(response, 4) == i32(0) + array(without, flexible=True) + tags()
     assert reference.encode(response, 5) == i32(0) + array(with_message, flexible=True) + tags()
+
+
+def test_a_coordinator_has_an_error_message_since_version_1() -> None:
+    response = FindCoordinatorResponse(error_code=15, error_message="none yet", node_id=-1, host="", port=-1)
+    nowhere = i32(-1) + string("", flexible=False) + i32(-1)
+    assert reference.encode(response, 0) == i16(15) + nowhere
+    assert reference.encode(response, 1) == i32(0) + i16(15) + string("none yet", flexible=False) + nowhere
 
 
 def test_a_message_knows_its_version() -> None:
