@@ -41,6 +41,8 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
     tap, tap_lines = load(results / "tap.json")
     tshark, tshark_lines = load(results / "tshark.json")
     of_tshark = _facts(tshark, f"tshark {tshark['settings']['tshark']}; pairs: {tshark['settings']['pairs']}")
+    pipeline, pipeline_lines = load(results / "pipeline.json")
+    of_pipeline = _facts(pipeline, f"rounds: {len(pipeline['rounds'])}", "java")
     of_thousand = _facts(thousand, f"processes: {thousand['settings']['processes']}")
     return {
         "codec": "\n".join(_by_shape(codec_lines)) + of_codec,
@@ -51,6 +53,7 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
         "secured": "\n".join(_plain(secured_lines)) + _facts(secured, f"process pairs: {secured['settings']['pairs']}"),
         "tap": "\n".join(_plain(tap_lines)) + _facts(tap, f"process pairs: {tap['settings']['pairs']}"),
         "tshark": "\n".join(_plain(tshark_lines)) + of_tshark,
+        "pipeline": "\n".join(_plain(pipeline_lines)) + of_pipeline,
         "thousand": "\n".join(_plain(thousand_lines)) + of_thousand,
     }
 
