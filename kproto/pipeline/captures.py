@@ -160,9 +160,10 @@ def shares_of(points: Sequence[CapturePoint], workers: int) -> list[list[Capture
     """Deal captures to tasks, each to the one with the least so far: no worker idle, no task with many large files."""
     sizes = {point: sum(map(file_size, point.files)) for point in points}
     count = min(len(points), max(workers, -(-sum(sizes.values()) // _TASK_BYTES)))
-    shares: list[tuple[int, list[CapturePoint]]] = [(0, []) for _ in range(count)]
+    shares: list[list[CapturePoint]] = [[] for _ in range(count)]
+    least = [(0, number) for number in range(count)]
     for point in sorted(points, key=sizes.__getitem__, reverse=True):
-        size, share = shares[0]
-        share.append(point)
-        heapq.heapreplace(shares, (size + sizes[point], share))
-    return [share for _size, share in sorted(shares, key=lambda item: item[0], reverse=True)]
+        size, number = least[0]
+        shares[number].append(point)
+        heapq.heapreplace(least, (size + sizes[point], number))
+    return [shares[number] for _size, number in sorted(least, key=lambda share: (-share[0], share[1]))]
