@@ -149,7 +149,7 @@ def command(
 
             with EmbeddedCluster(broker_ids, **brokers) as cluster:
                 _announce(cluster)
-                wait(stop)
+                wait(stop.wait)
         else:
             fleet = _fleet(
                 zookeeper,
@@ -165,7 +165,7 @@ def command(
             with fleet:
                 _announce(fleet)
                 with _commanded(fleet, commands, address, stop, reader_is_gone):
-                    wait(stop)
+                    wait(stop.wait)
                 _leave(fleet, shutdown_timeout)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe

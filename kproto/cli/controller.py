@@ -125,7 +125,7 @@ def command(
         with node:
             assert node.endpoint is not None
             _line({"id": controller_id, "host": node.endpoint.host, "port": node.endpoint.port})
-            wait(stop)
+            wait(stop.wait)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
     if recorder is not None and recorder.error is not None:

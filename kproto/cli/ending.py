@@ -7,25 +7,25 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterator
 
 __all__ = ["ended_by_sigterm"]
 
 _POLL_S: Final = 0.2
-"""How long a wait may go on after SIGTERM. The handler cannot set the event: the main thread may hold its lock."""
+"""How long a wait may go on after SIGTERM. The handler cannot set an event: the main thread may hold its lock."""
 
 
 @contextlib.contextmanager
-def ended_by_sigterm() -> Iterator[Callable[[threading.Event], None]]:
+def ended_by_sigterm() -> Iterator[Callable[[Callable[[float], object]], None]]:
     """Let the first SIGTERM end a command as Ctrl-C does, and ignore those that come during its clean end.
 
     Python drops an exception of a signal handler that runs inside a weak reference's callback or ``__del__``. So
     SIGTERM is also remembered: the wait ends because of it, whether or not its exception was dropped before.
 
     Yields:
-        A function that waits until an event is set, Ctrl-C or SIGTERM, and returns; the clean end follows it. Before,
-        while the command starts, SIGTERM raises KeyboardInterrupt.
+        A function that waits until the command is over, or for Ctrl-C or SIGTERM, and returns; the clean end follows
+        it. Its argument waits for so many seconds, and returns whether the command is over, as ``Event.wait`` does.
+        Before, while the command starts, SIGTERM raises KeyboardInterrupt.
     """
     is_asked = is_waiting = False
 
@@ -35,11 +35,11 @@ def ended_by_sigterm() -> Iterator[Callable[[threading.Event], None]]:
         if is_first and not is_waiting:
             raise KeyboardInterrupt
 
-    def wait(stop: threading.Event) -> None:
+    def wait(is_over: Callable[[float], object]) -> None:
         nonlocal is_asked, is_waiting
         is_waiting = True
         with contextlib.suppress(KeyboardInterrupt):
-            while not is_asked and not stop.wait(_POLL_S):
+            while not is_asked and not is_over(_POLL_S):
                 pass
         is_asked = True
 

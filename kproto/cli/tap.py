@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import signal
+import contextlib
 import sys
-import threading
+import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from kproto.cli.ending import ended_by_sigterm
 from kproto.cli.text import counted
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import ssl
+
+    from channel.network.recorder import PcapngRecorder
+    from channel.network.rotation import RotatingRecorder
+    from channel.tap import Tap
 
 __all__ = ["command"]
 
@@ -77,7 +83,6 @@ def command(
     mappings = [Mapping.of(text) for text in maps]
     near = None if listener_security is None else _context(listener_security, server=True)
     far = None if upstream_security is None else _context(upstream_security, server=False)
-    stop = threading.Event()
     try:
         recorder: PcapngRecorder | RotatingRecorder
         if rotate_size or rotate_seconds:
@@ -88,23 +93,30 @@ def command(
         raise ConfigurationError(
             f"cannot write {out}: {str(e.strerror).lower()}; choose another file with --out"
         ) from e
-    previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    try:
-        with recorder, Tap(mappings, recorder, listener_tls=near, upstream_tls=far, mask_sasl=mask_sasl) as tap:
+    tap: Tap | None = None
+    with contextlib.suppress(KeyboardInterrupt), ended_by_sigterm() as wait, recorder:
+        tap = Tap(mappings, recorder, listener_tls=near, upstream_tls=far, mask_sasl=mask_sasl)
+        with tap:
             for (host, port), mapping in zip(tap.listening, mappings, strict=True):
                 print(f"relaying {host}:{port} to {mapping.upstream[0]}:{mapping.upstream[1]}", file=sys.stderr)
             print(f"recording to {recorder.path}; Ctrl-C ends it", file=sys.stderr, flush=True)
-            while tap.is_alive and not stop.wait(1):
-                if isinstance(recorder, RotatingRecorder):
-                    recorder.rotate_if_due()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+            wait(partial(_has_ended, tap, recorder))
+    if tap is None:
+        return  # interrupted before it relayed anything
     where = counted(recorder.finished, "file") if isinstance(recorder, RotatingRecorder) else str(out)
     print(f"{counted(tap.connections, 'connection')}, {tap.relayed:,} bytes: {where}", file=sys.stderr)
     if recorder.error is not None:
         raise ConfigurationError(f"the recording is incomplete: {recorder.error.strerror}; make room and start again")
+
+
+def _has_ended(tap: Tap, recorder: PcapngRecorder | RotatingRecorder, seconds: float) -> bool:
+    """Wait so many seconds, and rotate files that are old; returns whether the tap has ended by itself."""
+    from channel.network.rotation import RotatingRecorder
+
+    time.sleep(seconds)
+    if isinstance(recorder, RotatingRecorder):
+        recorder.rotate_if_due()
+    return not tap.is_alive
 
 
 def _context(path: Path, *, server: bool) -> ssl.SSLContext:

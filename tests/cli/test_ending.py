@@ -42,7 +42,7 @@ def test_sigterm_ends_the_wait_although_python_drops_its_exception(monkeypatch: 
 
     with ended_by_sigterm() as wait:
         Signalled()
-        wait(threading.Event())
+        wait(threading.Event().wait)
     assert dropped == [KeyboardInterrupt]
 
 
@@ -51,7 +51,7 @@ def test_sigterm_during_a_clean_end_changes_nothing() -> None:
     stop = threading.Event()
     stop.set()
     with ended_by_sigterm() as wait:
-        wait(stop)
+        wait(stop.wait)
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is previous
 
