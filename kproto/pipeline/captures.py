@@ -15,7 +15,7 @@ from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture import CapturePoint, capture_points
 from kproto.capture.splits import SplitError
 from kproto.pipeline.stored import spark_schema
-from kproto.pipeline.tasks import RECEIPT, gather_pieces, receipt, results, task_each
+from kproto.pipeline.tasks import RECEIPT, gather_pieces, receipt, results, task_each, task_numbers
 from kproto.tables.files import expand, file_size, is_uri, open_file
 from kproto.tables.planning import plan
 from kproto.tables.scanning import Selection
@@ -135,7 +135,7 @@ def joined_parts(
     buckets = max(1, min(_BUCKETS_FOR_EACH_WORKER * parallelism(spark), len(parts)))
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        chosen = (parts[n] for batch in numbers for n in batch.column(0).to_pylist())
+        chosen = (parts[n] for n in task_numbers(numbers))
         yield from scan_parts(chosen, Selection(**options), buckets=buckets)
 
     def join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

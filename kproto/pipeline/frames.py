@@ -8,7 +8,7 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.captures import joined_parts, parallelism, points_of, shares_of
 from kproto.pipeline.options import checked, columns_of, rows_of, scan_arguments
 from kproto.pipeline.stored import spark_schema
-from kproto.pipeline.tasks import task_each
+from kproto.pipeline.tasks import task_each, task_numbers
 from kproto.tables.planning import SPLIT_BYTES, plan
 from kproto.tables.scanning import scan
 
@@ -44,7 +44,7 @@ def read_frames(
     """
     if given := sorted({"path", "paths", "workers"} & {name.lower() for name in options}):
         raise ConfigurationError(f"read_frames has no option {given[0]!r}; it takes captures and split_bytes")
-    chosen = checked(options | {"path": ""})
+    chosen = checked(options)
     if chosen.get("table", "frames") != "frames":
         raise ConfigurationError("read_frames gives frames; spark.read.format('kafka_control') has the other tables")
     schema = columns_of(chosen)
@@ -56,7 +56,7 @@ def read_frames(
         shares = shares_of(whole, parallelism(spark))
 
         def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
+            for number in task_numbers(numbers):
                 yield from rows_of(scan(shares[number], **arguments), chosen, schema)
 
         found.append(task_each(spark, len(shares)).mapInArrow(read, spark_schema(schema)))

@@ -77,8 +77,6 @@ def checked(options: Mapping[str, str]) -> dict[str, str]:
     found = {name.lower(): value for name, value in options.items()}
     if unknown := sorted(found.keys() - _OPTIONS):
         raise ConfigurationError(f"kafka_control has no option {unknown[0]!r}; it has {', '.join(sorted(_OPTIONS))}")
-    if not found.keys() & {"path", "paths"}:
-        raise ConfigurationError('kafka_control needs a path: spark.read.format("kafka_control").load(PATH)')
     if (table := found.get("table", "frames")) not in _TABLES:
         raise ConfigurationError(f"kafka_control has no table {table!r}; it has {', '.join(_TABLES)}")
     if (payload := found.get("payload", "distinct")) not in _PAYLOADS:

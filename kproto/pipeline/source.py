@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from kproto.errors import ConfigurationError
 from kproto.pipeline.captures import points_of, shares_of
 from kproto.pipeline.options import checked, columns_of, rows_of, scan_arguments
 from kproto.pipeline.stored import spark_schema
@@ -55,11 +56,17 @@ class KafkaControlSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the rows."""
-        return spark_schema(columns_of(checked(self.options)))
+        return spark_schema(columns_of(self._checked()))
 
     def reader(self, schema: StructType) -> DataSourceReader:  # Spark's signature
         """The reader of the rows."""
-        return _Reader(checked(self.options))
+        return _Reader(self._checked())
+
+    def _checked(self) -> dict[str, str]:
+        options = checked(self.options)
+        if not options.keys() & {"path", "paths"}:
+            raise ConfigurationError('kafka_control needs a path: spark.read.format("kafka_control").load(PATH)')
+        return options
 
 
 class _Share(InputPartition):

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.tables.stages import Knowledge, Made, Piece
 
-__all__ = ["RECEIPT", "count_changes", "gather_pieces", "make_tables", "receipt", "results", "task_each"]
+__all__ = [
+    "RECEIPT",
+    "count_changes",
+    "gather_pieces",
+    "make_tables",
+    "receipt",
+    "results",
+    "task_each",
+    "task_numbers",
+]
 
 RECEIPT: Final = pa.schema([("receipt", pa.binary())])
 """How a task tells the driver its result: pickled, in one row."""
@@ -208,7 +217,7 @@ def _for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], It
     """Run a task for each number; return its result as a row."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for result in run(number for batch in batches for number in batch.column(0).to_pylist()):
+        for result in run(task_numbers(batches)):
             yield receipt(result)
 
     return task_each(spark, count).mapInArrow(work, spark_schema(RECEIPT))
@@ -217,6 +226,12 @@ def _for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], It
 def task_each(spark: SparkSession, count: int) -> DataFrame:
     """The numbers up to a count, a task for each."""
     return spark.range(0, count, 1, numPartitions=count)
+
+
+def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """Yield the numbers that a task of ``task_each`` was given."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
 
 
 def receipt(result: object) -> pa.RecordBatch:
