@@ -2,8 +2,8 @@
 
 ``kproto._codec`` is written in Cython. The modules of the channel that every request passes are plain Python, which
 Cython compiles as they stand: those with a .pxd file beside them, which gives their classes C attributes.
-``channel.network._socket_send`` is Cython too; without it frames leave by ``socket.sendmsg``.
-KPROTO_CHANNEL=python leaves them as they are: the same program, slower.
+``channel.network._socket_send`` is written in Cython. KPROTO_CHANNEL=python compiles nothing of the channel: the same
+program, slower, whose frames leave by ``socket.sendmsg``.
 
 KPROTO_DEBUG=1 builds all of them without optimisation, and the codec with bounds checks and line tracing.
 KPROTO_CFLAGS and KPROTO_LDFLAGS are added to the compiler's and linker's (the sanitizers come in that way).
