@@ -395,6 +395,8 @@ def test_an_unclean_election_as_soon_as_it_is_allowed(
         fleet.kill(broker_id)
         until(lambda: fleet.leader_and_isr("t") == ((0, (0,)) if 0 in fleet.sessions else (-1, (0,))))
     fleet.restart(1)
+    fleet.create_topic("later", (1,))
+    fleet.topic_id("later")  # so the controller has dealt with the restart, and found no election to hold
     fleet.admin.create(f"{znodes.CONFIG_CHANGES}/config_change_0000000003", b"not JSON")
     fleet.admin.ensure(path.rpartition("/")[0])
     fleet.admin.create(path, znodes.encode_config({"unclean.leader.election.enable": "true"}))
