@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from .conversation import Conversation
 from .fragments import Fragments
 from .link import endpoints, segment
+from .payloads import PayloadStore
 from .reassembly import Reassembler
 from .wanted import WantedApis
 
@@ -91,6 +92,7 @@ class Collector:
         self._listeners: set[Endpoint] = set()
         self._holding: dict[Conversation, int] = {}  # bytes kept, the longest kept first
         self._held = 0
+        self._payloads = PayloadStore()
 
     def packets(self, packets: Iterable[Packet]) -> list[Event]:
         """Take the next packets of the capture; return the frames and exchanges that they complete."""
@@ -230,6 +232,7 @@ class Collector:
             capture=self._capture,
             summary=self._summary,
             keeps_payloads=self._keeps_payloads,
+            payloads=self._payloads,
         )
 
     def _server_of(self, connection: TcpConnection, senders: tuple[Endpoint, Endpoint]) -> Side | None:
@@ -259,7 +262,10 @@ class Collector:
             self._holding[conversation] = conversation.held
         else:
             del self._holding[conversation]
-        while self._held > self._most_held:
+        payloads, most = self._payloads, self._most_held
+        if self._held + payloads.held_bytes > most:
+            payloads.forget()
+        while self._held + payloads.held_bytes > most and self._holding:
             oldest = next(iter(self._holding))
             events += oldest.give_up_held()
             self._held -= self._holding.pop(oldest)

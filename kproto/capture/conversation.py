@@ -14,6 +14,7 @@ from .response_cutter import ResponseCutter
 if TYPE_CHECKING:
     from .cuts import Cut
     from .model import Endpoint
+    from .payloads import PayloadStore
     from .summary import CaptureSummary
     from .wanted import WantedApis
 
@@ -51,6 +52,8 @@ class Conversation:
         limit: The largest frame in bytes.
         capture: The capture point.
         summary: Counts go there.
+        keeps_payloads: As of ``Collector``.
+        payloads: As of ``RequestCutter``.
 
     Attributes:
         connection: Client and server, once it is known which is which.
@@ -73,6 +76,7 @@ class Conversation:
         capture: str,
         summary: CaptureSummary,
         keeps_payloads: bool = True,
+        payloads: PayloadStore | None = None,
     ) -> None:
         self.connection: Connection | None = None
         self.client: Side | None = None
@@ -96,9 +100,10 @@ class Conversation:
         self._ended = 0
         self._cutters: list[RequestCutter | ResponseCutter] = []
         if server is None:
-            self._cutters = [RequestCutter(wanted, limit, aligned=False) for _ in senders]
+            self._cutters = [RequestCutter(wanted, limit, aligned=False, payloads=payloads) for _ in senders]
         else:
-            self._set_sides(0 if server else 1, RequestCutter(wanted, limit, aligned=self._handshake))
+            requests = RequestCutter(wanted, limit, aligned=self._handshake, payloads=payloads)
+            self._set_sides(0 if server else 1, requests)
 
     @property
     def server(self) -> Endpoint:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from .detection import Header
     from .matcher import PendingRequest
+    from .payloads import Payload
 
 __all__ = [
     "BadFrame",
@@ -29,7 +30,8 @@ class RequestCut(NamedTuple):
         first_ns: When the packet with its first byte passed.
         last_ns: When the last of its packets passed.
         status: ``WHOLE`` or ``GAP``.
-        payload: Header and body, None for an unwanted API; of a gapped frame the bytes before the gap.
+        payload: Header and body, None for an unwanted API; of a gapped frame the bytes before the gap. A
+            ``SharedPayload`` is released by the reader of the cut.
     """
 
     header: Header
@@ -37,7 +39,7 @@ class RequestCut(NamedTuple):
     first_ns: int
     last_ns: int
     status: int
-    payload: bytes | None
+    payload: Payload | None
 
 
 class ResponseCut(NamedTuple):

@@ -6,6 +6,7 @@ the boundaries are lost, a search finds the next frame (``resync``).
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -15,15 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .cuts import Cut
+    from .payloads import SharedPayload
     from .resync import Search, Step
 
-__all__ = ["FOREVER", "FrameCutter", "Piece"]
+__all__ = ["FOREVER", "SIZE", "FrameCutter", "Piece"]
 
 FOREVER: Final = 1 << 62
 """``FrameCutter.skip_to`` of a stream that is no longer read."""
 
 _SEARCH_BYTES: Final = 256 << 20
 """After so many bytes searched in vain a stream is given up."""
+
+SIZE: Final = struct.Struct(">i").pack
 
 Piece: TypeAlias = tuple[int, bytes, int, int, int]
 """Stream offset, a buffer, where in it the bytes begin and end, their time."""
@@ -39,7 +43,7 @@ class FrameCutter(ABC):
     Attributes:
         skip_to: The cutter needs no byte before this stream offset; ``FOREVER``: none at all.
         searching: Whether the boundaries are unknown at the moment.
-        held_bytes: Bytes of incomplete frames.
+        held_bytes: Bytes of incomplete frames, without those that they share.
     """
 
     _least: int
@@ -53,6 +57,7 @@ class FrameCutter(ABC):
         self._unconfirmed = not aligned  # the boundaries are the search's guess until a frame confirms them
         self._at = 0  # stream offset of the next frame
         self._pieces: list[Piece] = []  # its bytes so far
+        self._large: SharedPayload | None = None  # its payload so far instead, if it is large
         self._need = self._least
         self._first_ns = self._last_ns = 0
 
@@ -73,6 +78,9 @@ class FrameCutter(ABC):
                 if found:
                     yield from found
                     found.clear()
+                continue
+            if self._large is not None:
+                yield from self._feed_large(self._large, piece, todo)
                 continue
             pieces = self._pieces
             if pieces:
@@ -106,8 +114,7 @@ class FrameCutter(ABC):
                 pieces.clear()
                 self.skip_to = self._at
             else:
-                self._pieces = [(self._at, buffer[begin:end], 0, end - begin, time_ns)]
-                self.held_bytes = end - begin
+                self._keep(buffer, begin, end, time_ns)
 
     def lost(self, offset: int, length: int) -> Iterator[Cut]:
         """Note bytes that are lost."""
@@ -186,7 +193,40 @@ class FrameCutter(ABC):
         data = b"".join([data[begin:end] for _, data, begin, end, _ in self._pieces])
         self._pieces = []
         self.held_bytes = 0
+        large = self._large
+        if large is not None:
+            self._large = None
+            data = SIZE(len(large) + large.missing) + bytes(large)
+            large.release()
         return data
+
+    def _keep(self, buffer: bytes, begin: int, end: int, time_ns: int) -> None:
+        """Keep the first bytes of the next frame."""
+        if self._large is None:
+            self._pieces = [(self._at, buffer[begin:end], 0, end - begin, time_ns)]
+            self.held_bytes = end - begin
+        else:
+            self._pieces = []
+            self._large.append(buffer, begin + 4, end)
+            self.held_bytes = self._large.held_bytes
+
+    def _feed_large(self, large: SharedPayload, piece: Piece, todo: list[Piece]) -> Iterator[Cut]:
+        """Take bytes of a large frame; those behind its end go back into ``todo``."""
+        offset, buffer, begin, end, time_ns = piece
+        stop = min(end, begin + large.missing)
+        large.append(buffer, begin, stop)
+        self._last_ns = max(self._last_ns, time_ns)
+        if large.missing:
+            self.held_bytes = large.held_bytes
+            return
+        self._large = None
+        self.held_bytes = 0
+        yield self._whole(large)
+        self._at += 4 + len(large)
+        self.skip_to = self._at
+        self._need = self._least
+        if stop < end:
+            todo.append((offset + stop - begin, buffer, stop, end, time_ns))
 
     def _look(self, piece: Piece, todo: list[Piece], found: list[Cut]) -> None:
         """Search for a boundary; the bytes behind it go back into ``todo``."""
@@ -218,6 +258,10 @@ class FrameCutter(ABC):
         Returns:
             Its length in bytes; 0 if ``_need`` bytes are needed first; -1 if no frame is here: the boundary is lost.
         """
+
+    def _whole(self, large: SharedPayload) -> Cut:
+        """Give the large frame that ``_take`` began, and that is whole now."""
+        raise NotImplementedError
 
     @abstractmethod
     def _broken(self, data: bytes, found: list[Cut]) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .model import Frame
+    from .payloads import SharedPayload
 
 __all__ = ["MOST_PENDING", "Matcher", "PendingRequest"]
 
@@ -36,9 +37,10 @@ class PendingRequest:
         held_bytes: Its estimated memory in bytes.
         pending: Whether it still waits for its response.
         same_id: The next pending request with the same correlation id.
+        shared: Its payload, if that is to be released when it is answered.
     """
 
-    __slots__ = ("api_key", "api_version", "correlation_id", "frame", "held_bytes", "pending", "same_id")
+    __slots__ = ("api_key", "api_version", "correlation_id", "frame", "held_bytes", "pending", "same_id", "shared")
 
     def __init__(self, correlation_id: int, api_key: int | None, api_version: int, frame: Frame | None = None) -> None:
         self.correlation_id = correlation_id
@@ -48,6 +50,7 @@ class PendingRequest:
         self.held_bytes = _OVERHEAD
         self.pending = True
         self.same_id: PendingRequest | None = None
+        self.shared: SharedPayload | None = None
 
 
 class Matcher:
@@ -85,8 +88,14 @@ class Matcher:
                 newest.same_id = request
             self._newest[correlation_id] = request
         if request.frame is not None:
-            if self._keeps_payloads:
-                request.held_bytes += len(request.frame.payload)
+            content = request.frame.content
+            if isinstance(content, bytes):
+                request.held_bytes += len(content) if self._keeps_payloads else 0
+            elif self._keeps_payloads:
+                request.held_bytes += content.held_bytes
+                request.shared = content
+            else:
+                content.release()
             if self._wanted is None:
                 self._wanted = deque(maxlen=_NEWEST_WANTED)
             self._wanted.append(request)
@@ -135,6 +144,8 @@ class Matcher:
         request = self._pending.popleft()
         request.pending = False
         self.held_bytes -= request.held_bytes
+        if request.shared is not None:
+            request.shared.release()
         if self._wanted and self._wanted[0] is request:
             self._wanted.popleft()
         correlation_id = request.correlation_id

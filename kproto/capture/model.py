@@ -18,6 +18,8 @@ from kproto.errors import DecodeError, Truncated, UnsupportedApi, UnsupportedVer
 if TYPE_CHECKING:
     from kproto.types import Json
 
+    from .payloads import Payload
+
 __all__ = ["GAP", "WHOLE", "Connection", "Direction", "Endpoint", "Exchange", "Frame"]
 
 WHOLE: Final = 0
@@ -88,7 +90,7 @@ class Frame:
         time_last_ns: When the last of its packets passed.
         status: ``WHOLE`` or ``GAP``.
         length: Bytes of header and body, as the size field says.
-        payload: Header and body without the size field; of a gapped frame the bytes before the gap.
+        content: The payload; a ``SharedPayload`` of a large request, which ``bytes`` copies.
         api_key: The API; a response has its request's, None where the request is unknown.
         api_version: Likewise.
         correlation_id: The id by which a response names its request.
@@ -107,7 +109,7 @@ class Frame:
     time_last_ns: int
     status: int
     length: int
-    payload: bytes
+    content: Payload
     api_key: int | None
     api_version: int | None
     correlation_id: int
@@ -116,6 +118,19 @@ class Frame:
     file: str
     request: Frame | None = None
     unmatched_reason: str | None = None
+
+    @property
+    def payload(self) -> bytes:
+        """Header and body without the size field; of a gapped frame the bytes before the gap.
+
+        The payload of a large request is copied on each access.
+        """
+        return bytes(self.content)
+
+    @property
+    def start(self) -> bytes:
+        """The payload, or its first bytes with the header and a control request's first fields."""
+        return self.content if isinstance(self.content, bytes) else self.content.head
 
     @property
     def body(self) -> memoryview:
@@ -274,7 +289,7 @@ def _decode(frame: Frame | None, *, strict: bool) -> tuple[Any, Unreadable | Non
     if frame is None or frame.api_key is None or frame.api_version is None:
         return None, None
     if frame.status == GAP:
-        missing = frame.length - len(frame.payload)
+        missing = frame.length - len(frame.content)
         return None, Truncated(f"{missing} of {frame.length} bytes are not in the capture")
     read = codec.decode_request if frame.direction == "req" else codec.decode_response
     try:

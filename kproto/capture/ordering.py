@@ -79,4 +79,4 @@ class TimeOrder:
 
 
 def _size(exchange: Exchange) -> int:
-    return sum(len(frame.payload) for frame in (exchange.request, exchange.response) if frame is not None)
+    return sum(len(frame.content) for frame in (exchange.request, exchange.response) if frame is not None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, Literal
 
-from kproto.api import ApiKey
+from kproto.api import CONTROL_APIS, ApiKey
 
 from .cuts import BadFrame, Foreign, RequestCut, Token
-from .cutter import FrameCutter
+from .cutter import SIZE, FrameCutter
 from .detection import (
     HEADER_START,
     NEWEST_API,
@@ -20,11 +20,13 @@ from .detection import (
     read_request_header,
 )
 from .model import GAP, WHOLE
+from .payloads import LONGEST_HEADER, SHARED_FROM, PayloadStore
 from .resync import RequestSearch, Step
 
 if TYPE_CHECKING:
     from .cuts import Cut
     from .cutter import Piece
+    from .payloads import Payload, SharedPayload
     from .wanted import WantedApis
 
 __all__ = ["RequestCutter"]
@@ -44,15 +46,17 @@ class RequestCutter(FrameCutter):
         wanted: The APIs whose payloads are kept.
         limit: The largest frame in bytes.
         aligned: Whether the stream is known from its first byte.
+        payloads: The payloads of large requests, of this connection and of others.
     """
 
     _least = HEADER_START
     _search: RequestSearch
 
-    def __init__(self, wanted: WantedApis, limit: int, *, aligned: bool) -> None:
+    def __init__(self, wanted: WantedApis, limit: int, *, aligned: bool, payloads: PayloadStore | None = None) -> None:
         super().__init__(RequestSearch(wanted, limit), aligned=aligned)
         self._wanted = wanted
         self._limit = limit
+        self._payloads = PayloadStore() if payloads is None else payloads
         self._fresh = aligned  # no byte was read yet
         self._recognised = False  # whether a request was found
         self._began_otherwise = False  # the connection does not begin with a request
@@ -88,6 +92,9 @@ class RequestCutter(FrameCutter):
             return size + 4
         if end - at < size + 4:
             self._need = size + 4
+            is_large = size >= SHARED_FROM and header.body_at <= LONGEST_HEADER and api_key in CONTROL_APIS
+            if is_large and not self._unconfirmed:
+                self._large = self._payloads.begin(size, data[at + 4 : at + 8])
             return 0
         payload = data[at + 4 : at + 4 + size]
         if self._unconfirmed:
@@ -98,7 +105,15 @@ class RequestCutter(FrameCutter):
         self._give(header, payload, WHOLE, found)
         return size + 4
 
-    def _give(self, header: Header, payload: bytes | None, status: int, found: list[Cut]) -> None:
+    def _whole(self, large: SharedPayload) -> Cut:
+        header = read_request_header(SIZE(len(large)) + large.head, 0, 4 + len(large.head))
+        assert isinstance(header, Header)
+        self._accept(header)
+        found: list[Cut] = []
+        self._give(header, large, WHOLE, found)
+        return found[0]
+
+    def _give(self, header: Header, payload: Payload | None, status: int, found: list[Cut]) -> None:
         self._tokens = header.api_key == ApiKey.SASL_HANDSHAKE and header.api_version == 0
         found.append(RequestCut(header, self._at, self._first_ns, self._last_ns, status, payload))
 

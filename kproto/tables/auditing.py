@@ -144,7 +144,7 @@ def _together(frames: Iterable[tuple[bytes, Frame]]) -> Iterator[list[tuple[byte
     size = 0
     for item in frames:
         held.append(item)
-        size += len(item[1].payload)
+        size += len(item[1].content)
         if len(held) >= _TOGETHER or size >= _TOGETHER_BYTES:
             yield held
             held, size = [], 0

@@ -11,7 +11,7 @@ from kproto.api import ApiKey
 from kproto.capture import WHOLE
 from kproto.errors import DecodeError, UnsupportedVersion
 from kproto.prefix import prefix_of
-from kproto.tables.ids import body_id
+from kproto.tables.ids import frame_body_id
 
 if TYPE_CHECKING:
     from kproto.capture import Frame
@@ -71,7 +71,7 @@ def prefix_fields(frame: Frame) -> RequestPrefix | None:
     if frame.api_key is None or frame.api_version is None:
         return None
     prefix = prefix_of(frame.api_key, frame.api_version)
-    body = frame.body
+    body = memoryview(frame.start)[frame.body_at :]
     if prefix is None or len(body) < prefix.size:
         return None
 
@@ -163,13 +163,13 @@ class BodyCache:
             return None
         if prefix_of(frame.api_key, frame.api_version) is None:
             return None
-        key = body_id(frame.api_key, frame.api_version, "req", frame.body)
+        key = frame_body_id(frame, frame.api_key, frame.api_version)
         known = self._bodies.get(key)
         if known is not None:
             self._bodies.move_to_end(key)
             return known[0]
         body = self._decode(key, frame.api_key, frame.api_version, frame)
-        size = len(frame.payload) + 256
+        size = len(frame.content) + 256
         self._bodies[key] = (body, size)
         self._bytes += size
         while self._bytes > _CACHED_BYTES and len(self._bodies) > 1:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from kproto.prefix import prefix_of
 
 if TYPE_CHECKING:
+    from kproto.capture import Frame
     from kproto.types import Buffer
 
-__all__ = ["body_id", "frame_id"]
+__all__ = ["body_id", "frame_body_id", "frame_id"]
 
 _BODY_KEY: Final = Struct(">hh?")
 _OFFSET: Final = Struct(">q")
@@ -38,13 +39,23 @@ def frame_id(capture: str, conn_id: bytes, direction: str, offset: int) -> bytes
 
 def body_id(api_key: int, version: int, direction: str, body: Buffer) -> bytes:
     """Return the id of a body: equal bodies to many brokers share it, whatever their broker epoch."""
-    view = memoryview(body).cast("B")
+    return _begin_body(api_key, version, direction, memoryview(body).cast("B")).digest()
+
+
+def frame_body_id(frame: Frame, api_key: int, version: int) -> bytes:
+    """Return the id of a whole frame's body; of equal large bodies it is computed once."""
+    start = _begin_body(api_key, version, frame.direction, memoryview(frame.start)[frame.body_at :])
+    return start.digest() if isinstance(frame.content, bytes) else frame.content.digest(start)
+
+
+def _begin_body(api_key: int, version: int, direction: str, start: memoryview) -> blake2b:
+    """Begin a body's hash with its first bytes, at least those up to its broker epoch."""
     hasher = blake2b(_BODY_KEY.pack(api_key, version, direction == "req"), digest_size=16)
     prefix = prefix_of(api_key, version) if direction == "req" else None
     at = prefix.broker_epoch_at if prefix else None
-    if at is not None and len(view) >= at + 8:
-        hasher.update(view[:at])
+    if at is not None and len(start) >= at + 8:
+        hasher.update(start[:at])
         hasher.update(_ZERO_EPOCH)
-        view = view[at + 8 :]
-    hasher.update(view)
-    return hasher.digest()
+        start = start[at + 8 :]
+    hasher.update(start)
+    return hasher

@@ -142,7 +142,7 @@ def scan(
                     waiting.add(frame)
                     if rows.full:
                         yield from rows.take()
-                frame.payload = b""  # a controller has a full update in flight to each of a thousand brokers
+                frame.content = b""  # a controller has a full update in flight to each of a thousand brokers
         except CaptureError as e:
             rows.add_bad_input(summary.reading or point.name, _with_path(str(e), point))
         else:
@@ -183,12 +183,11 @@ class ScanRows(RowBuffer):
             source, target = target, source
         body_id = payload = error = broker_epoch = request_frame_id = None
         if frame.status != WHOLE:
-            error = f"{frame.length - len(frame.payload)} of {frame.length} bytes are not in the capture"
+            error = f"{frame.length - len(frame.content)} of {frame.length} bytes are not in the capture"
         else:
-            body = frame.body
-            body_id = ids.body_id(frame.api_key, frame.api_version, frame.direction, body)
+            body_id = ids.frame_body_id(frame, frame.api_key, frame.api_version)
             if self._every_payload or self.is_earliest(body_id, frame.time_ns):
-                payload = bytes(body)
+                payload = bytes(frame.body)
         if frame.direction == "req":
             broker_epoch = _broker_epoch(frame)
         elif frame.request is not None:
@@ -322,5 +321,6 @@ def _broker_epoch(frame: Frame) -> int | None:
         return None
     if prefix.broker_epoch_at is None:
         return -1
-    epoch = frame.body[prefix.broker_epoch_at : prefix.broker_epoch_at + 8]
+    at = frame.body_at + prefix.broker_epoch_at
+    epoch = frame.start[at : at + 8]
     return int.from_bytes(epoch, "big", signed=True) if len(epoch) == 8 else None
