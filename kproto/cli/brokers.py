@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,8 +149,7 @@ def command(
             from channel.broker.cluster import EmbeddedCluster
 
             with EmbeddedCluster(broker_ids, **brokers) as cluster:
-                _announce(cluster)
-                wait(stop.wait)
+                wait(partial(_announce, cluster), stop.wait)
         else:
             fleet = _fleet(
                 zookeeper,
@@ -163,9 +163,8 @@ def command(
                 **brokers,
             )
             with fleet:
-                _announce(fleet)
-                with _commanded(fleet, commands, address, stop, reader_is_gone):
-                    wait(stop.wait)
+                with _commanded(fleet, commands, address, stop, reader_is_gone) as begin:
+                    wait(begin, stop.wait)
                 _leave(fleet, shutdown_timeout)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
@@ -238,8 +237,8 @@ def _commanded(
     http: tuple[str, int] | None,
     stop: threading.Event,
     reader_is_gone: Callable[[], None],
-) -> Iterator[None]:
-    """Take steps from standard input and by HTTP."""
+) -> Iterator[Callable[[], None]]:
+    """Take steps by HTTP; yields the function that announces the brokers and takes steps from standard input."""
     from channel.addresses import show_address
     from channel.broker.command_server import CommandServer
     from channel.broker.commands import FleetCommands
@@ -251,14 +250,17 @@ def _commanded(
             reader_is_gone()
 
     commands = FleetCommands(fleet, report)
-    if from_stdin:
-        threading.Thread(target=_follow, args=(commands, stop, reader_is_gone), daemon=True).start()
-    if http is None:
-        yield
-        return
-    with CommandServer(commands, *http, on_stop=stop.set) as server:
-        _line({"commands": f"http://{show_address(server.address)}"})
-        yield
+    with contextlib.ExitStack() as stack:
+        server = None if http is None else stack.enter_context(CommandServer(commands, *http, on_stop=stop.set))
+
+        def begin() -> None:
+            _announce(fleet)
+            if server is not None:
+                _line({"commands": f"http://{show_address(server.address)}"})
+            if from_stdin:
+                threading.Thread(target=_follow, args=(commands, stop, reader_is_gone), daemon=True).start()
+
+        yield begin
 
 
 def _follow(commands: FleetCommands, stop: threading.Event, reader_is_gone: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,8 +125,8 @@ def command(
             stack.enter_context(_served(node.metrics, metrics))
         with node:
             assert node.endpoint is not None
-            _line({"id": controller_id, "host": node.endpoint.host, "port": node.endpoint.port})
-            wait(stop.wait)
+            announced = {"id": controller_id, "host": node.endpoint.host, "port": node.endpoint.port}
+            wait(partial(_line, announced), stop.wait)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
     if recorder is not None and recorder.error is not None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    _Wait = Callable[[Callable[[], object], Callable[[float], object]], None]
+
 __all__ = ["ended_by_sigterm"]
 
 _POLL_S: Final = 0.2
@@ -16,7 +18,7 @@ _POLL_S: Final = 0.2
 
 
 @contextlib.contextmanager
-def ended_by_sigterm() -> Iterator[Callable[[Callable[[float], object]], None]]:
+def ended_by_sigterm() -> Iterator[_Wait]:
     """Let the first SIGTERM end a command as Ctrl-C does, and ignore those that come during its clean end.
 
     Python drops an exception of a signal handler that runs inside a weak reference's callback or ``__del__``. So
@@ -24,8 +26,9 @@ def ended_by_sigterm() -> Iterator[Callable[[Callable[[float], object]], None]]:
 
     Yields:
         A function that waits until the command is over, or for Ctrl-C or SIGTERM, and returns; the clean end follows
-        it. Its argument waits for so many seconds, and returns whether the command is over, as ``Event.wait`` does.
-        Before, while the command starts, SIGTERM raises KeyboardInterrupt.
+        it. Its first argument says that the command has started: who reads this may end it at once, so a signal does
+        not interrupt the clean end from here on. Its second waits for so many seconds, and returns whether the command
+        is over, as ``Event.wait`` does. Before, while the command starts, SIGTERM raises KeyboardInterrupt.
     """
     is_asked = is_waiting = False
 
@@ -35,10 +38,11 @@ def ended_by_sigterm() -> Iterator[Callable[[Callable[[float], object]], None]]:
         if is_first and not is_waiting:
             raise KeyboardInterrupt
 
-    def wait(is_over: Callable[[float], object]) -> None:
+    def wait(announce: Callable[[], object], is_over: Callable[[float], object]) -> None:
         nonlocal is_asked, is_waiting
         is_waiting = True
         with contextlib.suppress(KeyboardInterrupt):
+            announce()
             while not is_asked and not is_over(_POLL_S):
                 pass
         is_asked = True

@@ -18,10 +18,11 @@ from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Sequence
 
     from channel.network.recorder import PcapngRecorder
     from channel.network.rotation import RotatingRecorder
-    from channel.tap import Tap
+    from channel.tap import Mapping, Tap
 
 __all__ = ["command"]
 
@@ -97,16 +98,19 @@ def command(
     with contextlib.suppress(KeyboardInterrupt), ended_by_sigterm() as wait, recorder:
         tap = Tap(mappings, recorder, listener_tls=near, upstream_tls=far, mask_sasl=mask_sasl)
         with tap:
-            for (host, port), mapping in zip(tap.listening, mappings, strict=True):
-                print(f"relaying {host}:{port} to {mapping.upstream[0]}:{mapping.upstream[1]}", file=sys.stderr)
-            print(f"recording to {recorder.path}; Ctrl-C ends it", file=sys.stderr, flush=True)
-            wait(partial(_has_ended, tap, recorder))
+            wait(partial(_announce, tap, mappings, recorder.path), partial(_has_ended, tap, recorder))
     if tap is None:
         return  # interrupted before it relayed anything
     where = counted(recorder.finished, "file") if isinstance(recorder, RotatingRecorder) else str(out)
     print(f"{counted(tap.connections, 'connection')}, {tap.relayed:,} bytes: {where}", file=sys.stderr)
     if recorder.error is not None:
         raise ConfigurationError(f"the recording is incomplete: {recorder.error.strerror}; make room and start again")
+
+
+def _announce(tap: Tap, mappings: Sequence[Mapping], recording: Path) -> None:
+    for (host, port), mapping in zip(tap.listening, mappings, strict=True):
+        print(f"relaying {host}:{port} to {mapping.upstream[0]}:{mapping.upstream[1]}", file=sys.stderr)
+    print(f"recording to {recording}; Ctrl-C ends it", file=sys.stderr, flush=True)
 
 
 def _has_ended(tap: Tap, recorder: PcapngRecorder | RotatingRecorder, seconds: float) -> bool:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -42,7 +43,7 @@ def test_sigterm_ends_the_wait_although_python_drops_its_exception(monkeypatch: 
 
     with ended_by_sigterm() as wait:
         Signalled()
-        wait(threading.Event().wait)
+        wait(lambda: None, threading.Event().wait)
     assert dropped == [KeyboardInterrupt]
 
 
@@ -51,9 +52,15 @@ def test_sigterm_during_a_clean_end_changes_nothing() -> None:
     stop = threading.Event()
     stop.set()
     with ended_by_sigterm() as wait:
-        wait(stop.wait)
+        wait(lambda: None, stop.wait)
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is previous
+
+
+def test_who_is_told_of_the_start_may_end_the_command_at_once() -> None:
+    with ended_by_sigterm() as wait:
+        wait(partial(signal.raise_signal, signal.SIGTERM), threading.Event().wait)
+        signal.raise_signal(signal.SIGTERM)
 
 
 def test_a_controller_resigns_although_sigterm_comes_twice(monkeypatch: pytest.MonkeyPatch) -> None:

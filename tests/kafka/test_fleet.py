@@ -325,7 +325,7 @@ def test_sigterm_is_a_controlled_shutdown(rehearsal: Rehearsal) -> None:
             _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert process.returncode == 0
+    assert process.returncode == 0, errors
     assert "have left though" not in errors
     for partition in (0, 1):
         assert rehearsal.state(topic, partition) == (FIRST, frozenset({FIRST}))
