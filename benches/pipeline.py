@@ -1,11 +1,11 @@
-"""How fast is the pipeline? One table: a small capture beside bare Spark, and megabytes for a second of processors.
+"""How fast is the pipeline? One table: beside bare Spark, by the second of processors, shared bodies, workers, growth.
 
-CPU time is that of all processes, Spark's start left out: that of a bare session in the same round is taken off.
+CPU time is that of all processes. "Speed" and "sharing" are jobs of a session that has done the same jobs on a tiny
+capture before; the rows named "fixed cost" show what the session's start and the jobs on that tiny capture take.
 
-The largest capture, which shows how cost grows, is analyzed once: its figures stand in every round beside that round's.
-
-python benches/pipeline.py            captures of 10 GiB in all; benches/results/pipeline.json keeps every round
-python benches/pipeline.py --quick    a few minutes, no limits
+    python benches/pipeline.py                   captures of 1 and 8 GiB; benches/results/pipeline.json keeps all rounds
+    python benches/pipeline.py --sizes 512 1024  smaller ones, the last for growth; with a single size no growth
+    python benches/pipeline.py --quick           every program once in about two minutes, no limits
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from figures import Goal, finish
 from measure import machine
 from pipeline_input import write_capture
 from processes import cost_of
+from standalone_spark import standalone
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
+PYTHON = sys.executable
+COPIES = 100
+WORKER_MEMORY = "1g"
 
 BARE = """
 import sys
@@ -43,108 +48,164 @@ with spark_session(small=True) as spark:
 def goals(sizes: list[int]) -> list[Goal]:
     """The rows, for captures of these sizes in MiB."""
     least, most = f"{sizes[0]} MiB", f"{sizes[-1]} MiB"
-    small = "1 MB capture"
+    small, fleet = "1 MB capture", f"each body to {COPIES} brokers, {least}"
+    distinct = f"no body twice, {least}"
     rate = "MB / CPU-s"
-    return [
+    once = "each body once"
+    rows = [
         Goal("small", "kproto analyze", small, "s", "analyze wall", "bare wall", "bare Spark", 1.6),
         Goal("small", "kproto analyze: CPU", small, "s", "analyze cpu", "bare cpu", "bare Spark", 1.6),
         Goal("small", "the same again", small, "s", "again wall", "bare wall", "bare Spark"),
-        Goal("speed", "pcap to frames in Spark", least, rate, "frames rate", limit=100, at_least=True),
-        Goal("speed", "frames to tables, no body twice", least, rate, "states rate", limit=25, at_least=True),
-        Goal("speed", "frames to tables: states", least, "M / CPU-s", "states rows", limit=0.5, at_least=True),
-        Goal("speed", "pcap to tables and summary, no body twice", least, rate, "whole rate", limit=25, at_least=True),
-        Goal("speed", "pcap to tables and summary, each to 100 brokers", least, rate, "fleet rate"),
+        Goal("speed", "pcap to frames in Spark", distinct, rate, "frames rate", limit=100, at_least=True),
+        Goal("speed", "frames to tables", distinct, rate, "tables rate", limit=25, at_least=True),
+        Goal("speed", "frames to tables: states", distinct, "M / CPU-s", "states rate", limit=0.5, at_least=True),
+        Goal("speed", "pcap to tables and summary", distinct, rate, "analyze rate", limit=25, at_least=True),
+        Goal("speed", "pcap to tables and summary", fleet, rate, "fleet rate"),
+        Goal("speed", "fixed cost: Spark's start", "", "CPU-s", "start cpu"),
+        Goal("speed", "fixed cost: the first kproto analyze in a session", small, "CPU-s", "first cpu"),
+        Goal("speed", "fixed cost: a later kproto analyze", small, "CPU-s", "later cpu"),
         Goal(
-            "speed", "frames to tables, no body shared", least, "CPU-s", "states cpu", "shared cpu", "to 100 brokers",
-            20, at_least=True,
+            "sharing", "frames to tables, copy by copy", fleet, "CPU-s", "copies cpu", "shared cpu", once, 20,
+            at_least=True,
         ),
-        Goal("growth", f"CPU a MB at {most}", most, "CPU-s", "most cpu/MB", "least cpu/MB", f"at {least}", 1.15),
+        Goal("sharing", "the same less its cost on a tiny capture", fleet, "CPU-s", "copies net", "shared net", once),
+        Goal("sharing", "the same with Spark's start", fleet, "CPU-s", "copies whole", "shared whole", once),
+        Goal(
+            "workers", "kproto analyze by one worker", distinct, "s", "one wall", "two wall", "by two", 1.7,
+            at_least=True,
+        ),
+        Goal("workers", "the same with Spark's start", distinct, "s", "one whole", "two whole", "by two"),
+    ]  # fmt: skip
+    if len(sizes) == 1:
+        return rows
+    return [
+        *rows,
+        Goal("growth", f"CPU a MB at {most}", "", "CPU-s", "most cpu/MB", "least cpu/MB", f"at {least}", 1.15),
         Goal("growth", "memory of a worker", most, "MiB", "most worker", limit=1024),
         Goal("growth", "longest task over the median", most, "times", "skew", limit=3),
-    ]  # fmt: skip
+    ]
 
 
-def growth_of(captures: Path, sizes: list[int]) -> dict[str, float]:
-    """The figures of the largest capture."""
-    large = captures / f"distinct-{sizes[-1]}.pcap"
-    bare = cost_of([sys.executable, "-c", BARE, str(captures / "bare")])
-    cpu_s, said = _product("analyze", str(large))
-    return {
-        "most cpu/MB": max(cpu_s - bare.cpu_s, 0.01) / (large.stat().st_size / 1e6),
-        "most worker": said["worker_mib"],
-        "skew": said["skew"],
-    }
-
-
-def round_of(captures: Path, sizes: list[int]) -> dict[str, float]:
-    """One round of all other figures."""
+def small(captures: Path, _sizes: list[int], _number: int) -> dict[str, float]:
+    """The whole command on a small capture, beside bare Spark."""
     figures: dict[str, float] = {}
-    python = sys.executable
     with tempfile.TemporaryDirectory() as directory:
-        bare = cost_of([python, "-c", BARE, f"{directory}/bare"])
-        analyze = [python, "-m", "kproto", "analyze", str(captures / "small.pcap"), "--out", f"{directory}/out"]
-        for name, cost in (("bare", bare), ("analyze", cost_of(analyze)), ("again", cost_of(analyze))):
+        bare = [PYTHON, "-c", BARE, f"{directory}/bare"]
+        analyze = [PYTHON, "-m", "kproto", "analyze", str(captures / "small.pcap"), "--out", f"{directory}/out"]
+        for name, command in (("bare", bare), ("analyze", analyze), ("again", analyze)):
+            cost = cost_of(command)
             figures |= {f"{name} wall": cost.wall_s, f"{name} cpu": cost.cpu_s}
-    least = sizes[0]
-    distinct, shared = str(captures / f"distinct-{least}.pcap"), str(captures / f"shared-{least}.pcap")
-    megabytes = {path: Path(path).stat().st_size / 1e6 for path in (distinct, shared)}
-    cpu: dict[tuple[str, str], float] = {}
-    said: dict[tuple[str, str], dict[str, float]] = {}
-    for path in (distinct, shared):
-        for workload in ("gathered", "states", "analyze"):
-            cpu[workload, path], said[workload, path] = _product(workload, path)
-    cpu["frames", distinct], _ = _product("frames", distinct)
+    return figures
 
-    def alone(workload: str, path: str, before: float = bare.cpu_s) -> float:
-        """CPU time without that of a bare session, or of the stages before."""
-        return max(cpu[workload, path] - before, 0.01)
 
-    distinct_s = alone("states", distinct, cpu["gathered", distinct])
-    return figures | {
-        "frames rate": megabytes[distinct] / alone("frames", distinct),
-        "states rate": megabytes[distinct] / distinct_s,
-        "states rows": said["states", distinct]["rows"] / distinct_s / 1e6,
-        "states cpu": distinct_s,
-        "shared cpu": alone("states", shared, cpu["gathered", shared]),
-        "whole rate": megabytes[distinct] / alone("analyze", distinct),
-        "fleet rate": megabytes[shared] / alone("analyze", shared),
-        "least cpu/MB": alone("analyze", distinct) / megabytes[distinct],
+def speed(captures: Path, sizes: list[int], _number: int) -> dict[str, float]:
+    """Each stage, where no body is there twice."""
+    capture = captures / f"distinct-{sizes[0]}.pcap"
+    said = _product("speed", capture, "--tiny", str(captures / "small.pcap"))
+    megabytes = capture.stat().st_size / 1e6
+    return {
+        **{f"{job} rate": megabytes / said[f"large {job} cpu"] for job in ("frames", "tables", "analyze")},
+        "states rate": said["large states"] / said["large tables cpu"] / 1e6,
+        "start cpu": said["start cpu"],
+        "first cpu": said["first analyze cpu"],
+        "later cpu": said["tiny analyze cpu"],
     }
 
 
-def _product(workload: str, capture: str) -> tuple[float, dict[str, float]]:
-    """CPU time of all processes, and what the program says."""
-    cost = cost_of([sys.executable, str(HERE / "pipeline_product.py"), workload, capture])
-    return cost.cpu_s, json.loads(cost.output.splitlines()[-1])
+def sharing(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
+    """The same frames with shared bodies and with each copy for itself, in turns first."""
+    capture = captures / f"shared-{sizes[0]}.pcap"
+    turns = ["--reverse"] if number % 2 else []
+    said = _product("sharing", capture, "--tiny", str(captures / "shared-tiny.pcap"), *turns)
+    if said["large copies states"] != COPIES * said["large shared states"]:
+        raise ValueError(f"both ways must have the same states: {said}")
+    figures = {"fleet rate": capture.stat().st_size / 1e6 / said["large analyze cpu"]}
+    for way in ("shared", "copies"):
+        cpu = said[f"large {way} cpu"]
+        net = max(cpu - said[f"tiny {way} cpu"], 0.01)
+        figures |= {f"{way} cpu": cpu, f"{way} net": net, f"{way} whole": said["start cpu"] + cpu}
+    return figures
+
+
+def workers(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
+    """One large capture, by one worker of one core and by two, in turns first."""
+    figures: dict[str, float] = {}
+    cores = sorted(os.sched_getaffinity(0))
+    for name, count in (("one", 1), ("two", 2))[:: -1 if number % 2 else 1]:
+        with tempfile.TemporaryDirectory(dir=captures) as directory:
+            pinned = cores[:count] if len(cores) >= count else None
+            with standalone(Path(directory), workers=count, memory=WORKER_MEMORY, cores=pinned) as master:
+                capture = str(captures / f"distinct-{sizes[0]}.pcap")
+                command = [PYTHON, str(HERE / "pipeline_product.py"), "whole", capture, "--master", master]
+                started = time.monotonic()
+                done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=True)
+                whole = time.monotonic() - started
+        figures |= {f"{name} wall": json.loads(done.stdout.splitlines()[-1])["analyze wall"], f"{name} whole": whole}
+    return figures
+
+
+def growth(captures: Path, sizes: list[int], _number: int) -> dict[str, float]:
+    """The smallest and the largest capture, each as the only job of its session; none with a single size."""
+    figures: dict[str, float] = {}
+    for name, size in (("least", sizes[0]), ("most", sizes[-1])) if len(sizes) > 1 else ():
+        capture = captures / f"distinct-{size}.pcap"
+        said = _product("whole", capture)
+        cost = said["analyze cpu"] / (capture.stat().st_size / 1e6)
+        figures |= {f"{name} cpu/MB": cost, f"{name} worker": said["worker_mib"], "skew": said["skew"]}
+    return figures
+
+
+GROUPS = {group.__name__: group for group in (small, speed, sharing, workers, growth)}
+
+
+def _product(workload: str, capture: Path, *arguments: str) -> dict[str, float]:
+    """What a session of Spark in a process of its own measures of itself."""
+    cost = cost_of([PYTHON, str(HERE / "pipeline_product.py"), workload, str(capture), *arguments])
+    found: dict[str, float] = json.loads(cost.output.splitlines()[-1])
+    return found
 
 
 def main() -> int:
     """Measure, print the table, keep the result; gives the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small captures, one round, no limits")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="of each group but growth, which has one")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="MIB", help="of the captures; the last for growth")
+    parser.add_argument(
+        "--only", nargs="+", choices=GROUPS, default=list(GROUPS), help="groups of rows; keeps no result"
+    )
     parser.add_argument("--json", type=Path, help="the result file")
     options = parser.parse_args()
-    sizes = sorted(options.sizes or ([16, 32] if options.quick else [1024, 8192]))
+    sizes = sorted(options.sizes or ([8, 16] if options.quick else [1024, 8192]))
     at_start = machine("java")
     rounds: list[dict[str, float]] = []
     failures: list[str] = []
-    # Not where temporary files may be memory: eight gigabytes are written.
+    # Not where temporary files may be memory: many gigabytes are written.
     with tempfile.TemporaryDirectory(dir=os.environ.get("KPROTO_BENCH_DIR")) as directory:
         captures = Path(directory)
         write_capture(captures / "small.pcap", MIB, copies=3)
+        write_capture(captures / "shared-tiny.pcap", MIB, copies=COPIES)
         for size in sizes:
             write_capture(captures / f"distinct-{size}.pcap", size * MIB)
-        write_capture(captures / f"shared-{sizes[0]}.pcap", sizes[0] * MIB, copies=100)
-        growth: dict[str, float] = {}
-        for _ in range(1 if options.quick else options.rounds):
-            try:
-                growth = growth or growth_of(captures, sizes)
-                rounds.append(round_of(captures, sizes) | growth)
-            except (subprocess.SubprocessError, ValueError) as e:
-                failures.append(str(e))
-    return finish("pipeline", goals(sizes), rounds, at_start, failures, options, sizes_mib=sizes)
+        write_capture(captures / f"shared-{sizes[0]}.pcap", sizes[0] * MIB, copies=COPIES)
+        once: dict[str, float] = {}
+        for number in range(1 if options.quick else options.rounds):
+            figures: dict[str, float] = {}
+            for name in options.only:
+                if name == "growth" and once:
+                    continue
+                print(f"round {number + 1}: {name}", file=sys.stderr, flush=True)
+                try:
+                    found = GROUPS[name](captures, sizes, number)
+                except (subprocess.SubprocessError, ValueError, RuntimeError) as e:
+                    failures.append(f"{name} in round {number + 1}: {e}")
+                    continue
+                once |= found if name == "growth" else {}
+                figures |= found
+            rounds.append(once | figures)
+    rows = [goal for goal in goals(sizes) if goal.group in options.only]
+    keep = set(options.only) == set(GROUPS)
+    return finish("pipeline", rows, rounds, at_start, failures, options, keep=keep, sizes_mib=sizes)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""One session of Spark and one workload of ``kproto analyze`` in it; prints JSON. CPU time is counted from outside."""
+"""One session of Spark and workloads of ``kproto analyze`` in it; prints JSON.
+
+A workload does its jobs on a tiny capture first: what they take then is their fixed cost, and what they take after is
+that of a session that runs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,10 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pyarrow.compute as pc
+from processes import cpu_s, descendants
 
 from kproto import tables
 from kproto.capture import capture_points
@@ -23,21 +30,27 @@ from kproto.tables.filters import Filters
 from kproto.tables.stages import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from kproto.tables.stages import Piece
 
+T = TypeVar("T")
+
+_BODY_ID: Final = tables.SCAN.get_field_index("body_id")
+
 
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("workload", choices=WORKLOADS)
-    options.add_argument("captures", nargs="+")
-    options.add_argument("--cores", type=int, default=os.cpu_count() or 1)
+    options.add_argument("capture")
+    options.add_argument("--tiny", help="the tiny capture")
+    options.add_argument("--reverse", action="store_true", help="without shared bodies first")
+    options.add_argument("--master", default=f"local[{os.cpu_count() or 1}]")
     given = options.parse_args()
-    with tempfile.TemporaryDirectory(dir=Path(given.captures[0]).parent) as directory:
+    with tempfile.TemporaryDirectory(dir=Path(given.capture).parent) as directory:
         log = Path(directory) / "events"
         log.mkdir()
         settings = {
@@ -46,51 +59,101 @@ def main() -> None:
             "spark.eventLog.compress": "false",
             "spark.eventLog.rolling.enabled": "false",
         }
-        with spark_session(f"local[{given.cores}]", settings=settings) as spark, _Memory() as memory:
-            started = time.monotonic()
-            rows = WORKLOADS[given.workload](spark, given.captures, Path(directory))
-            wall = time.monotonic() - started
-        figures = {"rows": rows, "wall_s": wall, "worker_mib": memory.most_kib / 1024}
+        with spark_session(given.master, settings=settings) as spark:
+            figures = {"start cpu": cpu_s()} | WORKLOADS[given.workload](spark, given, Path(directory))
         print(json.dumps(figures | {"skew": _skew(next(log.iterdir()))}))
 
 
-def frames(spark: SparkSession, captures: list[str], _directory: Path) -> int:
+def speed(spark: SparkSession, given: argparse.Namespace, directory: Path) -> dict[str, float]:
+    """Every stage for itself, and all of ``kproto analyze``."""
+    figures: dict[str, float] = {}
+
+    def run(capture: str, prefix: str) -> None:
+        work = _fresh(directory, prefix)
+        _measure(figures, f"{prefix} frames", lambda: _to_frames(spark, capture))
+        pieces = _measure(figures, f"{prefix} gather", lambda: _staged(spark, capture, work))
+        figures[f"{prefix} states"] = _measure(figures, f"{prefix} tables", lambda: _tables(spark, pieces, work))
+        _measure(figures, f"{prefix} analyze", lambda: analyze(spark, [capture], OutputDirectory(work / "out")))
+
+    run(given.tiny, "first")
+    run(given.tiny, "tiny")
+    run(given.capture, "large")
+    return figures
+
+
+def sharing(spark: SparkSession, given: argparse.Namespace, directory: Path) -> dict[str, float]:
+    """Frames -> tables with each distinct body decoded and stored once, and the same with each copy for itself."""
+    figures: dict[str, float] = {}
+    ways = ("shared", "copies")[:: -1 if given.reverse else 1]
+    for capture, prefix in ((given.tiny, "first"), (given.tiny, "tiny"), (given.capture, "large")):
+        for way in ways:
+            name = f"{prefix} {way}"
+            work = _fresh(directory, name)
+            pieces = _staged(spark, capture, work, shared=way == "shared")
+            figures[f"{name} states"] = _measure(figures, name, partial(_tables, spark, pieces, work))
+        if prefix != "tiny":
+            out = OutputDirectory(_fresh(directory, prefix) / "out")
+            _measure(figures, f"{prefix} analyze", partial(analyze, spark, [capture], out))
+    return figures
+
+
+def whole(spark: SparkSession, given: argparse.Namespace, directory: Path) -> dict[str, float]:
+    """``kproto analyze`` as the only job of its session."""
+    figures: dict[str, float] = {}
+    with _Memory() as memory:
+        _measure(figures, "analyze", lambda: analyze(spark, [given.capture], OutputDirectory(directory / "out")))
+    return figures | {"worker_mib": memory.most_kib / 1024}
+
+
+WORKLOADS = {"speed": speed, "sharing": sharing, "whole": whole}
+
+
+def _measure(figures: dict[str, float], name: str, job: Callable[[], T]) -> T:
+    """Do a job; keep its CPU time, of all processes, and its wall time."""
+    began, started = cpu_s(), time.monotonic()
+    result = job()
+    figures |= {f"{name} cpu": cpu_s() - began, f"{name} wall": time.monotonic() - started}
+    return result
+
+
+def _fresh(directory: Path, name: str) -> Path:
+    path = directory / name.replace(" ", "-")
+    path.mkdir()
+    return path
+
+
+def _to_frames(spark: SparkSession, capture: str) -> None:
     """pcap -> frames with their bodies, as rows in Spark, to nowhere."""
 
-    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from tables.scan([captures[number]])
+    def read(_numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from tables.scan([capture])
 
-    each = spark.range(0, len(captures), 1, numPartitions=len(captures))
+    each = spark.range(0, 1, 1, numPartitions=1)
     each.mapInArrow(read, spark_schema(tables.SCAN)).write.format("noop").mode("overwrite").save()
-    return 0
 
 
-def gathered(spark: SparkSession, captures: list[str], directory: Path) -> int:
-    """pcap -> frames, staged."""
-    return sum(piece.rows["frames"] for piece in _pieces(spark, captures, directory))
+def _staged(spark: SparkSession, capture: str, directory: Path, *, shared: bool = True) -> list[Piece]:
+    """pcap -> frames and bodies on disk."""
+    (point,) = capture_points([capture])
+
+    def read() -> Iterable[pa.RecordBatch]:
+        return tables.scan([point]) if shared else _copies(tables.scan([point], every_payload=True))
+
+    return gather_pieces(spark, [read], directory, Filters())
 
 
-def states(spark: SparkSession, captures: list[str], directory: Path) -> int:
-    """The same, and frames -> all tables in Parquet, most of all partition states."""
-    pieces = _pieces(spark, captures, directory)
+def _copies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Name each frame's body after the frame, so that no two frames share a body."""
+    for batch in batches:
+        own = pc.if_else(pc.is_valid(batch.column("body_id")), batch.column("frame_id"), None)
+        yield batch.set_column(_BODY_ID, tables.SCAN.field(_BODY_ID), own)
+
+
+def _tables(spark: SparkSession, pieces: list[Piece], directory: Path) -> int:
+    """Staged frames and bodies -> all tables in Parquet; the number of partition states."""
     filters = Filters()
     made = make_tables(spark, pieces, directory, learn(pieces, filters), filters)
     return sum(rows for each in made for file, rows in each.files.items() if file.startswith("partition_states"))
-
-
-def everything(spark: SparkSession, captures: list[str], directory: Path) -> int:
-    """What ``kproto analyze`` does once Spark has started."""
-    return analyze(spark, captures, OutputDirectory(directory / "out")).rows["partition_states"]
-
-
-WORKLOADS = {"frames": frames, "gathered": gathered, "states": states, "analyze": everything}
-
-
-def _pieces(spark: SparkSession, captures: list[str], directory: Path) -> list[Piece]:
-    points = capture_points(captures)
-    return gather_pieces(spark, [partial(tables.scan, [point]) for point in points], directory, Filters())
 
 
 class _Memory:
@@ -110,28 +173,10 @@ class _Memory:
         self._thread.join()
 
     def _watch(self) -> None:
+        own = os.getpid()
         while not self._over.wait(0.5):
-            self.most_kib = max([self.most_kib, *map(_most_kib, _workers(os.getpid()))])
-
-
-def _workers(root: int) -> Iterator[int]:
-    """The Python processes below this one."""
-    parents: dict[int, int] = {}
-    names: dict[int, str] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                name, _, rest = (entry / "stat").read_text().rpartition(") ")
-            except OSError:
-                continue  # it has ended meanwhile
-            parents[int(entry.name)] = int(rest.split()[1])
-            names[int(entry.name)] = name
-    for pid, name in names.items():
-        above = pid
-        while above in parents and above != root:
-            above = parents[above]
-        if above == root and pid != root and "java" not in name:
-            yield pid
+            workers = (each.pid for each in descendants(own) if each.pid != own and "java" not in each.name)
+            self.most_kib = max([self.most_kib, *map(_most_kib, workers)])
 
 
 def _most_kib(pid: int) -> int:

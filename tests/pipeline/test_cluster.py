@@ -6,16 +6,13 @@ import gzip
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyspark
 import pytest
+from standalone_spark import standalone
 from table_truth import CAPTURES, name_of
 
 from kproto.tables import TABLES, read
@@ -26,37 +23,37 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PARTED = next(path for path in CAPTURES if name_of(path) == "ibp-3.9-a")
+LOCAL_CLUSTER = "local-cluster[2,1,700]"
 SMALL = next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a")
 ANALYZE = """
 import sys
 from pathlib import Path
 from kproto.pipeline import OutputDirectory, analyze, check_workers, spark_session
 from kproto.errors import KprotoError
-master, out, missing, *captures = sys.argv[1:]
+directory, local, standalone, *captures = sys.argv[1:]
 settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "600m",
             "spark.cores.max": "2", "spark.executor.cores": "1",
             # Two small captures need neither Spark's 200 shuffle partitions nor the JVM's second compiler.
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-with spark_session(master, settings=settings) as spark:
-    try:
-        check_workers(spark, [missing], Path(out))
-    except KprotoError as e:
-        print(e)
-    check_workers(spark, captures, Path(out))
-    def where(_numbers):
-        import kproto, os
-        yield kproto.__file__, os.environ.get("SPARK_EXECUTOR_DIRS", "")
-    print(set(spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()))
-    run = analyze(spark, captures, OutputDirectory(Path(out)), split_bytes=100_000)
+for master, out in (local, Path(directory) / "local"), (standalone, Path(directory) / "standalone"):
+    with spark_session(master, settings=settings) as spark:
+        try:
+            check_workers(spark, [captures[0] + ".missing"], out)
+        except KprotoError as e:
+            print(master, e)
+        check_workers(spark, captures, out)
+        def where(_numbers):
+            import kproto
+            yield kproto.__file__
+        print(master, set(spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()))
+        analyze(spark, captures, OutputDirectory(out), split_bytes=100_000)
 """
-
-
-SUBMITTED = "from kproto.__main__ import main; main()"
-KILLED = """
+SUBMITTED = """
 import os, signal, sys
 from pathlib import Path
+from kproto.cli import main
 from kproto.pipeline import OutputDirectory, analyze, spark_session
 
 def kill_an_executor(step):
@@ -70,37 +67,28 @@ def kill_an_executor(step):
             print("killed an executor before:", step)
             return
 
+command, killed, *captures = sys.argv[1:]
+main(["analyze", *captures, "--out", command, "--format", "json"], standalone_mode=False)
 with spark_session() as spark:
     print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
-    out = OutputDirectory(Path(sys.argv[1]))
-    analyze(spark, sys.argv[2:], out, split_bytes=100_000, on_step=kill_an_executor)
+    analyze(spark, captures, OutputDirectory(Path(killed)), split_bytes=100_000, on_step=kill_an_executor)
 """
 
 
-@pytest.fixture
-def captures(tmp_path: Path) -> list[str]:
-    folder = tmp_path / "captures"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("captures")
     for path in (PARTED, SMALL):
         (folder / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
     return [str(path) for path in sorted(folder.iterdir())]
 
 
-def analyzed(master: str, captures: list[str], out: Path) -> str:
-    """What a driver in a process of its own says; its workers find kproto only if it is sent to them."""
-    missing = f"{captures[0]}.missing"
-    done = subprocess.run(
-        [sys.executable, "-c", ANALYZE, master, str(out), missing, *captures],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(out.parent / "work")},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert re.search(r"worker \S+ cannot open \S+\.missing: .*No such file", done.stdout)
-    assert "kproto-shipped/kproto/__init__.py" in done.stdout
-    return done.stdout
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The master's URL, and the directory in which its workers work."""
+    directory = tmp_path_factory.mktemp("cluster")
+    with standalone(directory) as master:
+        yield master, directory / "work"
 
 
 def assert_same_as_here(captures: list[str], out: Path) -> None:
@@ -111,46 +99,41 @@ def assert_same_as_here(captures: list[str], out: Path) -> None:
     assert rows.keys() == TABLES.keys()
 
 
-def test_a_local_cluster_makes_the_same_tables(captures: list[str], tmp_path: Path) -> None:
-    analyzed("local-cluster[2,1,700]", captures, tmp_path / "tables")
-    assert_same_as_here(captures, tmp_path / "tables")
-
-
-def test_two_standalone_workers_make_the_same_tables(
+def test_a_local_cluster_and_two_standalone_workers_make_the_same_tables(
     cluster: tuple[str, Path], captures: list[str], tmp_path: Path
 ) -> None:
+    """A driver in a process of its own has two sessions; the workers find kproto only if it is sent to them."""
     master, work = cluster
-    analyzed(master, captures, tmp_path / "tables")
-    assert_same_as_here(captures, tmp_path / "tables")
+    done = subprocess.run(
+        [sys.executable, "-c", ANALYZE, str(tmp_path), LOCAL_CLUSTER, master, *captures],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / "work")},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for name in (LOCAL_CLUSTER, master):
+        said = [line.removeprefix(name) for line in done.stdout.splitlines() if line.startswith(name)]
+        assert re.search(r"worker \S+ cannot open \S+\.missing: .*No such file", said[0])
+        assert "kproto-shipped/kproto/__init__.py" in said[1]
+    assert_same_as_here(captures, tmp_path / "local")
+    assert_same_as_here(captures, tmp_path / "standalone")
     assert len({path.parent.name for path in work.glob("*/*/kproto-shipped")}) >= 2
 
 
-def test_a_job_of_spark_submit_makes_the_same_tables(
+def test_spark_submit_makes_the_same_tables_by_the_command_and_though_executors_are_killed_at_each_step(
     cluster: tuple[str, Path], captures: list[str], tmp_path: Path
 ) -> None:
+    master, _work = cluster
     (tmp_path / "job.py").write_text(SUBMITTED)
-    out = tmp_path / "tables"
-    said = submitted(cluster[0], tmp_path / "job.py", "analyze", *captures, "--out", str(out), "--format", "json")
-    assert json.loads(said.splitlines()[-1])["tables"]["requests"] > 500
-    assert_same_as_here(captures, out)
-
-
-def test_executors_that_are_killed_at_each_step_change_no_table(
-    cluster: tuple[str, Path], captures: list[str], tmp_path: Path
-) -> None:
-    (tmp_path / "killed.py").write_text(KILLED)
-    said = submitted(cluster[0], tmp_path / "killed.py", str(tmp_path / "tables"), *captures)
-    assert said.splitlines()[0] == f"{cluster[0]} 3"
-    assert said.count("killed an executor before") >= 2
-    assert_same_as_here(captures, tmp_path / "tables")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The master's URL, and the directory in which its workers work."""
-    directory = tmp_path_factory.mktemp("cluster")
-    with standalone(directory) as master:
-        yield master, directory / "work"
+    command, killed = tmp_path / "command", tmp_path / "killed"
+    said = submitted(master, tmp_path / "job.py", str(command), str(killed), *captures).splitlines()
+    place = said.index(f"{master} 3")
+    assert json.loads(said[place - 1])["tables"]["requests"] > 500
+    assert "\n".join(said[place:]).count("killed an executor before") >= 2
+    assert_same_as_here(captures, command)
+    assert_same_as_here(captures, killed)
 
 
 def submitted(master: str, program: Path, *arguments: str) -> str:
@@ -177,45 +160,3 @@ def submitted(master: str, program: Path, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
-
-
-@contextmanager
-def standalone(directory: Path) -> Iterator[str]:
-    """A master and two workers of one core each, on loopback."""
-    home = Path(pyspark.__file__).parent
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(log: Path, *arguments: str) -> None:
-        with log.open("wb") as file:
-            started.append(
-                subprocess.Popen(
-                    [str(home / "bin" / "spark-class"), *arguments], stdout=file, stderr=file, env=environment
-                )
-            )
-
-    try:
-        log = directory / "master.log"
-        ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        start(log, "org.apache.spark.deploy.master.Master", *ports)
-        master = said(log, r"spark://127\.0\.0\.1:\d+")
-        for n in range(2):
-            options = [*ports, "--cores", "1", "--memory", "700m", "--work-dir", str(directory / "work")]
-            start(directory / f"worker-{n}.log", "org.apache.spark.deploy.worker.Worker", *options, master)
-            said(directory / f"worker-{n}.log", "Successfully registered with master")
-        yield master
-    finally:
-        for process in reversed(started):
-            process.send_signal(signal.SIGTERM)
-        for process in started:
-            process.wait(timeout=30)
-
-
-def said(log: Path, pattern: str) -> str:
-    """Wait until a log says something."""
-    for _ in range(600):
-        found = re.search(pattern, log.read_text())
-        if found:
-            return found[0]
-        time.sleep(0.1)
-    raise AssertionError(log.read_text()[-2000:])
