@@ -16,7 +16,7 @@ def ask_port(port: int, message: Any, version: int) -> Any:
     key = message.api_key
     header = headers.request_header(key, version, 7, "test")
     frame = headers.encode_request_header(header, request_header_version(key, version)) + codec.encode(message, version)
-    with socket.create_connection(("127.0.0.1", port), 20) as sock:
+    with socket.create_connection(("127.0.0.1", port), 60) as sock:
         sock.sendall(framing.frame(frame))
         stream = sock.makefile("rb")
         size = int.from_bytes(stream.read(4), "big")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from confluent_kafka.admin import NewPartitions, NewTopic
 from control_traffic import ControlRequest, control_requests
-from led_cluster import LedCluster, within
+from led_cluster import LedCluster
+from real_brokers import eventually
 
 from channel.errors import NoNode
 from channel.zookeeper import cluster as zk
@@ -73,7 +74,7 @@ class LedByKafka(LedCluster):
     def lead(self, epoch: int = 1) -> None:
         """Start the fourth broker, which finds no other candidate."""
         self.start(3)
-        within(20, lambda: zk.read_controller_epoch(self.session)[0] == epoch)
+        eventually(lambda: zk.read_controller_epoch(self.session)[0] == epoch)
 
     def traffic(self) -> dict[int, list[ControlRequest]]:
         """The requests that each broker has logged."""
@@ -113,15 +114,15 @@ def create(led: LedCluster) -> None:
     """Two topics are created, one after the other."""
     admin = led.admin()
     for topic in ("moved", "kept"):
-        admin.create_topics([NewTopic(topic, 3, replica_assignment=RING)])[topic].result(30)
-        within(30, lambda: led.is_in_sync(topic, 3, {0, 1, 2}))  # noqa: B023
+        admin.create_topics([NewTopic(topic, 3, replica_assignment=RING)])[topic].result(120)
+        eventually(lambda: led.is_in_sync(topic, 3, {0, 1, 2}))  # noqa: B023
 
 
 def add_partitions(led: LedCluster) -> None:
     """A topic gets three more partitions."""
     admin = led.admin()
-    admin.create_partitions([NewPartitions("moved", 6, replica_assignment=RING)])["moved"].result(30)
-    within(30, lambda: led.is_in_sync("moved", 6, {0, 1, 2}))
+    admin.create_partitions([NewPartitions("moved", 6, replica_assignment=RING)])["moved"].result(120)
+    eventually(lambda: led.is_in_sync("moved", 6, {0, 1, 2}))
 
 
 def kill(led: LedCluster) -> None:
@@ -140,35 +141,35 @@ def prefer(led: LedCluster) -> None:
     """Preferred leaders are asked for by the znode."""
     wanted = [TopicPartition("moved", p) for p in range(6)] + [TopicPartition("kept", 0)]
     led.session.create(znodes.PREFERRED_ELECTION, znodes.encode_partitions(wanted))
-    within(30, lambda: [led.state("moved", p).leader for p in range(6)] == [0, 1, 2, 0, 1, 2])
+    eventually(lambda: [led.state("moved", p).leader for p in range(6)] == [0, 1, 2, 0, 1, 2])
 
 
 def reassign(led: LedCluster) -> None:
     """A partition is reassigned by the znode: other order, one replica less."""
     tp = TopicPartition("moved", 0)
     led.session.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({tp: (2, 1)}))
-    within(30, lambda: led.session.exists(znodes.REASSIGN_PARTITIONS) is None)
-    within(30, lambda: (led.state("moved").leader, {*led.state("moved").isr}) == (2, {1, 2}))
+    eventually(lambda: led.session.exists(znodes.REASSIGN_PARTITIONS) is None)
+    eventually(lambda: (led.state("moved").leader, {*led.state("moved").isr}) == (2, {1, 2}))
 
 
 def delete(led: LedCluster) -> None:
     """A topic is deleted."""
     admin = led.admin()
-    admin.delete_topics(["moved"])["moved"].result(30)
-    within(30, lambda: led.session.exists(znodes.topic_path("moved")) is None)
-    within(30, lambda: not led.folders("moved"))
+    admin.delete_topics(["moved"])["moved"].result(120)
+    eventually(lambda: led.session.exists(znodes.topic_path("moved")) is None)
+    eventually(lambda: not led.folders("moved"))
 
 
 def shut_down(led: LedCluster) -> None:
     """A broker ends by SIGTERM, after a controlled shutdown."""
     led.stop(1)
-    within(30, lambda: led.is_in_sync("kept", 3, {0, 2}))
+    eventually(lambda: led.is_in_sync("kept", 3, {0, 2}))
     log = (led.folder / "logs" / "broker-1" / "server.log").read_text()
     assert "Controlled shutdown request returned successfully" in log
 
 
 def _in_sync(led: LedCluster, isr: set[int]) -> None:
-    within(60, lambda: all(led.is_in_sync(topic, count, isr) for topic, count in PARTITIONS.items()))
+    eventually(lambda: all(led.is_in_sync(topic, count, isr) for topic, count in PARTITIONS.items()))
 
 
 # ---- the requests
@@ -176,7 +177,7 @@ def _in_sync(led: LedCluster, isr: set[int]) -> None:
 
 def _settled(led: LedByOurs | LedByKafka) -> dict[int, list[ControlRequest]]:
     """Return the requests once all registered brokers were sent ZooKeeper's state and none came for a second."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     before: dict[int, list[ControlRequest]] = {}
     while True:
         traffic = led.traffic()

@@ -19,19 +19,11 @@ from channel.zookeeper.session import ZooKeeperSession
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["CONTROLLER", "LedCluster", "within"]
+__all__ = ["CONTROLLER", "LedCluster"]
 
 CONTROLLER = 77
-
-
-def within(seconds: float, condition: Callable[[], object]) -> None:
-    """Wait until a condition holds, at most so long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 class LedCluster:
@@ -127,7 +119,7 @@ class LedCluster:
         """End the controller's process by kill -9, if there is one."""
         if self.process is not None and self.process.stdout is not None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
             self.process.stdout.close()
 
     # ---- brokers and ZooKeeper
@@ -186,7 +178,7 @@ class LedCluster:
         for i in range(first, first + count):
             producer.produce(topic, str(i), str(i), on_delivery=delivered)
             producer.poll(0)
-        assert producer.flush(40) == 0
+        assert producer.flush(120) == 0
         assert failures == []
 
     def consume(self, topic: str, count: int) -> set[int]:
@@ -195,7 +187,7 @@ class LedCluster:
         consumer = Consumer({**self.client(), **settings})
         consumer.subscribe([topic])
         found: set[int] = set()
-        deadline = time.monotonic() + 50
+        deadline = time.monotonic() + 120
         try:
             while len(found) < count and time.monotonic() < deadline:
                 found |= {int(m.value()) for m in consumer.consume(500, 0.5) if m.error() is None}

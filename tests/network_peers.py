@@ -21,11 +21,11 @@ from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTranspor
 from channel.security import Password, SecurityConfig
 from channel.types import SecurityProtocol
 
-WAIT_S = 10
+WAIT_S = 30
 
 
 def until(condition, *, step=lambda: time.sleep(0.001), what: str = "what was awaited") -> None:
-    """Repeat ``step`` until the condition holds, for ten seconds at most."""
+    """Repeat ``step`` until the condition holds, for half a minute at most: on a busy machine all takes long."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen"

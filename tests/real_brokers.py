@@ -29,14 +29,14 @@ REAL_KAFKA = Path(__file__).parents[1] / "tools" / "real_kafka" / "real-kafka"
 def real_kafka(*args: str) -> dict[str, Any]:
     """Run tools/real_kafka and return its output."""
     done = subprocess.run(
-        [sys.executable, str(REAL_KAFKA), *args], capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, str(REAL_KAFKA), *args], capture_output=True, text=True, timeout=400, check=False
     )
     if done.returncode:
         raise RuntimeError(f"real-kafka {' '.join(args)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until a condition on real processes holds, which may take long."""
     deadline = time.monotonic() + seconds
     while not condition():

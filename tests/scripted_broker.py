@@ -15,7 +15,7 @@ from network_peers import accepted, greet
 
 from channel.types import Broker, EndPoint, SecurityProtocol
 
-WAIT_S = 20
+WAIT_S = 30
 """How long a test waits for what must happen."""
 
 

@@ -43,7 +43,7 @@ def steps(block: str) -> list[tuple[str, str]]:
 def run(command: str, cwd: Path, env: dict[str, str]) -> str:
     """What a command prints; its exit code may say that brokers disagree."""
     done = subprocess.run(
-        command, shell=True, cwd=cwd, env=env, stdout=subprocess.PIPE, text=True, timeout=60, check=False
+        command, shell=True, cwd=cwd, env=env, stdout=subprocess.PIPE, text=True, timeout=180, check=False
     )
     return done.stdout
 
@@ -54,7 +54,7 @@ def start(command: list[str], cwd: Path, env: dict[str, str], stream: str) -> su
 
 def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     return out or "", err or ""
 
 

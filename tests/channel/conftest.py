@@ -36,7 +36,7 @@ def _nothing_is_left() -> Iterator[None]:
     """Threads end and sockets close with the test that opened them."""
     threads, descriptors = set(threading.enumerate()), _open_sockets()
     yield
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         left = [t.name for t in threading.enumerate() if t not in threads]
         opened = sorted(_open_sockets() - descriptors)

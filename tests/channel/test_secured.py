@@ -88,7 +88,7 @@ def secured(
 def answered(manager: ControllerChannelManager, broker_id: int, message: Any, version: int) -> Any:
     answers: SimpleQueue[Any] = SimpleQueue()
     manager.send_request(broker_id, SingleRequest(message, version), answers.put)
-    return answers.get(timeout=10)
+    return answers.get(timeout=30)
 
 
 # ---- what passes -----------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_a_broker_that_restarts_is_reached_again(protocol: SecurityProtocol) -> 
         answers: SimpleQueue[Any] = SimpleQueue()
         manager.send_request(0, SingleRequest(update_metadata({}, broker_epoch=-1), 8), answers.put)
         cluster.restart(0)
-        assert answers.get(timeout=10).error_code == 0
+        assert answers.get(timeout=30).error_code == 0
 
 
 # ---- what fails ------------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def cutting_relay(port: int, allowed: int, cut: int = 2) -> Iterator[int]:
 def test_strangers_bytes_end_their_connection_and_no_other(protocol: SecurityProtocol) -> None:
     with secured(protocol) as (cluster, manager):
         for hello in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x04abcd", bytes(100), b"\xff" * 100):
-            with socket.create_connection((cluster[0].host, cluster[0].port), timeout=10) as stranger:
+            with socket.create_connection((cluster[0].host, cluster[0].port), timeout=30) as stranger:
                 stranger.sendall(hello)
                 with contextlib.suppress(OSError):
                     stranger.shutdown(socket.SHUT_WR)

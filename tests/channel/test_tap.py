@@ -54,8 +54,8 @@ class CountingTap(Tap):
 
 
 def connect(tap: Tap, at: int = 0) -> socket.socket:
-    sock = socket.create_connection(tap.listening[at], timeout=10)
-    sock.settimeout(10)
+    sock = socket.create_connection(tap.listening[at], timeout=30)
+    sock.settimeout(30)
     return sock
 
 
@@ -154,7 +154,7 @@ def test_a_client_waits_for_a_node_that_does_not_read(recording: Path) -> None:
         with node.accept()[0] as others_far:
             other.sendall(bytes(len(piece)))
             assert received(others_far, len(piece)) == bytes(len(piece))
-        far.settimeout(10)
+        far.settimeout(30)
         assert received(far, sent) == (piece * (sent // len(piece) + 1))[:sent]
         until(lambda: tap.relayed == sent + len(piece))
         assert relayed < sent
@@ -265,7 +265,7 @@ def test_a_killed_tap_leaves_a_recording_that_reads(echo: EchoServer, recording:
     try:
         assert tap.stderr is not None
         port = int(tap.stderr.readline().split()[1].rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
             data = frame(bytes(100_000))
             sock.sendall(data)
             received(sock, len(data))
@@ -395,7 +395,7 @@ def test_many_tls_records_that_come_at_once_all_pass(recording: Path, tmp_path: 
             tls.write(b"x")
         sock.sendall(outgoing.read())
         with node.accept()[0] as far:
-            far.settimeout(10)
+            far.settimeout(30)
             assert received(far, 100) == b"x" * 100
 
 

@@ -40,7 +40,7 @@ def kproto(*args, text="", code=0):
         capture_output=True,
         text=True,
         errors="surrogateescape",
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == code, done.stderr
@@ -57,7 +57,7 @@ def brokers(*args):
         yield server
     finally:
         server.terminate()
-        server.wait(20)
+        server.wait(60)
         server.stdout.close()
         server.stderr.close()
 
@@ -85,7 +85,7 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         ]
     finally:
         server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=20)
+        _, errors = server.communicate(timeout=60)
     assert server.returncode == 0
     assert "Traceback" not in errors
 
@@ -146,10 +146,10 @@ def test_a_signal_ends_the_search_for_zookeeper(command, number):
             [sys.executable, "-m", "kproto", *command, "--zookeeper", address], stderr=subprocess.PIPE
         )
         try:
-            silent.settimeout(20)
+            silent.settimeout(60)
             silent.accept()[0].close()
             process.send_signal(number)
-            _, errors = process.communicate(timeout=15)
+            _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
     assert (process.returncode, errors) == (0, b"")
@@ -162,7 +162,7 @@ def test_closed_standard_streams_are_as_good_as_empty_ones():
         try:
             assert process.stderr.readline() == "1 broker listening; Ctrl-C ends them\n"
             process.terminate()
-            assert (process.wait(20), process.stderr.read()) == (0, "")
+            assert (process.wait(60), process.stderr.read()) == (0, "")
         finally:
             process.kill()
 
@@ -232,7 +232,7 @@ def test_brokers_end_when_nobody_reads_their_requests():
         server.stdout.close()
         out, _ = kproto("send", address, "--api", "6", text=json.dumps(UPDATE))
         assert json.loads(out) == {"errorCode": 0}  # the answer does not depend on who watches
-        assert server.wait(20) == 141
+        assert server.wait(60) == 141
         assert "Traceback" not in server.stderr.read()
 
 

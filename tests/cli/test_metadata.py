@@ -54,7 +54,7 @@ def tell(controller: ScriptedController, cluster: EmbeddedCluster, broker_id: in
     )
     answers: SimpleQueue[Any] = SimpleQueue()
     controller.manager.send_request(broker_id, SingleRequest(message, 8), answers.put)
-    assert answers.get(timeout=10).error_code == 0
+    assert answers.get(timeout=30).error_code == 0
 
 
 def address(cluster: EmbeddedCluster, broker_id: int = 0) -> str:

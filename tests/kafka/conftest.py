@@ -103,7 +103,7 @@ class Cluster:
             answered.set()
 
         self.manager.send_request(broker_id, SingleRequest(message, version), callback)
-        assert answered.wait(30), f"no answer to {message!r}"
+        assert answered.wait(60), f"no answer to {message!r}"
         return answers[0]
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(300)]
 
 SESSION_MS = 4_000
 
@@ -65,7 +65,7 @@ class Process:
         """The next line that has such a field, with this value if one is given."""
         while True:
             try:
-                found = self._lines.get(timeout=40)
+                found = self._lines.get(timeout=120)
             except Empty:
                 raise AssertionError(f"no line with {key}; {self.errors}") from None
             if key in found and value in (None, found[key]):
@@ -73,9 +73,9 @@ class Process:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         for reader in self._readers:
-            reader.join(10)
+            reader.join(60)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
@@ -118,7 +118,7 @@ def test_new_topics_are_spread_over_the_racks(zookeeper: str, admin: ZooKeeperSe
         leader = fleet.wait_for_controller()
         until(lambda: len(fleet[leader].broker.metadata.snapshot.alive_brokers) == 4)
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{fleet[leader].port}"})
-        client.create_topics([NewTopic("t", 8, 2)])["t"].result(30)
+        client.create_topics([NewTopic("t", 8, 2)])["t"].result(120)
         data, _ = admin.get(znodes.topic_path("t"))
         replicas = [each.replicas for each in znodes.decode_topic("t", data).partitions.values()]
         assert len(replicas) == 8
@@ -137,7 +137,7 @@ def test_a_killed_winner_is_followed_by_another_with_the_next_epoch(zookeeper: s
         assert (event.broker_ids, event.heard, event.is_complete) == ([first], 2, True)
         second = fleet.wait_for_controller()
         assert second != first
-        assert leadership(admin, "t") == (follower, {follower, other}, 2)
+        until(lambda: leadership(admin, "t") == (follower, {follower, other}, 2))
         assert elected == [(first, 1), (first, 0), (second, 2)]
         fleet.restart(first)
         until(lambda: (leadership(admin, "t") or ())[1:2] == ({1, 2, 3},))
@@ -234,11 +234,11 @@ def test_two_processes_are_one_cluster_and_outlive_a_kill_9(
             steps = f"{commands}/steps"
             body = json.dumps({"step": "bounce controller"}).encode()
             request = urllib.request.Request(steps, body, {"Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=90) as response:
+            with urllib.request.urlopen(request, timeout=120) as response:
                 assert json.load(response)["is_complete"]
             assert two.line("leading", True)["controller_epoch"] == 3
             two.process.send_signal(signal.SIGTERM)
-            assert two.process.wait(40) == 0
+            assert two.process.wait(120) == 0
         finally:
             two.close()
     finally:

@@ -35,7 +35,7 @@ from kproto.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.kafka, pytest.mark.proof(3), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.proof(3), pytest.mark.timeout(400)]
 
 COUNT = int(os.environ.get("KPROTO_FLEET", "200" if IS_LONG else "50"))
 FIRST = 100
@@ -94,10 +94,10 @@ def test_a_broker_whose_session_expired_registers_again(zookeeper: str) -> None:
 
 @pytest.mark.zookeeper
 def test_a_killed_broker_stays_registered_until_its_session_ends(zookeeper: str) -> None:
-    with Fleet(zookeeper, [7, 8], session_timeout_ms=2_000) as fleet:
+    with Fleet(zookeeper, [7, 8], session_timeout_ms=4_000) as fleet:
         fleet.kill(7)
         assert set(registrations(zookeeper)) == {7, 8}
-        eventually(lambda: set(registrations(zookeeper)) == {8}, 20)
+        eventually(lambda: set(registrations(zookeeper)) == {8})
         epoch = fleet.restart(7)
         assert registrations(zookeeper)[7][1] == epoch
         assert fleet.restart(7) > epoch  # without a pause between
@@ -122,7 +122,7 @@ class Rehearsal:
 
     def create(self, topic: str) -> None:
         new = NewTopic(topic, COUNT, replica_assignment=[self.assignment(p) for p in range(COUNT)])
-        self.admin.create_topics([new])[topic].result(30)
+        self.admin.create_topics([new])[topic].result(120)
 
     def everywhere(self, topic: str, partition: int) -> set[tuple[int, frozenset[int]] | None]:
         """Leader and ISR of a partition as the brokers have them from UpdateMetadata; one value if all agree."""
@@ -276,7 +276,7 @@ def test_the_example_rehearses_without_a_complaint(rehearsal: Rehearsal) -> None
     assert str(first) in script
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script, rehearsal.zookeeper],
-        capture_output=True, text=True, timeout=150, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["step", "wait", "kill", "restart", "bounce"]
@@ -293,7 +293,7 @@ def test_a_rehearsal_from_standard_input(rehearsal: Rehearsal) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kproto", "brokers", "--zookeeper", rehearsal.zookeeper, "--count", "3",
          "--first-id", "500", "--session-timeout", "2", "--commands"],
-        input=steps, capture_output=True, text=True, timeout=120, check=True,
+        input=steps, capture_output=True, text=True, timeout=240, check=True,
     )  # fmt: skip
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["broker"] for line in lines[:3]] == [500, 501, 502]
@@ -320,15 +320,15 @@ def test_sigterm_is_a_controlled_shutdown(rehearsal: Rehearsal) -> None:
                 process.stdout.readline()
             topic = f"sigterm-{time.time_ns()}"
             replicas = [[500, 501, FIRST], [501, 500, FIRST]]
-            rehearsal.admin.create_topics([NewTopic(topic, 2, replica_assignment=replicas)])[topic].result(30)
+            rehearsal.admin.create_topics([NewTopic(topic, 2, replica_assignment=replicas)])[topic].result(120)
             process.terminate()
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=120)
         finally:
             process.kill()
     assert process.returncode == 0, errors
     assert "have left though" not in errors
     for partition in (0, 1):
-        assert rehearsal.state(topic, partition) == (FIRST, frozenset({FIRST}))
+        eventually(lambda: rehearsal.state(topic, partition) == (FIRST, frozenset({FIRST})))  # noqa: B023
 
 
 def test_the_registration_is_what_the_controller_announces(rehearsal: Rehearsal) -> None:

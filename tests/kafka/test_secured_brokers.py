@@ -83,7 +83,7 @@ def test_all_three_requests_and_metadata_pass_and_a_wrong_password_does_not(secu
             manager.send_request(
                 0, SingleRequest(message, version), lambda a, e=answered, s=answers: (s.append(a), e.set())
             )
-            assert answered.wait(30)
+            assert answered.wait(60)
             assert answers[0].error_code == 0
     with ClusterClient([("127.0.0.1", port)], protocol=protocol, security=security) as client:
         view = client.ask_any()
@@ -98,7 +98,7 @@ def test_all_three_requests_and_metadata_pass_and_a_wrong_password_does_not(secu
 
 
 def test_a_session_is_renewed_as_long_as_requests_come_and_the_broker_ends_it_else(tmp_path, kafka_jars):
-    lifetime_s = 2.0
+    lifetime_s = 5.0  # a client renews at 85 to 95 % of it: a busy machine must not hold it up for the rest
     properties = f"connections.max.reauth.ms={lifetime_s * 1000:.0f}"
     with broker(SecurityProtocol.SASL_PLAINTEXT, str(tmp_path), kafka_jars, properties) as (
         protocol,
@@ -114,7 +114,7 @@ def test_a_session_is_renewed_as_long_as_requests_come_and_the_broker_ends_it_el
         client = NetworkClient(selector, ManualMetadataUpdater([node]), "test")
 
         def ask():
-            assert await_ready(client, node, 10_000)
+            assert await_ready(client, node, 60_000)
             request = client.new_request("0", MessageRequest(c.MetadataRequest(topics=[])))
             assert send_and_receive(client, request).body.cluster_id
 
@@ -122,11 +122,11 @@ def test_a_session_is_renewed_as_long_as_requests_come_and_the_broker_ends_it_el
             return metrics.value("test-metrics", f"{name}-total")
 
         try:
-            ends = time.monotonic() + 3 * lifetime_s
-            while time.monotonic() < ends:
+            deadline = time.monotonic() + 60
+            while count("successful-reauthentication") < 2:
+                assert time.monotonic() < deadline, "the session is not renewed"
                 ask()
-                time.sleep(0.05)
-            assert count("successful-reauthentication") >= 2
+                time.sleep(0.01)
             assert (count("connection-creation"), count("connection-close")) == (1, 0)
             selector.channels["0"].authenticator.renews_ns = 0
             time.sleep(lifetime_s + 0.2)

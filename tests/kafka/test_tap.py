@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
-from real_brokers import free_ports, real_kafka
+from real_brokers import eventually, free_ports, real_kafka
 
 from channel.network.recorder import PcapngRecorder
 from channel.tap import Mapping, Tap
@@ -14,7 +13,8 @@ from kproto.capture import exchanges
 
 pytestmark = pytest.mark.kafka
 
-TOPIC = '{"version":2,"partitions":{"0":[0,1],"1":[1,0]},"adding_replicas":{},"removing_replicas":{}}'
+TOPIC = "through-the-tap"
+ASSIGNMENT = '{"version":2,"partitions":{"0":[0,1],"1":[1,0]},"adding_replicas":{},"removing_replicas":{}}'
 
 
 def told(captures):
@@ -40,12 +40,8 @@ def test_the_recording_equals_the_brokers_request_logs(tmp_path, kafka_jars):
                 "start", str(folder), "--brokers", "2", "--base-port", str(base), "--zk-port", str(base + 2),
                 "--advertise-base-port", str(listening), "--request-log",
             )  # fmt: skip
-            real_kafka("zk", str(folder), "create", "/brokers/topics/through-the-tap", TOPIC)
-            deadline = time.monotonic() + 60
-            while not any(api == 4 and "through-the-tap" in str(request) for api, _, _, request, _ in told(recording)):
-                assert time.monotonic() < deadline, "no LeaderAndIsr has passed through the tap"
-                time.sleep(0.2)
-            time.sleep(1)  # the UpdateMetadata that follow it
+            real_kafka("zk", str(folder), "create", f"/brokers/topics/{TOPIC}", ASSIGNMENT)
+            eventually(lambda: {4, 6} <= {api for api, _, _, body, _ in told(recording) if TOPIC in str(body)})
         finally:
             real_kafka("stop", str(folder))
     logs = sorted(Path(folder).glob("logs/broker-*/kafka-request.log*"))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 VALUES = [
     "", "0", "1", "-1", "-2", "-3", "2", "3", "4", "9", "10", "13", "14", "17", "18", "22", "23", "+5", "0.5", "1.0",
@@ -46,7 +46,7 @@ def verdicts(admin: AdminClient, settings: list[dict[str, str]]) -> list[bool]:
     found = []
     for topic in topics:
         try:
-            answers[topic.topic].result(60)
+            answers[topic.topic].result(120)
         except KafkaException as e:
             found.append(e.args[0].code())
         else:

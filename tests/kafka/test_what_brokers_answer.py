@@ -229,14 +229,14 @@ CLOSED = {
 
 @pytest.mark.parametrize("what", CLOSED)
 def test_the_connection_is_closed_without_an_answer(cluster, what):
-    with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=60) as peer:
         peer.sendall(CLOSED[what])
         with contextlib.suppress(ConnectionResetError):
             assert peer.recv(1) == b""
 
 
 def test_an_unknown_version_of_api_versions_is_answered(cluster):
-    with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=60) as peer:
         peer.sendall(frame(struct.pack(">hhih2sB", 18, 99, 7, 2, b"77", 0)))
         answer = peer.recv(4096)
     assert struct.unpack(">ii", answer[:8]) == (len(answer) - 4, 7)
@@ -253,7 +253,7 @@ def test_clients_are_told_what_the_controller_said(cluster, topic):
     header = get_codec("cython").encode_request_header(
         get_codec("cython").RequestHeader(request_api_key=3, request_api_version=12, correlation_id=1, client_id="x")
     )
-    with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=60) as peer:
         peer.sendall(frame(header + codec.encode(request, 12)))
         answer = peer.recv(65536)
     body = codec.decode_response(3, 12, answer[9:])

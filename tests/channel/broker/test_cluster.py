@@ -40,7 +40,7 @@ class Peer:
     """A bare connection that writes requests and reads answers."""
 
     def __init__(self, member):
-        self.socket = socket.create_connection((member.host, member.port), timeout=5)
+        self.socket = socket.create_connection((member.host, member.port), timeout=30)
         self._frames = FrameSplitter()
         self._next = 0
 
@@ -380,7 +380,7 @@ def test_a_paused_broker_answers_when_it_goes_on(cluster):
         with pytest.raises(TimeoutError):
             peer.receive()
         cluster.resume(0)
-        peer.socket.settimeout(5)
+        peer.socket.settimeout(30)
         assert peer.receive() is not None
 
 
@@ -439,7 +439,7 @@ def test_a_request_without_an_answer_is_told_as_such(cluster, plan):
     cluster[0].broker.hooks = BrokerHooks(intercept=lambda context, request: plan, answered=note)
     with Peer(cluster[0]) as peer:
         peer.send(6, 8, codec.encode(update_metadata({}), 8))
-        assert seen.wait(5)
+        assert seen.wait(30)
         if plan.disconnect:
             assert peer.receive() is None
         else:

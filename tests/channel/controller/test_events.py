@@ -71,9 +71,9 @@ def make(metrics: Metrics) -> Iterator[Callable[..., ControllerEventManager]]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, "waited 10 s in vain"
+        assert time.monotonic() < deadline, "waited 60 s in vain"
         time.sleep(0.001)
 
 

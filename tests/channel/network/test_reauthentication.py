@@ -279,7 +279,7 @@ def test_requests_of_another_thread_pass_in_order_whenever_sessions_end(serve, a
             if number % 3 == 0:
                 asking.clock.sleep(LIFETIME_MS)
             asking.client.request("1", UPDATE, callback)
-            assert turn.acquire(timeout=10)
+            assert turn.acquire(timeout=30)
 
     sending = threading.Thread(target=sends)
     sending.start()

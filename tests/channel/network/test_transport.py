@@ -28,7 +28,7 @@ def ends() -> Iterator[tuple[PlaintextTransport, socket.socket]]:
     peer, _ = server.accept()
     server.close()
     client.setblocking(False)
-    peer.settimeout(10)
+    peer.settimeout(30)
     with client, peer:
         yield PlaintextTransport(client, connected=True), peer
 
