@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kproto import messages
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
-from kproto.messages import (
-    AllocateProducerIdsResponse,
-    AlterPartitionResponse,
-    ControlledShutdownResponse,
-    CreatableTopicResult,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsResponse,
-    InitProducerIdResponse,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,24 +18,26 @@ def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
     """Make the response that answers the whole request with an error code."""
     match api_key:
         case ApiKey.CREATE_TOPICS:
-            topics = [CreatableTopicResult(name=name, error_code=code) for name in _names(request.topics)]
-            return CreateTopicsResponse(topics=topics)
+            topics = [messages.CreatableTopicResult(name=name, error_code=code) for name in _names(request.topics)]
+            return messages.CreateTopicsResponse(topics=topics)
         case ApiKey.CREATE_PARTITIONS:
-            results = [CreatePartitionsTopicResult(name=name, error_code=code) for name in _names(request.topics)]
-            return CreatePartitionsResponse(results=results)
+            results = [
+                messages.CreatePartitionsTopicResult(name=name, error_code=code) for name in _names(request.topics)
+            ]
+            return messages.CreatePartitionsResponse(results=results)
         case ApiKey.DELETE_TOPICS:
             asked = [(t.name, t.topic_id) for t in request.topics]
-            named = [DeletableTopicResult(name=name, error_code=code) for name in request.topic_names]
-            by_either = [DeletableTopicResult(name=n, topic_id=i, error_code=code) for n, i in asked]
-            return DeleteTopicsResponse(responses=named + by_either)
+            named = [messages.DeletableTopicResult(name=name, error_code=code) for name in request.topic_names]
+            by_either = [messages.DeletableTopicResult(name=n, topic_id=i, error_code=code) for n, i in asked]
+            return messages.DeleteTopicsResponse(responses=named + by_either)
         case ApiKey.ALTER_PARTITION:
-            return AlterPartitionResponse(error_code=code)
+            return messages.AlterPartitionResponse(error_code=code)
         case ApiKey.ALLOCATE_PRODUCER_IDS:
-            return AllocateProducerIdsResponse(error_code=code)
+            return messages.AllocateProducerIdsResponse(error_code=code)
         case ApiKey.INIT_PRODUCER_ID:
-            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # clients retry
+            return messages.InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # clients retry
         case ApiKey.CONTROLLED_SHUTDOWN:
-            return ControlledShutdownResponse(error_code=code)
+            return messages.ControlledShutdownResponse(error_code=code)
     raise ValueError(f"the controller does not serve API {api_key}")
 
 

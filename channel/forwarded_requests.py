@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from channel.controller.api_requests import CONTROLLER_APIS, api_request
 from channel.logs import get_logger
-from kproto import codec, headers
+from kproto import codec, headers, messages
 from kproto.api import ApiKey, response_header_version
 from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
-from kproto.messages import EnvelopeResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -57,7 +56,7 @@ class ForwardedRequests:
             header, request = _inner_request(memoryview(envelope.request_data))
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
             _log.warning("controller %d refuses an envelope: %s", self._controller.controller_id, e)
-            answer(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
+            answer(messages.EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
             return
 
         key, version = header.request_api_key, header.request_api_version
@@ -67,9 +66,9 @@ class ForwardedRequests:
                 headers.response_header(header.correlation_id), response_header_version(key, version)
             )
             if not self._controller.is_active:
-                answer(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+                answer(messages.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
             else:
-                answer(EnvelopeResponse(response_data=first + codec.encode(response, version)))
+                answer(messages.EnvelopeResponse(response_data=first + codec.encode(response, version)))
 
         self._ask(key, version, request, wrap)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from .clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from prometheus_client.registry import Collector
 
@@ -59,8 +59,8 @@ class Meter(Counter):
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__()
         self._clock = clock
-        now = clock.nanoseconds()
-        self._marks = [(now, 0), (now, 0)]
+        mark = (clock.nanoseconds(), 0)
+        self._marks = [mark, mark]
 
     def rate(self) -> float:
         """Return the number of events per second."""
@@ -109,14 +109,6 @@ class Histogram:
         values = sorted(self._last)
         return values[min(len(values) - 1, int(len(values) * share))] if values else 0.0
 
-    def _readers(self) -> Iterator[tuple[str, Callable[[], float]]]:
-        yield "count", lambda: self.count
-        yield "mean", self.mean
-        yield "min", lambda: self.minimum
-        yield "max", lambda: self.maximum
-        for label, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
-            yield label, lambda share=share: self.percentile(share)  # type: ignore[misc]
-
 
 class Timer(Histogram):
     """A histogram of durations in ms, with their rate per second."""
@@ -132,10 +124,20 @@ class Timer(Histogram):
         self._meter.value = self.count
         return self._meter.rate()
 
-    def _readers(self) -> Iterator[tuple[str, Callable[[], float]]]:
-        yield from super()._readers()
-        yield "rate", self.rate
 
+_FIGURES: Final[tuple[tuple[str, Callable[[Any], float]], ...]] = (
+    ("count", lambda histogram: histogram.count),
+    ("mean", lambda histogram: histogram.mean()),
+    ("min", lambda histogram: histogram.minimum),
+    ("max", lambda histogram: histogram.maximum),
+    ("p50", lambda histogram: histogram.percentile(0.5)),
+    ("p95", lambda histogram: histogram.percentile(0.95)),
+    ("p99", lambda histogram: histogram.percentile(0.99)),
+    ("p999", lambda histogram: histogram.percentile(0.999)),
+)
+"""The attributes of a histogram's metric; one reader of each serves all histograms."""
+
+_FIGURES_OF_TIMER: Final = (*_FIGURES, ("rate", lambda timer: timer.rate()))
 
 _Instrument = TypeVar("_Instrument", bound=Histogram)
 
@@ -146,7 +148,8 @@ class Metrics:
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
         self._lock = threading.Lock()
-        self._readers: dict[MetricName, tuple[Callable[[], float], str]] = {}
+        # The reader of each metric, its arguments, and the metric's description.
+        self._readers: dict[MetricName, tuple[Callable[..., float], tuple[Any, ...], str]] = {}
         # By group and by each tag in it, so that one of a thousand brokers is forgotten without looking at the others.
         self._index: dict[tuple[str, tuple[str, str] | None], dict[MetricName, None]] = {}
 
@@ -157,7 +160,29 @@ class Metrics:
         self, group: str, name: str, read: Callable[[], float], tags: Mapping[str, str] | None = None, doc: str = ""
     ) -> MetricName:
         """Add a metric whose value is computed when it is read; it replaces a metric of the same name."""
-        return self._add(MetricName(group, name, _tags(tags)), read, doc)
+        metric = MetricName(group, name, _tags(tags))
+        self._add([(metric, (read, (), doc))])
+        return metric
+
+    def gauges(
+        self,
+        group: str,
+        gauges: Iterable[tuple[str, Callable[[Any], float], str]],
+        of: object,
+        tags: Mapping[str, str] | None = None,
+    ) -> list[MetricName]:
+        """Add the gauges of one of many like objects, whose readers all such objects share.
+
+        Args:
+            group: The group.
+            gauges: Name, reader and description of each; a reader takes the object.
+            of: The object.
+            tags: The tags.
+        """
+        together, arguments = _tags(tags), (of,)
+        added = [(MetricName(group, name, together), (read, arguments, doc)) for name, read, doc in gauges]
+        self._add(added)
+        return [metric for metric, _ in added]
 
     def counter(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Counter:
         """Add a counter, whose value is its metric."""
@@ -174,11 +199,11 @@ class Metrics:
 
     def histogram(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Histogram:
         """Add a histogram: one name, an attribute for each figure."""
-        return self._instrument(Histogram(), group, name, tags, doc)
+        return self._instrument(Histogram(), _FIGURES, group, name, tags, doc)
 
     def timer(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Timer:
         """Add a timer: a histogram in ms with a rate."""
-        return self._instrument(Timer(self.clock), group, name, tags, doc)
+        return self._instrument(Timer(self.clock), _FIGURES_OF_TIMER, group, name, tags, doc)
 
     def remove(self, group: str, name: str | None = None, tags: Mapping[str, str] | None = None) -> None:
         """Forget the metrics of a group, or of one name in it, with all attributes; only those with all ``tags``."""
@@ -199,7 +224,8 @@ class Metrics:
         Raises:
             KeyError: No metric has that name.
         """
-        return self._readers[MetricName(group, name, _tags(tags), attribute)][0]()
+        read, arguments, _ = self._readers[MetricName(group, name, _tags(tags), attribute)]
+        return read(*arguments)
 
     def names(self) -> list[MetricName]:
         """The names of all metrics there are."""
@@ -208,27 +234,33 @@ class Metrics:
 
     def doc(self, name: MetricName) -> str:
         """Return a metric's description."""
-        return self._readers[name][1]
+        return self._readers[name][2]
 
     def read(self) -> dict[MetricName, float]:
         """All values now."""
         with self._lock:
             readers = list(self._readers.items())
-        return {name: read() for name, (read, _) in readers}
+        return {name: read(*arguments) for name, (read, arguments, _) in readers}
 
     def _instrument(
-        self, instrument: _Instrument, group: str, name: str, tags: Mapping[str, str] | None, doc: str
+        self,
+        instrument: _Instrument,
+        figures: Iterable[tuple[str, Callable[[Any], float]]],
+        group: str,
+        name: str,
+        tags: Mapping[str, str] | None,
+        doc: str,
     ) -> _Instrument:
-        for attribute, read in instrument._readers():
-            self._add(MetricName(group, name, _tags(tags), attribute), read, doc)
+        together, arguments = _tags(tags), (instrument,)
+        self._add((MetricName(group, name, together, each), (read, arguments, doc)) for each, read in figures)
         return instrument
 
-    def _add(self, name: MetricName, read: Callable[[], float], doc: str) -> MetricName:
+    def _add(self, metrics: Iterable[tuple[MetricName, tuple[Callable[..., float], tuple[Any, ...], str]]]) -> None:
         with self._lock:
-            self._readers[name] = (read, doc)
-            for place in _places(name):
-                self._index.setdefault(place, {})[name] = None
-        return name
+            for name, reader in metrics:
+                self._readers[name] = reader
+                for place in _places(name):
+                    self._index.setdefault(place, {})[name] = None
 
 
 def _places(name: MetricName) -> list[tuple[str, tuple[str, str] | None]]:

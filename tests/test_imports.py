@@ -72,6 +72,14 @@ def test_the_extension_never_loads_the_reference() -> None:
     assert "construct" not in loaded
 
 
+def test_a_controller_loads_the_reference_only_once_somebody_asks_it_something() -> None:
+    """Construct costs start-up time and memory, and the three control requests never need it."""
+    loaded = loaded_by("import kproto.cli.controller, channel.controller_node")
+    assert "channel.controller.leadership" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & (OPTIONAL - {"click"} | {"construct"})
+    assert "kproto.reference" not in loaded
+
+
 def test_without_the_extension_the_reference_works_and_the_rest_is_loud() -> None:
     told = run(
         BLOCK_THE_EXTENSION

@@ -9,11 +9,10 @@ from channel.api_errors import error_response
 from channel.errors import IllegalState
 from channel.logs import get_logger
 from channel.network.request import MessageRequest
-from kproto import codec, headers
+from kproto import codec, headers, messages
 from kproto.api import ApiKey, api_name, response_header_version
 from kproto.error_codes import ErrorCode, error_name
 from kproto.errors import DecodeError
-from kproto.messages import EnvelopeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -83,10 +82,10 @@ class AdministratorRequests:
             answer(None)
 
 
-def _envelope(context: RequestContext, request: Any) -> EnvelopeRequest:
+def _envelope(context: RequestContext, request: Any) -> messages.EnvelopeRequest:
     header = headers.request_header(context.api_key, context.version, context.correlation_id, context.client_id)
     host = context.peer.rpartition(":")[0].partition("%")[0]
-    return EnvelopeRequest(
+    return messages.EnvelopeRequest(
         request_data=headers.encode_request_header(header) + codec.encode(request, context.version),
         request_principal=_ANONYMOUS,
         client_host_address=ip_address(host).packed,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.errors import IllegalState
 from channel.network.request import MessageRequest
+from kproto import messages
 from kproto.error_codes import ErrorCode, error_name
-from kproto.messages import ControlledShutdownRequest
 
 from .kraft_registration import heartbeat
 
@@ -44,7 +44,7 @@ class ShutdownRequest(NamedTuple):
 
 def ask_zookeeper_controller(channel: NodeToControllerChannel, broker_id: int, broker_epoch: int) -> ShutdownRequest:
     """Make the request to a controller that was elected in ZooKeeper: ControlledShutdown."""
-    message = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    message = messages.ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     return ShutdownRequest(channel, MessageRequest(message, oldest_version=1), _leads_still)
 
 

@@ -8,15 +8,10 @@ from channel.errors import ChannelError
 from channel.logs import get_logger
 from channel.types import LeaderAndIsr
 from channel.zookeeper.znodes import ISR_CHANGES, encode_partition_state, encode_partitions, partition_state_path
+from kproto import messages
 from kproto.api import ApiKey
 from kproto.codec import encode
 from kproto.error_codes import ErrorCode, error_name
-from kproto.messages import (
-    AlterPartitionRequest,
-    AlterPartitionRequestPartition,
-    AlterPartitionRequestTopic,
-    BrokerState,
-)
 from kproto.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
@@ -54,20 +49,20 @@ class _AlterPartitionBuilder:
 
     def build(self, version: int) -> Sequence[bytes]:
         """The encoded request."""
-        topics: dict[str, AlterPartitionRequestTopic] = {}
+        topics: dict[str, messages.AlterPartitionRequestTopic] = {}
         for p in self._proposals:
             topic = topics.get(p.tp.topic)
             if topic is None:
-                topic = topics[p.tp.topic] = AlterPartitionRequestTopic(
+                topic = topics[p.tp.topic] = messages.AlterPartitionRequestTopic(
                     topic_name=p.tp.topic, topic_id=p.topic_id, partitions=[]
                 )
             isr = (
-                {"new_isr_with_epochs": [BrokerState(broker_id=i) for i in p.isr]}
+                {"new_isr_with_epochs": [messages.BrokerState(broker_id=i) for i in p.isr]}
                 if version >= 3
                 else {"new_isr": list(p.isr)}
             )
             topic.partitions.append(
-                AlterPartitionRequestPartition(
+                messages.AlterPartitionRequestPartition(
                     partition_index=p.tp.partition,
                     leader_epoch=p.leader_epoch,
                     partition_epoch=p.partition_epoch,
@@ -75,7 +70,9 @@ class _AlterPartitionBuilder:
                 )
             )
         broker_id, broker_epoch = self._broker
-        request = AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch, topics=list(topics.values()))
+        request = messages.AlterPartitionRequest(
+            broker_id=broker_id, broker_epoch=broker_epoch, topics=list(topics.values())
+        )
         return (encode(request, version),)
 
     def __str__(self) -> str:

@@ -10,9 +10,9 @@ from channel.errors import IllegalState
 from channel.logs import get_logger
 from channel.network.request import MessageRequest
 from channel.types import NO_BROKER_EPOCH, Node, SecurityProtocol
+from kproto import messages
 from kproto.api import metadata_version_level
 from kproto.error_codes import ErrorCode, error_name
-from kproto.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest, Feature, Listener
 
 from .to_controller import ControllerInformation
 
@@ -101,15 +101,19 @@ class KRaftRegistration:
     def start(self) -> None:
         """Request the registration, which may be accepted later."""
         broker, level = self._broker, self._level
-        request = BrokerRegistrationRequest(
+        request = messages.BrokerRegistrationRequest(
             broker_id=broker.id,
             cluster_id=self._description.cluster_id,
             incarnation_id=self._description.incarnation_id,
             listeners=[
-                Listener(name=e.listener_name, host=e.host, port=e.port, security_protocol=int(e.security_protocol))
+                messages.Listener(
+                    name=e.listener_name, host=e.host, port=e.port, security_protocol=int(e.security_protocol)
+                )
                 for e in broker.endpoints
             ],
-            features=[Feature(name="metadata.version", min_supported_version=level, max_supported_version=level)],
+            features=[
+                messages.Feature(name="metadata.version", min_supported_version=level, max_supported_version=level)
+            ],
             rack=broker.rack,
             is_migrating_zk_broker=True,
             log_dirs=[self._description.log_dir],
@@ -153,9 +157,9 @@ class KRaftRegistration:
             self._call_later(_HEARTBEAT_MS, self._beat)
 
 
-def heartbeat(broker: EmbeddedBroker, *, wants_shutdown: bool = False) -> BrokerHeartbeatRequest:
+def heartbeat(broker: EmbeddedBroker, *, wants_shutdown: bool = False) -> messages.BrokerHeartbeatRequest:
     """Build a broker's heartbeat, which may request a controlled shutdown."""
-    return BrokerHeartbeatRequest(
+    return messages.BrokerHeartbeatRequest(
         broker_id=broker.broker_id,
         broker_epoch=NO_BROKER_EPOCH if broker.kraft_epoch is None else broker.kraft_epoch,
         current_metadata_offset=_CAUGHT_UP,

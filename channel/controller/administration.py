@@ -13,18 +13,9 @@ from channel.types import ReplicaAssignment
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster import fenced
 from channel.zookeeper.operations import Create, SetData
+from kproto import messages
 from kproto.api import ApiKey, ibp_at_least
 from kproto.error_codes import ErrorCode
-from kproto.messages import (
-    AllocateProducerIdsResponse,
-    CreatableTopicResult,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsResponse,
-    InitProducerIdResponse,
-)
 
 from .cluster_events import PartitionModifications, TopicChange, TopicDeletion
 from .store import TopicAssignment
@@ -155,7 +146,7 @@ class Administration:
                 if not request.validate_only:
                     topic_id = self._create_topic(name, new)
                 results.append(
-                    CreatableTopicResult(
+                    messages.CreatableTopicResult(
                         name=name,
                         topic_id=topic_id,
                         num_partitions=len(new.partitions),
@@ -164,10 +155,10 @@ class Administration:
                     )
                 )
             except _Refused as e:
-                results.append(CreatableTopicResult(name=name, error_code=e.code, error_message=str(e)))
+                results.append(messages.CreatableTopicResult(name=name, error_code=e.code, error_message=str(e)))
         if not request.validate_only:
             self._process(TopicChange())
-        return CreateTopicsResponse(topics=results)
+        return messages.CreateTopicsResponse(topics=results)
 
     def _new_topic(self, topic: Any) -> _NewTopic:
         name = topic.name
@@ -260,10 +251,12 @@ class Administration:
             try:
                 _check_named_once(asked[topic.name])
                 self._add_partitions(topic, request.validate_only)
-                results.append(CreatePartitionsTopicResult(name=topic.name))
+                results.append(messages.CreatePartitionsTopicResult(name=topic.name))
             except _Refused as e:
-                results.append(CreatePartitionsTopicResult(name=topic.name, error_code=e.code, error_message=str(e)))
-        return CreatePartitionsResponse(results=results)
+                results.append(
+                    messages.CreatePartitionsTopicResult(name=topic.name, error_code=e.code, error_message=str(e))
+                )
+        return messages.CreatePartitionsResponse(results=results)
 
     def _add_partitions(self, topic: Any, validate_only: bool) -> None:
         name, context = topic.name, self._context
@@ -310,13 +303,13 @@ class Administration:
             try:
                 self._mark_for_deletion(name, by_id=asked_name is None)
                 found = self._context.topic_ids.get(name or "", bytes(16))
-                results.append(DeletableTopicResult(name=name, topic_id=found))
+                results.append(messages.DeletableTopicResult(name=name, topic_id=found))
             except _Refused as e:
                 results.append(
-                    DeletableTopicResult(name=name, topic_id=topic_id, error_code=e.code, error_message=str(e))
+                    messages.DeletableTopicResult(name=name, topic_id=topic_id, error_code=e.code, error_message=str(e))
                 )
         self._process(TopicDeletion())
-        return DeleteTopicsResponse(responses=results)
+        return messages.DeleteTopicsResponse(responses=results)
 
     def _mark_for_deletion(self, name: str | None, *, by_id: bool) -> None:
         if name is None or name not in self._context.all_topics:
@@ -334,25 +327,25 @@ class Administration:
     def _init_producer_id(self, request: Any) -> Any:
         """Give a client an id from the controller's own block; a transactional client has to ask its coordinator."""
         if request.transactional_id is not None:
-            return InitProducerIdResponse(error_code=ErrorCode.NOT_COORDINATOR)
+            return messages.InitProducerIdResponse(error_code=ErrorCode.NOT_COORDINATOR)
         if not self._own_ids:
             block = self._next_block(self._controller_id)
             if block is None:
-                return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return messages.InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._own_ids = range(block.first, block.last + 1)
         producer_id, self._own_ids = self._own_ids[0], self._own_ids[1:]
-        return InitProducerIdResponse(producer_id=producer_id)
+        return messages.InitProducerIdResponse(producer_id=producer_id)
 
     def _allocate_producer_ids(self, request: Any) -> Any:
         epoch = self._context.live_broker_id_and_epochs.get(request.broker_id)
         if epoch is None:
-            return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+            return messages.AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
         if request.broker_epoch != epoch:
-            return AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+            return messages.AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         block = self._next_block(request.broker_id)
         if block is None:
-            return AllocateProducerIdsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=_BLOCK)
+            return messages.AllocateProducerIdsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return messages.AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=_BLOCK)
 
     def _next_block(self, broker_id: int) -> znodes.ProducerIdBlock | None:
         """Allocate the next block of producer ids to a broker; None if others keep taking it first, or none is left."""

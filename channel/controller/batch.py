@@ -273,7 +273,8 @@ class ControllerBrokerRequestBatch:
         logs_info, answered = self._state_log.logs_info, self.handle_leader_and_isr_response
         last: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         first: SingleRequest | None = None
-        for broker_id, states in list(self._leader_and_isr.items()):
+        for broker_id in list(self._leader_and_isr):  # the states of one broker after the other become free
+            states = self._leader_and_isr[broker_id]
             if broker_id not in live:
                 del self._leader_and_isr[broker_id]
                 continue

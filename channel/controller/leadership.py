@@ -10,15 +10,9 @@ from channel.types import LeaderAndIsr, LeaderRecoveryState
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster import fenced
 from channel.zookeeper.operations import Create
+from kproto import messages
 from kproto.api import ibp_at_least
 from kproto.error_codes import ErrorCode
-from kproto.messages import (
-    AlterPartitionResponse,
-    AlterPartitionResponsePartition,
-    AlterPartitionResponseTopic,
-    ControlledShutdownResponse,
-    RemainingPartition,
-)
 from kproto.types import TopicPartition
 
 from .administration import Administration
@@ -181,12 +175,12 @@ class ZooKeeperLeadership:
     def _shut_down(self, event: ShutdownReceived) -> None:
         def answer(outcome: Set[TopicPartition] | ChannelError) -> None:
             if isinstance(outcome, Exception):
-                event.callback(ControlledShutdownResponse(error_code=_shutdown_code(outcome)))
+                event.callback(messages.ControlledShutdownResponse(error_code=_shutdown_code(outcome)))
                 return
             remaining = [
-                RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in sorted(outcome)
+                messages.RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in sorted(outcome)
             ]
-            event.callback(ControlledShutdownResponse(remaining_partitions=remaining))
+            event.callback(messages.ControlledShutdownResponse(remaining_partitions=remaining))
 
         request = event.request
         self._decisions.process(ControlledShutdown(request.broker_id, request.broker_epoch, answer))
@@ -212,17 +206,17 @@ class ZooKeeperLeadership:
 
         def answer(result: AlterPartitionResult) -> None:
             if result.error_code != ErrorCode.NONE:
-                event.callback(AlterPartitionResponse(error_code=result.error_code))
+                event.callback(messages.AlterPartitionResponse(error_code=result.error_code))
                 return
             topics = [
-                AlterPartitionResponseTopic(
+                messages.AlterPartitionResponseTopic(
                     topic_name=topic.topic_name,
                     topic_id=topic.topic_id,
                     partitions=[_altered(name, each.partition_index, result) for each in topic.partitions],
                 )
                 for topic, name in zip(request.topics, names, strict=True)
             ]
-            event.callback(AlterPartitionResponse(topics=topics))
+            event.callback(messages.AlterPartitionResponse(topics=topics))
 
         self._decisions.process(AlterPartition(request.broker_id, request.broker_epoch, event.version, wanted, answer))
 
@@ -272,8 +266,8 @@ def _shutdown_code(error: Exception) -> ErrorCode:
 def _altered(name: str | None, partition: int, result: AlterPartitionResult) -> Any:
     state = ErrorCode.UNKNOWN_TOPIC_ID if name is None else result.partitions[TopicPartition(name, partition)]
     if not isinstance(state, LeaderAndIsr):
-        return AlterPartitionResponsePartition(partition_index=partition, error_code=state)
-    return AlterPartitionResponsePartition(
+        return messages.AlterPartitionResponsePartition(partition_index=partition, error_code=state)
+    return messages.AlterPartitionResponsePartition(
         partition_index=partition,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,

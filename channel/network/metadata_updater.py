@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from channel.clock import FOREVER
 from channel.logs import get_logger
-from kproto.messages import MetadataRequest, MetadataRequestTopic
+from kproto import messages
 
 from .request import MessageRequest
 
@@ -30,8 +30,10 @@ _OLDEST: Final = 4  # earlier versions would let the broker create the requested
 
 def metadata_request(topics: Sequence[str] | None) -> MessageRequest:
     """Build a Metadata request for these topics, or for all, which never makes the broker create a topic."""
-    asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-    return MessageRequest(MetadataRequest(topics=asked, allow_auto_topic_creation=False), oldest_version=_OLDEST)
+    asked = None if topics is None else [messages.MetadataRequestTopic(name=name) for name in topics]
+    return MessageRequest(
+        messages.MetadataRequest(topics=asked, allow_auto_topic_creation=False), oldest_version=_OLDEST
+    )
 
 
 class DefaultMetadataUpdater:

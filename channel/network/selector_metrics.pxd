@@ -24,6 +24,6 @@ cdef class SelectorMetrics:
     cdef Meter _io
     cdef public Meter closed, created, authenticated, reauthenticated, not_authenticated, not_reauthenticated
     cdef public Meter outgoing, incoming, requests, responses
-    cdef long long _without_renewal
-    cdef Histogram _renewals
+    cdef public long long without_renewal
+    cdef public Histogram renewals
     cdef public Counter expired

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from channel.metrics import Counter, Histogram, Meter, MetricName
+from channel.metrics import Counter, Histogram, Meter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,62 +95,26 @@ class SelectorMetrics:
         self.per_connection = per_connection
         self.polls = polls = PollTimes(metrics.clock) if polls is None else polls
         self._clients: dict[tuple[str, str], int] = {}
-        self._names: list[MetricName] = []
         self.connections = 0
         self.reads = 0
         self.writes = 0
         self.request_size_max = 0
         self._io = Meter(metrics.clock)
 
-        self.closed = self._meter("connection-close", "connections closed")
-        self.created = self._meter("connection-creation", "connections made")
-        self.authenticated = self._meter("successful-authentication", "connections that passed authentication")
-        self.reauthenticated = self._meter("successful-reauthentication", "authentications renewed")
-        self.not_authenticated = self._meter("failed-authentication", "connections that failed authentication")
-        self.not_reauthenticated = self._meter("failed-reauthentication", "authentications that could not be renewed")
-        self._without_renewal = 0
-        self._renewals = Histogram()
+        self.closed, self.created = Meter(metrics.clock), Meter(metrics.clock)
+        self.authenticated, self.not_authenticated = Meter(metrics.clock), Meter(metrics.clock)
+        self.reauthenticated, self.not_reauthenticated = Meter(metrics.clock), Meter(metrics.clock)
+        self.outgoing, self.incoming = Meter(metrics.clock), Meter(metrics.clock)
+        self.requests, self.responses = Meter(metrics.clock), Meter(metrics.clock)
+        self.without_renewal = 0
+        self.renewals = Histogram()
         self.expired = Counter()
-        self.outgoing = self._meter("outgoing-byte", "bytes sent")
-        self.incoming = self._meter("incoming-byte", "bytes received")
-        self.requests = self._meter("request", "frames sent")
-        self.responses = self._meter("response", "frames received")
-        selects = polls.selects
-        gauges: list[tuple[str, Callable[[], float], str]] = [
-            ("network-io-rate", self._io_rate, "reads and writes per second"),
-            ("network-io-total", lambda: self.reads + self.writes, "reads and writes in total"),
-            ("select-rate", selects.rate, "times the selector looked for ready connections per second"),
-            ("select-total", lambda: selects.value, "times the selector looked for ready connections in total"),
-            ("successful-authentication-no-reauth-total", lambda: self._without_renewal,
-             "connections that passed authentication and cannot renew it"),
-            ("reauthentication-latency-avg", self._renewals.mean, "mean time of renewing an authentication in ms"),
-            ("reauthentication-latency-max", lambda: self._renewals.maximum,
-             "longest time of renewing an authentication in ms"),
-            ("expired-connections-killed-count", lambda: self.expired.value,
-             "connections closed because a request came after the end of the session"),
-            ("request-size-avg", lambda: self.outgoing.value / max(1, self.requests.value), "mean size of frames sent"),
-            ("request-size-max", lambda: self.request_size_max, "largest frame sent in bytes"),
-            ("io-wait-time-ns-avg", lambda: polls.io_wait_ns / max(1, selects.value), "mean wait for a connection"),
-            ("io-time-ns-avg", lambda: polls.io_ns / max(1, selects.value), "mean time of reading and writing"),
-            ("io-wait-ratio", lambda: polls.io_wait_ns / polls.age_ns(), "share of time spent waiting"),
-            ("io-ratio", lambda: polls.io_ns / polls.age_ns(), "share of time spent reading and writing"),
-            ("io-wait-time-ns-total", lambda: polls.io_wait_ns, "time spent waiting in ns"),
-            ("io-time-ns-total", lambda: polls.io_ns, "time spent reading and writing in ns"),
-            ("io-waittime-total", lambda: polls.io_wait_ns, "*Deprecated*: see io-wait-time-ns-total"),
-            ("iotime-total", lambda: polls.io_ns, "*Deprecated*: see io-time-ns-total"),
-        ]  # fmt: skip
-        for name, read, doc in gauges:
-            self._names.append(metrics.gauge(self.group, name, read, tags, doc))
+        self._names = metrics.gauges(self.group, _GAUGES, self, tags)
         # This metric outlives ``close``: it shows whether a closed selector has closed all its connections.
         metrics.gauge(self.group, "connection-count", lambda: self.connections, tags, "connections that are open now")
 
-    def _meter(self, name: str, doc: str) -> Meter:
-        self._names += [
-            MetricName(self.group, f"{name}-{each}", tuple(self._tags.items())) for each in ("rate", "total")
-        ]
-        return self._metrics.meter(self.group, name, self._tags, doc)
-
-    def _io_rate(self) -> float:
+    def io_rate(self) -> float:
+        """Return the number of reads and writes per second."""
         self._io.value = self.reads + self.writes
         return self._io.rate()
 
@@ -158,11 +122,11 @@ class SelectorMetrics:
         """Count an authentication, or its renewal, that succeeded."""
         if authenticator is not None and authenticator.renewal_took_ns is not None:
             self.reauthenticated.value += 1
-            self._renewals.record(authenticator.renewal_took_ns / 1e6)
+            self.renewals.record(authenticator.renewal_took_ns / 1e6)
             return
         self.authenticated.value += 1
         if authenticator is None or not authenticator.renewable:
-            self._without_renewal += 1
+            self.without_renewal += 1
 
     def refused(self, authenticator: Authenticator | None) -> None:
         """Count an authentication, or its renewal, that failed."""
@@ -214,3 +178,52 @@ class SelectorMetrics:
         """Remove all metrics."""
         self.close()
         self._metrics.remove(self.group, "connection-count", self._tags)
+
+
+def _rate(meter: str, metrics: SelectorMetrics) -> float:
+    return getattr(metrics, meter).rate()  # type: ignore[no-any-return]
+
+
+def _total(meter: str, metrics: SelectorMetrics) -> float:
+    return getattr(metrics, meter).value  # type: ignore[no-any-return]
+
+
+_METERS: Final = (
+    ("closed", "connection-close", "connections closed"),
+    ("created", "connection-creation", "connections made"),
+    ("authenticated", "successful-authentication", "connections that passed authentication"),
+    ("reauthenticated", "successful-reauthentication", "authentications renewed"),
+    ("not_authenticated", "failed-authentication", "connections that failed authentication"),
+    ("not_reauthenticated", "failed-reauthentication", "authentications that could not be renewed"),
+    ("outgoing", "outgoing-byte", "bytes sent"),
+    ("incoming", "incoming-byte", "bytes received"),
+    ("requests", "request", "frames sent"),
+    ("responses", "response", "frames received"),
+)
+"""The meters of ``SelectorMetrics``: attribute, name and description."""
+
+_GAUGES: Final[tuple[tuple[str, Callable[[SelectorMetrics], float], str], ...]] = (
+    *((f"{name}-rate", partial(_rate, meter), f"{doc} per second") for meter, name, doc in _METERS),
+    *((f"{name}-total", partial(_total, meter), f"{doc} in total") for meter, name, doc in _METERS),
+    ("network-io-rate", lambda m: m.io_rate(), "reads and writes per second"),
+    ("network-io-total", lambda m: m.reads + m.writes, "reads and writes in total"),
+    ("select-rate", lambda m: m.polls.selects.rate(), "times the selector looked for ready connections per second"),
+    ("select-total", lambda m: m.polls.selects.value, "times the selector looked for ready connections in total"),
+    ("successful-authentication-no-reauth-total", lambda m: m.without_renewal,
+     "connections that passed authentication and cannot renew it"),
+    ("reauthentication-latency-avg", lambda m: m.renewals.mean(), "mean time of renewing an authentication in ms"),
+    ("reauthentication-latency-max", lambda m: m.renewals.maximum, "longest time of renewing an authentication in ms"),
+    ("expired-connections-killed-count", lambda m: m.expired.value,
+     "connections closed because a request came after the end of the session"),
+    ("request-size-avg", lambda m: m.outgoing.value / max(1, m.requests.value), "mean size of frames sent"),
+    ("request-size-max", lambda m: m.request_size_max, "largest frame sent in bytes"),
+    ("io-wait-time-ns-avg", lambda m: m.polls.io_wait_ns / max(1, m.polls.selects.value), "mean wait for a connection"),
+    ("io-time-ns-avg", lambda m: m.polls.io_ns / max(1, m.polls.selects.value), "mean time of reading and writing"),
+    ("io-wait-ratio", lambda m: m.polls.io_wait_ns / m.polls.age_ns(), "share of time spent waiting"),
+    ("io-ratio", lambda m: m.polls.io_ns / m.polls.age_ns(), "share of time spent reading and writing"),
+    ("io-wait-time-ns-total", lambda m: m.polls.io_wait_ns, "time spent waiting in ns"),
+    ("io-time-ns-total", lambda m: m.polls.io_ns, "time spent reading and writing in ns"),
+    ("io-waittime-total", lambda m: m.polls.io_wait_ns, "*Deprecated*: see io-wait-time-ns-total"),
+    ("iotime-total", lambda m: m.polls.io_ns, "*Deprecated*: see io-time-ns-total"),
+)  # fmt: skip
+"""The gauges of ``SelectorMetrics``: name, reader and description. One reader serves the metrics of all brokers."""

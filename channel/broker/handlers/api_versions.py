@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.broker.apis import SERVED
+from kproto import messages
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.error_codes import ErrorCode
-from kproto.messages import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,20 +29,20 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     if version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     features = broker.features
-    return ApiVersionsResponse(
+    return messages.ApiVersionsResponse(
         api_keys=_ranges(
             key for key in SERVED | broker.controller_keys if broker.zookeeper_mode or key not in _OF_ZOOKEEPER
         ),
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            messages.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in features.supported.items()
             if lowest > 0 or version >= _LEVEL_0_SINCE
         ],
         finalized_features_epoch=features.finalized_epoch,
         finalized_features=[
-            FinalizedFeatureKey(name=name, min_version_level=lowest, max_version_level=highest)
+            messages.FinalizedFeatureKey(name=name, min_version_level=lowest, max_version_level=highest)
             for name, (lowest, highest) in features.finalized.items()
         ],
         zk_migration_ready=broker.migration_enabled,
@@ -53,13 +53,17 @@ def before_authentication(version: int, more: Iterable[int] = ()) -> Any:
     """Answer a client that is not authenticated yet, with the APIs, those of SASL and ``more`` among them."""
     if version > ApiKey.API_VERSIONS.info.max_version:
         return unsupported()
-    return ApiVersionsResponse(api_keys=_ranges({*SERVED, *more, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}))
+    return messages.ApiVersionsResponse(
+        api_keys=_ranges({*SERVED, *more, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+    )
 
 
 def unsupported() -> Any:
     """Answer an unknown version with error 35, to be encoded as version 0, and the range of this API alone."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges([ApiKey.API_VERSIONS]))
+    return messages.ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges([ApiKey.API_VERSIONS])
+    )
 
 
-def _ranges(keys: Iterable[int]) -> list[ApiVersion]:
-    return [ApiVersion(api_key=k, min_version=0, max_version=ApiKey(k).info.max_version) for k in sorted(keys)]
+def _ranges(keys: Iterable[int]) -> list[messages.ApiVersion]:
+    return [messages.ApiVersion(api_key=k, min_version=0, max_version=ApiKey(k).info.max_version) for k in sorted(keys)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kproto import messages
 from kproto.error_codes import ErrorCode
-from kproto.messages import ControlledShutdownResponse, RemainingPartition
 
 from .checks import must_be_zookeeper_mode
 
@@ -21,9 +21,9 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     must_be_zookeeper_mode(broker, context)
     ask = broker.hooks.controlled_shutdown
     code, remaining = ask(request.broker_id, request.broker_epoch) if ask else (ErrorCode.STALE_CONTROLLER_EPOCH, ())
-    return ControlledShutdownResponse(
+    return messages.ControlledShutdownResponse(
         error_code=code,
         remaining_partitions=[
-            RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in remaining
+            messages.RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in remaining
         ],
     )

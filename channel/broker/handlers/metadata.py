@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.broker.metadata_cache import TopicMetadata
+from kproto import messages
 from kproto.error_codes import ErrorCode
-from kproto.messages import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from kproto.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -33,12 +28,14 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     if asked and version < _BY_ID and any(t.name is None or t.topic_id != ZERO_UUID for t in asked):
         # versions 10 and 11 have the field, but brokers refuse it there; their answers cannot lack a name
         code = ErrorCode.INVALID_REQUEST
-        return MetadataResponse(
-            topics=[MetadataResponseTopic(error_code=code, name=t.name or "", topic_id=t.topic_id) for t in asked]
+        return messages.MetadataResponse(
+            topics=[
+                messages.MetadataResponseTopic(error_code=code, name=t.name or "", topic_id=t.topic_id) for t in asked
+            ]
         )
     nodes, controller = broker.metadata.nodes(context.listener)
-    return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
+    return messages.MetadataResponse(
+        brokers=[messages.MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
         cluster_id=broker.cluster_id,
         controller_id=controller.id if controller else -1,
         topics=[_topic(topic) for topic in _wanted(broker.metadata, context.listener, asked, version)],
@@ -71,14 +68,14 @@ def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> li
     return known + list(unknown.values())
 
 
-def _topic(topic: TopicMetadata) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
+def _topic(topic: TopicMetadata) -> messages.MetadataResponseTopic:
+    return messages.MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in _INTERNAL,
         partitions=[
-            MetadataResponsePartition(
+            messages.MetadataResponsePartition(
                 error_code=p.error_code,
                 partition_index=p.partition,
                 leader_id=p.leader,
