@@ -24,7 +24,7 @@ from processes import cpu_s, descendants
 from kproto import tables
 from kproto.capture import capture_points
 from kproto.pipeline import OutputDirectory, analyze, spark_session
-from kproto.pipeline.stored import spark_schema
+from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.tasks import gather_pieces, make_tables
 from kproto.tables.filters import Filters
 from kproto.tables.stages import learn

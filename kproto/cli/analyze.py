@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
-from kproto.cli.local_path import LocalPath
 from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.output_format import format_option
+from kproto.cli.place_type import PlaceType
 from kproto.cli.report import check_place, page_written
 from kproto.cli.sections import Section, print_sections
 from kproto.cli.summary import check_apis
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from kproto.pipeline import OutputDirectory, Run
     from kproto.tables.filters import Filters
+    from kproto.tables.places import Place
 
 __all__ = ["command"]
 
@@ -62,11 +63,18 @@ Examples:
   kproto analyze control.pcap --out tables --format json | jq .requests
   kproto analyze --follow recordings --out tables               add what arrives, until Ctrl-C
   kproto analyze /shared/*.pcap --out /shared/tables --master spark://host:7077
+  kproto analyze s3://bucket/captures/*.pcap --out s3://bucket/tables
   spark-submit --master yarn $(which kproto) analyze hdfs.pcap --out /shared/tables
   duckdb -c "from 'tables/requests/**/*.parquet' select target_broker, max(latency_us) group by all" """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@click.option("--out", required=True, type=LocalPath(), metavar="DIR", help="Where the tables go.")
+@click.option(
+    "--out",
+    required=True,
+    type=PlaceType(),
+    metavar="DIR",
+    help="Where the tables go: a directory, or a URI such as s3://bucket/tables.",
+)
 @click.option("--master", metavar="URL", help="Spark's master; else that of spark-submit, else local[*].")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. Repeatable.")
 @click.option(
@@ -92,7 +100,7 @@ def command(
     captures: tuple[str, ...],
     filters: Filters,
     *,
-    out: Path,
+    out: Place,
     master: str | None,
     conf: tuple[str, ...],
     split_mb: int,
@@ -118,15 +126,24 @@ def command(
     check_apis(filters)
     if report is not None:
         check_place(report)
-    from kproto.pipeline import OutputDirectory, analyze, check_workers, is_cluster, spark_session, unchanged
+    from kproto.pipeline import (
+        OutputDirectory,
+        analyze,
+        check_followable,
+        check_workers,
+        is_cluster,
+        spark_session,
+        unchanged,
+    )
     from kproto.tables.files import file_size
 
     settings = _settings(conf)
     directory = OutputDirectory(out, overwrite=overwrite)
-    directory.check()
     if follows:
+        check_followable(directory)
         _follow(captures, directory, filters, split_mb << 20, spark_session(master, log=log, settings=settings))
         return
+    directory.check()
     run = unchanged(paths, directory, filters)
     if run is None:
         small = sum(map(file_size, paths)) < _SMALL
@@ -197,7 +214,7 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def _facts(run: Run, out: Path) -> dict[str, Any]:
+def _facts(run: Run, out: Place) -> dict[str, Any]:
     """The facts of the run that stand beside the summary: files, rows, seconds."""
     return {
         "out": str(out),
@@ -208,7 +225,7 @@ def _facts(run: Run, out: Path) -> dict[str, Any]:
     }
 
 
-def _tables(run: Run, out: Path) -> Section:
+def _tables(run: Run, out: Place) -> Section:
     rows = run.rows
     return Section(
         "Tables",

@@ -82,16 +82,16 @@ def command(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from kproto.capture import capture_points
     from kproto.cli.sections import print_sections
     from kproto.tables.auditing import AGREEMENTS, AUDIT, audit, codec_decoders
     from kproto.tables.kafka_decoder import KafkaDecoder
+    from kproto.tables.planning import points_of
 
     with ExitStack() as stack:
         decoders: list[Decoder] = codec_decoders()
         if oracle is not None:
             decoders.append(stack.enter_context(KafkaDecoder(oracle)))
-        points = capture_points(str(Path(path).absolute()) for path in captures)
+        points = points_of(captures)
         progress = stack.enter_context(reading())
         batches = [
             batch

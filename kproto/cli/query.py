@@ -6,14 +6,13 @@ import csv
 import json
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kproto.cli.local_path import LocalPath
 from kproto.cli.options import answer_filters
 from kproto.cli.output_format import format_option
+from kproto.cli.place_type import PlaceType
 from kproto.cli.table_source import tables_of
 from kproto.cli.times import moment_ns
 from kproto.errors import ConfigurationError
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from kproto.query import Answer
     from kproto.tables.filters import Filters
+    from kproto.tables.places import Place
 
 __all__ = ["command"]
 
@@ -46,12 +46,13 @@ Examples:
   kproto query tables behind --topic 'orders*' --broker 7
   kproto query tables stale --format json | jq .controller_id
   kproto query tables flaps --format csv > flaps.csv
+  kproto query s3://bucket/tables errors
   kproto query tables --sql "SELECT target_broker, max(latency_us) FROM requests GROUP BY ALL"
 
 \b
 --sql takes DuckDB's SQL over the tables that kproto tables describes. """
 )
-@click.argument("source", metavar="DIR|CAPTURE", type=LocalPath())
+@click.argument("source", metavar="DIR|CAPTURE", type=PlaceType())
 @click.argument("question", required=False, metavar="[QUESTION]")
 @answer_filters
 @click.option("--at", metavar="TIME", help="Only rows that were valid at this time; for the question leader.")
@@ -59,7 +60,7 @@ Examples:
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
 @format_option("json", "csv")
 def command(
-    source: Path,
+    source: Place,
     question: str | None,
     filters: Filters,
     *,

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.local_path import LocalPath
+from kproto.cli.place_type import PlaceType
 from kproto.cli.table_source import tables_of
 from kproto.cli.text import counted, printable
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from kproto.tables.places import Place
 
 __all__ = ["check_place", "command", "page_written"]
 
@@ -24,12 +26,13 @@ Examples:
   kproto report control.pcap                            of one capture, in seconds, without Spark
   kproto analyze captures/*.pcap.gz --out tables
   kproto report tables --out incident-42.html           of tables that kproto analyze wrote
+  kproto report s3://bucket/tables                      of tables in an object store
   kproto report tables --partitions 200000              all partitions of a large cluster
 
 \b
 The page is one file and asks no network: mail it, attach it, open it from disk. """
 )
-@click.argument("source", metavar="DIR|CAPTURE", type=LocalPath())
+@click.argument("source", metavar="DIR|CAPTURE", type=PlaceType())
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -46,7 +49,7 @@ The page is one file and asks no network: mail it, attach it, open it from disk.
     metavar="N",
     help="The most partitions in the timeline; those that changed most are shown.",
 )
-def command(source: Path, *, out: Path, partitions: int) -> None:
+def command(source: Place, *, out: Path, partitions: int) -> None:
     """Write a report on the tables in DIR, which kproto analyze wrote, or on a capture, as one HTML page.
 
     It shows what stands out; requests over time; controllers, their epochs and fenced zombies; leaders and in-sync
@@ -84,7 +87,7 @@ def check_place(out: Path) -> None:
         raise ConfigurationError(f"there is no directory {out.parent} for {out.name}; make it, or choose another file")
 
 
-def page_written(tables: Path, out: Path) -> str:
+def page_written(tables: Place, out: Path) -> str:
     """Write the report on tables; return a line that names its file."""
     from kproto.report import write_report
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
+
+    from kproto.tables.places import Place
 
 __all__ = ["tables_of"]
 
 
-def tables_of(source: Path) -> Path | dict[str, pa.Table]:
+def tables_of(source: Place) -> Place | dict[str, pa.Table]:
     """Return the directory of tables, or a capture's tables in memory."""
     from kproto.tables import read
+    from kproto.tables.files import explained
+    from kproto.tables.places import RemotePath
 
-    return read(str(source)) if source.is_file() else source
+    with explained(source) if isinstance(source, RemotePath) else nullcontext():
+        is_capture = source.is_file()
+    return read(str(source)) if is_capture else source

@@ -15,13 +15,14 @@ from kproto.pipeline.job import BadInput, Run, analyze, unchanged
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.session import check_java, spark_session
 from kproto.pipeline.stored import read_table
-from kproto.pipeline.streaming import follow
+from kproto.pipeline.streaming import check_followable, follow
 
 __all__ = [
     "BadInput",
     "OutputDirectory",
     "Run",
     "analyze",
+    "check_followable",
     "check_java",
     "check_workers",
     "derived_table",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kproto.capture import CapturePoint, capture_points
+from kproto.capture import CapturePoint
 from kproto.tables.auditing import AUDIT, audit
+from kproto.tables.planning import points_of
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Collection, Iterable, Iterator
 
     import pyarrow as pa
@@ -31,7 +32,7 @@ def audit_table(
 
     Args:
         spark: The session.
-        captures: Files or directories that the executors see at the same paths.
+        captures: Files, directories, patterns or URIs that the executors see by the same names.
         ports, sample: As of ``kproto.tables.auditing.audit``.
 
     Returns:
@@ -40,7 +41,7 @@ def audit_table(
     Raises:
         CaptureError: A directory holds no capture.
     """
-    points = [(point.name, list(point.files)) for point in capture_points(captures)]
+    points = [(point.name, list(point.files)) for point in points_of([os.fspath(path) for path in captures])]
     rows = spark.createDataFrame(points, "name string, files array<string>").repartition(max(len(points), 1))
     read = partial(_audit, ports=ports, sample=sample)
     return rows.mapInArrow(read, from_arrow_schema(AUDIT, prefer_timestamp_ntz=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
@@ -12,11 +11,10 @@ from pyspark.sql import functions as F
 
 from kproto import tables
 from kproto.api import CONTROL_APIS, ApiKey
-from kproto.capture import CapturePoint, capture_points
 from kproto.capture.splits import SplitError
-from kproto.pipeline.stored import spark_schema
+from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.tasks import RECEIPT, gather_pieces, receipt, results, task_each, task_numbers
-from kproto.tables.files import expand, file_size, is_uri, open_file
+from kproto.tables.files import file_size
 from kproto.tables.planning import plan
 from kproto.tables.scanning import Selection
 from kproto.tables.splitting import SPLIT, scan_parts
@@ -29,27 +27,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from kproto.capture import CapturePoint
     from kproto.tables.filters import Filters
+    from kproto.tables.places import Place
     from kproto.tables.splitting import Part
     from kproto.tables.stages import Piece
 
-__all__ = ["gather_captures", "joined_parts", "parallelism", "points_of", "scan_options", "shares_of"]
+__all__ = ["gather_captures", "joined_parts", "parallelism", "scan_options", "shares_of"]
 
 _TASK_BYTES: Final = 64 << 20
 """Small captures share a task until they reach this."""
 
 _BUCKETS_FOR_EACH_WORKER: Final = 2
 """Connections of large captures are dealt to so many tasks for each worker."""
-
-
-def points_of(captures: Iterable[str]) -> list[CapturePoint]:
-    """The capture points in some files, directories, patterns and URIs.
-
-    Raises:
-        CaptureError: A directory or pattern holds no capture.
-    """
-    absolute = (path if is_uri(path) else str(Path(path).absolute()) for path in expand(captures))
-    return capture_points(absolute, opener=open_file)
 
 
 def scan_options(filters: Filters) -> dict[str, Any]:
@@ -64,7 +54,7 @@ def scan_options(filters: Filters) -> dict[str, Any]:
 
 
 def gather_captures(
-    spark: SparkSession, points: Sequence[CapturePoint], directory: Path, filters: Filters, split_bytes: int
+    spark: SparkSession, points: Sequence[CapturePoint], directory: Place, filters: Filters, split_bytes: int
 ) -> list[Piece]:
     """Stage captures.
 
@@ -100,7 +90,7 @@ def _gather_parts(
     spark: SparkSession,
     parts: Sequence[Part],
     points: Mapping[str, CapturePoint],
-    directory: Path,
+    directory: Place,
     filters: Filters,
 ) -> list[Piece]:
     def stage(batches: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:

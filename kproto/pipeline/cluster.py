@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kproto.tables.places import Place
+
 __all__ = ["SHIPPED", "check_workers", "is_cluster", "shipped"]
 
 SHIPPED: Final = "kproto-shipped"
@@ -49,13 +51,13 @@ def shipped(spark: SparkSession) -> Iterator[None]:
         yield
 
 
-def check_workers(spark: SparkSession, captures: Sequence[str], out: Path) -> None:
+def check_workers(spark: SparkSession, captures: Sequence[str], out: Place) -> None:
     """Make sure that workers can do their part.
 
     Args:
         spark: The session.
         captures: Files that the workers open.
-        out: The directory that they write to; is made.
+        out: The directory that they write to; is made where its file system has directories.
 
     Raises:
         ConfigurationError: They cannot; names a worker, what is wrong there, and what to try.
@@ -101,7 +103,8 @@ def _check(host: str, faults: dict[str, str]) -> None:
         )
     if "directory" in faults:
         raise ConfigurationError(
-            f"worker {host} cannot write to {faults['directory']}; choose an --out that all workers see under one path"
+            f"worker {host} cannot write to {faults['directory']}; choose an --out that all workers see under one "
+            "path, or a URI for which they have credentials"
         )
 
 

@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from kproto.errors import ConfigurationError
+from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.queries import Queries
-from kproto.pipeline.stored import read_table, spark_schema
+from kproto.pipeline.stored import read_table
 from kproto.tables import TABLES
 from kproto.tables.derived import VIEWS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
+
+    from kproto.tables.places import Place
 
 __all__ = ["derived_table"]
 
 
-def derived_table(spark: SparkSession, tables: Path, name: str) -> DataFrame:
+def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFrame:
     """A derived table: who led, when the ISR changed, who was stale. Nothing is computed before it is asked for.
 
     Args:
         spark: The session; it keeps no view of this.
-        tables: The directory that ``kproto analyze`` wrote.
+        tables: The directory that ``kproto analyze`` wrote, or its URI.
         name: One of ``kproto.tables.derived.VIEWS``.
 
     Raises:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import ConfigurationError
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.files import file_state
+from kproto.tables.places import Place, RemotePath, copy
 from kproto.tables.stages import SMALL_TABLES
-from kproto.tables.stored import MANIFEST, SUMMARY, current_run
+from kproto.tables.stored import MANIFEST, SUMMARY, current_run, table_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -21,9 +23,12 @@ if TYPE_CHECKING:
     from kproto.capture import CapturePoint
     from kproto.tables.filters import Filters
 
-__all__ = ["Former", "fingerprint", "store_facts"]
+__all__ = ["STORE_THREADS", "Former", "fingerprint", "store_facts"]
 
 _FACTS: Final = "brokers.json"
+
+STORE_THREADS: Final = 16
+"""How many requests the driver has under way at a store, which answers each of them slowly."""
 
 Address = tuple[str, str, int]
 """Capture point, IP and port of a broker."""
@@ -48,7 +53,7 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def store_facts(run: Path, parts: Iterable[BrokerFacts], addresses: Collection[Address]) -> None:
+def store_facts(run: Place, parts: Iterable[BrokerFacts], addresses: Collection[Address]) -> None:
     """Store the captures' facts about brokers, for a run that adds captures to this one."""
     parts = list(parts)
     facts = {
@@ -70,13 +75,13 @@ class Former:
         addresses: The receivers' addresses of its requests.
     """
 
-    run: Path
+    run: Place
     manifest: dict[str, Any]
     facts: BrokerFacts
     addresses: list[Address]
 
     @classmethod
-    def of(cls, directory: Path) -> Former | None:
+    def of(cls, directory: Place) -> Former | None:
         """The current run of a directory; None if there is none, or none to which captures can be added."""
         try:
             run = current_run(directory)
@@ -126,21 +131,30 @@ class Former:
         found: dict[str, Any] = json.loads((self.run / SUMMARY).read_bytes())
         return found
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[PurePath]:
         """Its table files but for the small tables', below its directory."""
         return [
-            file.relative_to(self.run)
+            file.relative_to(self.run)  # type: ignore[arg-type]  # both are paths, or both URIs
             for name in self.manifest["tables"]
             if name not in SMALL_TABLES
-            for file in sorted((self.run / name).rglob("*.parquet"))
+            for file in table_files(self.run / name)
         ]
 
-    def link_into(self, run: Path) -> None:
-        """Give a run its table files too: as links, where the file system has them."""
-        for file in self.files():
-            place = run / file
-            place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(self.run / file, place)
-            except OSError:
-                shutil.copy2(self.run / file, place)
+    def link_into(self, run: Place) -> None:
+        """Give a run its table files too: as links, where the file system has them; a store copies them on its side."""
+        with ThreadPoolExecutor(STORE_THREADS) as threads:
+            for _done in threads.map(lambda file: _link(self.run / file, run / file), self.files()):
+                pass
+
+
+def _link(file: Place, place: Place) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(file, RemotePath) and isinstance(place, RemotePath):
+        copy(file, place)
+        return
+    assert isinstance(file, Path)
+    assert isinstance(place, Path)
+    try:
+        os.link(file, place)
+    except OSError:
+        shutil.copy2(file, place)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kproto.errors import ConfigurationError
-from kproto.pipeline.captures import joined_parts, parallelism, points_of, shares_of
+from kproto.pipeline.captures import joined_parts, parallelism, shares_of
 from kproto.pipeline.options import checked, columns_of, rows_of, scan_arguments
-from kproto.pipeline.stored import spark_schema
+from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.tasks import task_each, task_numbers
-from kproto.tables.planning import SPLIT_BYTES, plan
+from kproto.tables.planning import SPLIT_BYTES, plan, points_of
 from kproto.tables.scanning import scan
 
 if TYPE_CHECKING:

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import kproto
 from kproto import tables
 from kproto.errors import CaptureError
-from kproto.pipeline.captures import gather_captures, points_of
-from kproto.pipeline.former import Former, fingerprint, store_facts
+from kproto.pipeline.captures import gather_captures
+from kproto.pipeline.former import STORE_THREADS, Former, fingerprint, store_facts
 from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.filters import Filters
-from kproto.tables.planning import SPLIT_BYTES
+from kproto.tables.places import place_of, remove_tree
+from kproto.tables.planning import SPLIT_BYTES, points_of
 from kproto.tables.reading import why_nothing
 from kproto.tables.stages import SMALL_TABLES, learn, small_table
-from kproto.tables.stored import SUMMARY, stored_pieces
+from kproto.tables.stored import SUMMARY, read_parquet, stored_pieces
 from kproto.tables.summary import Figures, summarize
 from kproto.tables.writing import write_table
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from kproto.capture import CapturePoint
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.brokers import BrokerFacts
+    from kproto.tables.places import Place
     from kproto.tables.stages import Knowledge, Made, Piece
 
 __all__ = ["BadInput", "Run", "analyze", "unchanged"]
@@ -150,7 +150,7 @@ class _Job:
     def __init__(
         self,
         spark: SparkSession,
-        directory: Path,
+        directory: Place,
         filters: Filters,
         split_bytes: int,
         on_step: Callable[[str], object],
@@ -181,7 +181,7 @@ class _Job:
         pieces = self._gather(points)
         facts = [piece.facts for piece in pieces]
         if not former.holds_beside(facts, self._filters):
-            shutil.rmtree(self._work)
+            remove_tree(self._work)
             return False
         former.link_into(self._directory)
         knowledge = learn(pieces, self._filters, [former.facts])
@@ -213,10 +213,11 @@ class _Job:
         for each in made:
             run.bodies_decoded += each.bodies
             for file, rows in each.files.items():
-                place = self._directory / file
-                place.parent.mkdir(parents=True, exist_ok=True)
-                (Path(each.path) / file).rename(place)
                 run.rows[file.partition("/")[0]] += rows
+        with ThreadPoolExecutor(STORE_THREADS) as threads:
+            moves = [(each.path, file) for each in made for file in each.files]
+            for _done in threads.map(lambda move: self._keep(*move), moves):
+                pass
         if not run.rows["requests"]:
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
         for name, schema in tables.TABLES.items():
@@ -224,11 +225,17 @@ class _Job:
                 write_table(self._directory / name / "part-empty.zstd.parquet", name, schema.empty_table())
         return made
 
+    def _keep(self, task: str, file: str) -> None:
+        """Move a task's file to its place among the tables."""
+        place = self._directory / file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (place_of(task) / file).rename(place)  # type: ignore[arg-type]  # both are paths, or both URIs
+
     def _write_small(self, pieces: Sequence[Piece], former: Former | None = None) -> None:
         for name in SMALL_TABLES:
             table = small_table([piece.path for piece in pieces], name)
             if former:
-                table = pa.concat_tables([pq.read_table(former.run / name).cast(table.schema), table])
+                table = pa.concat_tables([read_parquet(former.run / name).cast(table.schema), table])
             write_table(self._directory / name / "part-0.zstd.parquet", name, table)
             self.run.rows[name] = table.num_rows
             if name == "bad_inputs":
@@ -245,17 +252,17 @@ class _Job:
         self.run.summary = summary
         (self._directory / SUMMARY).write_text(json.dumps(summary, ensure_ascii=False) + "\n", encoding="utf-8")
         store_facts(self._directory, facts, set(addresses).union(*(each.addresses for each in made)))
-        shutil.rmtree(self._work)
+        remove_tree(self._work)
 
 
-def _summary(spark: SparkSession, made: Sequence[Made], directory: Path) -> dict[str, Any]:
+def _summary(spark: SparkSession, made: Sequence[Made], directory: Place) -> dict[str, Any]:
     """Merge the figures of all tasks."""
     figures = Figures()
     for each in made:
         figures.merge(each.figures)
     for changes in count_changes(spark, made):
         figures.add_changes(changes)
-    few = {name: pq.read_table(directory / name) for name in SMALL_TABLES}
+    few = {name: read_parquet(directory / name) for name in SMALL_TABLES}
     for _accepted in figures.add(few):
         pass
     return figures.rows()

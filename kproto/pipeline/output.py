@@ -4,36 +4,45 @@
     DIR/kproto-runs/20261121T081500.000000/  the tables of a run
     DIR/current                              a link to that run, for readers that know nothing of manifests
     DIR/requests ...                         links to current/requests ...
+    DIR/kproto-locks/                        on a store: the lock of the run that is writing
 
 A run writes its tables into a fresh directory; the rename of the manifest makes it current. Whatever ends a run before
 that rename leaves the former run current; whatever ends it after leaves links to the former run, which is still there.
 The former run's tables are removed when the next run begins, so that a reader may finish with them.
+
+DIR may be a URI. An object store has no rename, and needs none: the manifest appears whole when it has been written, in
+place of the former one. Other file systems rename it; where that fails since the former manifest is there, the former
+is deleted first, and for that moment readers take the newest run that holds a manifest of its own. Only directories of
+this machine get links.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import ConfigurationError
+from kproto.pipeline.locks import LOCKS, locked
 from kproto.tables import TABLES
-from kproto.tables.stored import MANIFEST, current_run
+from kproto.tables.files import explained
+from kproto.tables.places import RemotePath, place_of, remove_tree
+from kproto.tables.stored import MANIFEST, RUNS, current_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kproto.tables.places import Place
 
 __all__ = ["CHECKPOINT", "OutputDirectory"]
 
 CHECKPOINT: Final = "_checkpoint"
 """The progress of ``follow``, kept with its tables."""
 
-_RUNS: Final = "kproto-runs"
 _CURRENT: Final = "current"
 
 
@@ -41,7 +50,7 @@ class OutputDirectory:
     """A place for tables.
 
     Args:
-        path: The directory; made when it is first needed.
+        path: The directory, or its URI; made when it is first needed.
         overwrite: Whether tables may be put into a directory that holds something else.
 
     Attributes:
@@ -49,10 +58,11 @@ class OutputDirectory:
         run: The directory for the tables of the run that ``writing`` began.
     """
 
-    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        self.path = path.absolute()
-        self.run = self.path / _RUNS / "none"
+    def __init__(self, path: Place | str, *, overwrite: bool = False) -> None:
+        self.path: Place = place_of(path).absolute()
+        self.run: Place = self.path / RUNS / "none"
         self._overwrite = overwrite
+        self._check_lock: Callable[[], None] = lambda: None
 
     @property
     def is_written(self) -> bool:
@@ -65,11 +75,14 @@ class OutputDirectory:
         Raises:
             ConfigurationError: The path is no directory, or the directory holds files of somebody else.
         """
-        if not self.path.exists():
-            return
-        if not self.path.is_dir():
-            raise ConfigurationError(f"{self.path} is a file; --out takes a directory")
-        found = sorted(entry.name for entry in self.path.iterdir() if entry.name not in (_RUNS, CHECKPOINT))
+        with explained(self.path) if isinstance(self.path, RemotePath) else nullcontext():
+            if not self.path.exists():
+                if isinstance(self.path, RemotePath):
+                    self.path.require_store()
+                return
+            if not self.path.is_dir():
+                raise ConfigurationError(f"{self.path} is a file; --out takes a directory")
+            found = sorted(entry.name for entry in self.path.iterdir() if entry.name not in (RUNS, LOCKS, CHECKPOINT))
         if found and MANIFEST not in found and not self._overwrite:
             raise ConfigurationError(
                 f"{self.path} holds something else ({', '.join(found[:3])}{' ...' if len(found) > 3 else ''}); "
@@ -84,26 +97,19 @@ class OutputDirectory:
             ConfigurationError: As ``check``; or another process is writing there.
         """
         self.check()
-        made = not self.path.exists()
+        made = isinstance(self.path, Path) and not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigurationError(f"another kproto is writing to {self.path}; wait for it") from None
+        with locked(self.path) as self._check_lock:
             self._remove_other_runs()
             self.run = self._new_run()
             try:
                 yield
             finally:
                 if self._current() != self.run:
-                    shutil.rmtree(self.run, ignore_errors=True)
-                if made and not any((self.path / _RUNS).iterdir()):
-                    (self.path / _RUNS).rmdir()
+                    remove_tree(self.run)
+                if made and isinstance(self.path, Path) and not any((self.path / RUNS).iterdir()):
+                    (self.path / RUNS).rmdir()
                     self.path.rmdir()
-        finally:
-            os.close(descriptor)
 
     def publish(self, facts: Mapping[str, Any]) -> None:
         """Make this run the current one.
@@ -111,53 +117,76 @@ class OutputDirectory:
         Args:
             facts: The content of the manifest.
         """
-        manifest = {"run": str(self.run.relative_to(self.path)), **facts}
+        manifest = {"run": str(self.run.relative_to(self.path)), **facts}  # type: ignore[arg-type]  # of one kind
+        text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        self._check_lock()
+        if isinstance(self.path, RemotePath):
+            assert isinstance(self.run, RemotePath)
+            with explained(self.path):
+                _put(self.path / MANIFEST, text, self.run)
+            return
+        assert isinstance(self.run, Path)
         written = self.run / MANIFEST
         with written.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         written.rename(self.path / MANIFEST)
-        self._link_to(self.run)
+        _link_tables(self.path, self.run)
 
-    def _link_to(self, run: Path) -> None:
-        self._link(_CURRENT, run.relative_to(self.path))
-        for name in TABLES:
-            self._link(name, Path(_CURRENT) / name)
-
-    def _link(self, name: str, target: Path) -> None:
-        """Point a link at its target in one rename. A user's files of that name, given up by --overwrite, go."""
-        place = self.path / name
-        if place.is_symlink() and place.readlink() == target:
-            return
-        fresh = self.path / _RUNS / f".link-{name}"
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(target)
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
-        fresh.rename(place)
-
-    def _new_run(self) -> Path:
-        runs = self.path / _RUNS
-        runs.mkdir(exist_ok=True)
-        run = runs / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
-        run.mkdir()
+    def _new_run(self) -> Place:
+        run = self.path / RUNS / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+        run.mkdir(parents=True)
         return run
 
     def _remove_other_runs(self) -> None:
         """Remove the tables of runs that were killed, and of the run before the current one."""
-        runs = self.path / _RUNS
+        runs = self.path / RUNS
         if not runs.is_dir():
             return
         current = self._current()
-        if current is not None:
-            self._link_to(current)  # it may have been killed after the rename of its manifest
-        for run in runs.iterdir():
-            if run != current:
-                shutil.rmtree(run, ignore_errors=True)
+        if isinstance(self.path, Path) and isinstance(current, Path):
+            _link_tables(self.path, current)  # the run may have been killed after the rename of its manifest
+        others: list[Place] = [run for run in runs.iterdir() if run != current]
+        for run in others:
+            remove_tree(run)
 
-    def _current(self) -> Path | None:
+    def _current(self) -> Place | None:
         try:
             return current_run(self.path)
         except ConfigurationError:
             return None
+
+
+def _put(place: RemotePath, text: str, run: RemotePath) -> None:
+    """Replace the manifest, so that readers find the former manifest, or the new one whole."""
+    if place.is_stored_whole:
+        place.write_text(text)
+        return
+    written = run / MANIFEST
+    written.write_text(text)
+    try:
+        written.rename(place)
+    except OSError:
+        place.unlink(missing_ok=True)
+        written.rename(place)
+
+
+def _link_tables(directory: Path, run: Path) -> None:
+    """Point the links ``current`` and ``requests`` ... at a run."""
+    _link(directory, _CURRENT, run.relative_to(directory))
+    for name in TABLES:
+        _link(directory, name, Path(_CURRENT) / name)
+
+
+def _link(directory: Path, name: str, target: Path) -> None:
+    """Point a link at its target in one rename. A user's files of that name, given up by --overwrite, go."""
+    place = directory / name
+    if place.is_symlink() and place.readlink() == target:
+        return
+    fresh = directory / RUNS / f".link-{name}"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    fresh.rename(place)

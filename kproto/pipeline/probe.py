@@ -10,7 +10,7 @@ def probe(paths: list[str], directory: str) -> tuple[str, dict[str, str]]:
 
     Args:
         paths: Files that the worker must see.
-        directory: A directory that it must see, and write to.
+        directory: A directory, or its URI, that it must see, and write to.
     """
     import os
     import socket
@@ -40,6 +40,19 @@ def probe(paths: list[str], directory: str) -> tuple[str, dict[str, str]]:
         except Exception as e:  # noqa: BLE001  # a file system of pyarrow's may raise anything
             faults["path"] = f"{path}: {e}"
             break
-    if not os.access(directory, os.W_OK | os.X_OK):
-        faults["directory"] = directory
+    if "://" not in directory:
+        if not os.access(directory, os.W_OK | os.X_OK):
+            faults["directory"] = directory
+    elif "kproto" not in faults and "pyarrow" not in faults:
+        try:
+            from kproto.tables.files import explained
+            from kproto.tables.places import RemotePath
+
+            with explained(directory):
+                trial = RemotePath(directory) / f"kproto-runs/.trial-{socket.gethostname()}-{os.getpid()}"
+                trial.mkdir(parents=True)
+                (trial / "trial").write_text("")
+                (trial / "trial").unlink()
+        except Exception as e:  # noqa: BLE001  # likewise
+            faults["directory"] = str(e)
     return socket.gethostname(), faults

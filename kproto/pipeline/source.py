@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from kproto.errors import ConfigurationError
-from kproto.pipeline.captures import points_of, shares_of
+from kproto.pipeline.captures import shares_of
 from kproto.pipeline.options import checked, columns_of, rows_of, scan_arguments
-from kproto.pipeline.stored import spark_schema
+from kproto.pipeline.parquet import spark_schema
+from kproto.tables.planning import points_of
 from kproto.tables.scanning import scan
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kproto.errors import CaptureError
+from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.job import analyze
 from kproto.pipeline.output import CHECKPOINT
 from kproto.tables.files import is_uri
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.filters import Filters
 
-__all__ = ["follow"]
+__all__ = ["check_followable", "follow"]
 
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
 """What Spark lists of files. It opens none of them, for nobody asks for ``content``."""
@@ -66,9 +66,9 @@ def follow(
         The running query; its ``awaitTermination`` waits for its end, and raises what ended it.
 
     Raises:
-        ConfigurationError: ``out`` holds something else.
+        ConfigurationError: ``out`` holds something else, or is no directory of a mounted file system.
     """
-    out.check()
+    check_followable(out)
     place = directory if is_uri(directory) else str(Path(directory).absolute())
 
     def add(_files: DataFrame, _batch: int) -> None:
@@ -83,3 +83,18 @@ def follow(
     writer = files.writeStream.foreachBatch(add).option("checkpointLocation", str(out.path / CHECKPOINT))
     trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{seconds} seconds")
     return trigger.start()
+
+
+def check_followable(out: OutputDirectory) -> None:
+    """Check early whether a directory can be followed into an output directory.
+
+    Raises:
+        ConfigurationError: As ``follow``.
+    """
+    if not isinstance(out.path, Path):
+        raise ConfigurationError(
+            f"{out.path}: --follow needs tables on a mounted file system, since Spark keeps its checkpoint beside them "
+            "and each batch would copy all tables within a store; follow into a local directory, or run kproto analyze "
+            "without --follow again and again: it adds the new captures"
+        )
+    out.check()

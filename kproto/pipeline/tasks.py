@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -12,10 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from kproto.pipeline.stored import spark_schema
+from kproto.pipeline.parquet import parquet_rows, spark_schema
 from kproto.tables.changes import PartitionHistory
+from kproto.tables.places import arrow_path, place_of
 from kproto.tables.stages import CLAIMS, chosen_of, gather, relate, settle
 from kproto.tables.staging import StagedTables, read_batch
+from kproto.tables.stored import read_parquet
 from kproto.tables.summary import MOST_CHANGED
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from kproto.tables.changes import Changes
     from kproto.tables.filters import Filters
+    from kproto.tables.places import Place
     from kproto.tables.stages import Knowledge, Made, Piece
 
 __all__ = [
@@ -57,7 +59,7 @@ _CHOSEN: Final = "chosen"
 
 
 def gather_pieces(
-    spark: SparkSession, reads: Sequence[Callable[[], Iterable[pa.RecordBatch]]], directory: Path, filters: Filters
+    spark: SparkSession, reads: Sequence[Callable[[], Iterable[pa.RecordBatch]]], directory: Place, filters: Filters
 ) -> list[Piece]:
     """Stage scans, a task for each of them.
 
@@ -78,10 +80,10 @@ def gather_pieces(
 def make_tables(
     spark: SparkSession,
     pieces: Sequence[Piece],
-    directory: Path,
+    directory: Place,
     knowledge: Knowledge,
     filters: Filters,
-    stored: Path | None = None,
+    stored: Place | None = None,
 ) -> list[Made]:
     """Relate and settle pieces.
 
@@ -105,7 +107,8 @@ def make_tables(
                 yield _settled(chosen_of(claims), directory, filters)
             else:
                 task = pc.divide(pc.add(claims["batch"], firsts[number]), _BATCHES_A_TASK).cast(pa.int32())
-                pq.write_table(claims.append_column("task", task), Path(paths[number]) / _CLAIMS_FILE)
+                path, files = arrow_path(place_of(paths[number]) / _CLAIMS_FILE)
+                pq.write_table(claims.append_column("task", task), path, filesystem=files)
 
     related: list[Made] = results(_for_each(spark, len(pieces), run_relate))
     if alone:
@@ -125,7 +128,7 @@ def make_tables(
             chosen = read_batch(directory / _CHOSEN, _CHOSEN, number)
             yield _settled(chosen.to_pylist(), directory, filters, most, parts)
 
-    claims = [str(Path(path) / _CLAIMS_FILE) for path in paths]
+    claims = [place_of(path) / _CLAIMS_FILE for path in paths]
     if stored is None and sum(made.claims for made in related) <= _CLAIMS_ON_DRIVER:
         count = _choose(claims, directory / _CHOSEN)
         return related + (results(_for_each(spark, count, run_chosen)) if count else [])
@@ -133,13 +136,13 @@ def make_tables(
     return related + results(chosen.mapInArrow(run_settle, spark_schema(RECEIPT)))
 
 
-def _choose(claims: Sequence[str], directory: Path) -> int:
+def _choose(claims: Sequence[Place], directory: Place) -> int:
     """Stage the first copy of each distinct body, a batch for each task; return the number of tasks.
 
     That takes less than to start Spark's own jobs.
     """
     order = [(name, "ascending") for name in ("ts_ns", "frame_id", "piece", "batch")]
-    every = pa.concat_tables([pq.read_table(path) for path in claims]).sort_by(order)
+    every = pa.concat_tables([read_parquet(path) for path in claims]).sort_by(order)
     every = every.append_column("row", pa.array(range(every.num_rows), pa.int64()))
     bodies = every.group_by("body_id", use_threads=False)
     first = bodies.aggregate([("kept", "any"), ("accepted", "any"), ("row", "min")])
@@ -157,12 +160,10 @@ def _choose(claims: Sequence[str], directory: Path) -> int:
     return len(tasks)
 
 
-def _chosen(spark: SparkSession, claims: list[str], stored: Path | None) -> DataFrame:
+def _chosen(spark: SparkSession, claims: list[Place], stored: Place | None) -> DataFrame:
     """The first copy of each distinct body."""
-    schema = spark_schema(CLAIMS).add("task", "integer")
     chosen = (
-        spark.read.schema(schema)
-        .parquet(*claims)
+        parquet_rows(spark, CLAIMS.append(pa.field("task", pa.int32())), claims)
         .groupBy("body_id")
         .agg(
             F.bool_or("kept").alias("kept"),
@@ -173,13 +174,13 @@ def _chosen(spark: SparkSession, claims: list[str], stored: Path | None) -> Data
         .select("body_id", "accepted", "first.piece", "first.batch", "first.task")
     )
     if stored is not None:
-        known = spark.read.schema("body_id binary").parquet(str(stored))
+        known = parquet_rows(spark, pa.schema([("body_id", pa.binary())]), [stored])
         chosen = chosen.join(known, "body_id", "left_anti")
     return chosen
 
 
 def _settled(
-    chosen: list[dict[str, Any]], directory: Path, filters: Filters, most: int = _HISTORY_ROWS, parts: int = 1
+    chosen: list[dict[str, Any]], directory: Place, filters: Filters, most: int = _HISTORY_ROWS, parts: int = 1
 ) -> Made:
     """Settle bodies; partition histories of more than ``most`` states stay on disk, in so many parts."""
     made = settle(chosen, directory, filters)
@@ -187,7 +188,7 @@ def _settled(
     if len(history) > most:
         made.history_parts = parts
         for number, part in enumerate(history.split(parts)):
-            (Path(made.path) / f"history-{number}").write_bytes(pickle.dumps(part))
+            (place_of(made.path) / f"history-{number}").write_bytes(pickle.dumps(part))
         made.figures.history = PartitionHistory()
     return made
 
@@ -207,7 +208,7 @@ def count_changes(spark: SparkSession, made: Sequence[Made]) -> list[Changes]:
         for number in numbers:
             history = PartitionHistory()
             for place in places:
-                history.merge(pickle.loads((Path(place) / f"history-{number}").read_bytes()))  # noqa: S301  # our own
+                history.merge(pickle.loads((place_of(place) / f"history-{number}").read_bytes()))  # noqa: S301  # our own
             yield history.changes(MOST_CHANGED)
 
     return results(_for_each(spark, max(each.history_parts for each in made), run))

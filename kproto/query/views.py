@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from kproto.tables.derived import VIEWS
+from kproto.tables.places import RemotePath, place_of
 from kproto.tables.schemas import TABLES
-from kproto.tables.stored import current_run
+from kproto.tables.stored import current_run, table_dataset
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
+
+    from kproto.tables.places import Place
 
 __all__ = ["open_tables"]
 
@@ -28,13 +29,13 @@ _SPARK_FUNCTIONS: Final = """
 """Defines the functions that the derived tables' SQL calls by Spark's names."""
 
 
-def open_tables(tables: Path | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
+def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
     """Open tables for questions.
 
     Times are shown in UTC. The connection reads files while it is used; the caller closes it.
 
     Args:
-        tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.
+        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``.
 
     Returns:
         A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.tables.derived.VIEWS``.
@@ -42,7 +43,7 @@ def open_tables(tables: Path | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnect
     Raises:
         ConfigurationError: There are no tables in that directory.
     """
-    run = None if isinstance(tables, Mapping) else current_run(tables)
+    run = None if isinstance(tables, Mapping) else current_run(place_of(tables))
     connection = duckdb.connect()
     try:
         connection.execute("SET TimeZone = 'UTC'")
@@ -52,6 +53,9 @@ def open_tables(tables: Path | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnect
                 connection.register(name, tables[name])
                 continue
             assert run is not None
+            if isinstance(run, RemotePath):  # DuckDB itself would fetch an extension from the network for each store
+                connection.register(name, table_dataset(run, name))
+                continue
             files = str(run / name / "**" / "*.parquet").replace("'", "''")
             columns = ", ".join(f'"{column}"' for column in schema.names)
             source = f"read_parquet('{files}', hive_partitioning = true)"

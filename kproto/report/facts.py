@@ -31,9 +31,10 @@ from kproto.report.timeline import keep_changes, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     import pyarrow as pa
+
+    from kproto.tables.places import Place
 
 __all__ = ["Limits", "report_facts"]
 
@@ -55,11 +56,11 @@ class Limits:
     body_bytes: int = 8 << 20
 
 
-def report_facts(tables: Path | Mapping[str, pa.Table], limits: Limits | None = None) -> dict[str, Any]:
+def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | None = None) -> dict[str, Any]:
     """Read the facts for the page from tables.
 
     Args:
-        tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.
+        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``.
         limits: Bounds of the page's size.
 
     Returns:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kproto.report.facts import Limits
+    from kproto.tables.places import Place
 
 __all__ = ["page", "write_report"]
 
@@ -28,11 +29,13 @@ _SCRIPTS: Final = ("common", "lanes", "timeline", "controllers", "request", "tab
 """The script's parts in the order of their use."""
 
 
-def write_report(tables: Path | Mapping[str, pa.Table], out: Path, *, limits: Limits | None = None) -> dict[str, Any]:
+def write_report(
+    tables: Place | str | Mapping[str, pa.Table], out: Path, *, limits: Limits | None = None
+) -> dict[str, Any]:
     """Write a report as one HTML file; an existing file is replaced when the new file is complete.
 
     Args:
-        tables: The directory that ``kproto analyze`` wrote, or Arrow tables as ``kproto.tables.read`` gives them.
+        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``.
         out: The file.
         limits: Bounds of the page's size.
 

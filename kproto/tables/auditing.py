@@ -16,6 +16,7 @@ from kproto.errors import CaptureError
 from kproto.tables import ids
 from kproto.tables.batches import plain_text
 from kproto.tables.decoders import Body, CodecDecoder, compare
+from kproto.tables.files import open_file
 from kproto.tables.schemas import TIME, column, described
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def audit(
     Bodies are not shared between frames: the same body sent to a hundred brokers is read a hundred times.
 
     Args:
-        captures: Capture points, or files.
+        captures: Capture points, or files, by path or URI.
         decoders: Two or more, named ``cython``, ``construct`` or ``kafka``; None for kproto's two codecs.
         ports: The brokers' listeners; None finds them from the traffic.
         sample: Share of the frames to read, by their ids: the same frames in every run.
@@ -95,7 +96,13 @@ def audit(
         summary = CaptureSummary()
         try:
             whole = capture.frames(
-                point, ports=ports, apis=CONTROL_APIS, capture=point.name, progress=progress, summary=summary
+                point,
+                ports=ports,
+                apis=CONTROL_APIS,
+                capture=point.name,
+                progress=progress,
+                summary=summary,
+                opener=open_file,
             )
             for frames in _together(_sampled(whole, sample, counts)):
                 rows = list(_mismatches(frames, decoders, counts))

@@ -1,13 +1,15 @@
-"""Plans the reading tasks: small capture points are read whole, large ones in parts."""
+"""Finds captures and plans the reading tasks: small capture points are read whole, large ones in parts."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from kproto.capture import capture_points
 from kproto.capture.source import HEAD
 from kproto.capture.splits import Split, is_splittable
 from kproto.errors import CaptureError
-from kproto.tables.files import file_size, open_file
+from kproto.tables.files import expand, file_size, is_uri, open_file
 from kproto.tables.splitting import Part
 
 if TYPE_CHECKING:
@@ -15,12 +17,22 @@ if TYPE_CHECKING:
 
     from kproto.capture import CapturePoint
 
-__all__ = ["SPLIT_BYTES", "plan"]
+__all__ = ["SPLIT_BYTES", "plan", "points_of"]
 
 SPLIT_BYTES: Final = 128 << 20
 """Bytes of a part of a file. A capture point of fewer than twice these bytes is read by one task."""
 
 _PACKED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+
+
+def points_of(captures: Iterable[str]) -> list[CapturePoint]:
+    """Return the capture points in files, directories, patterns and URIs.
+
+    Raises:
+        CaptureError: A directory or pattern holds no capture.
+    """
+    absolute = (path if is_uri(path) else str(Path(path).absolute()) for path in expand(captures))
+    return capture_points(absolute, opener=open_file)
 
 
 def plan(

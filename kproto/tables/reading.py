@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
-from kproto.capture import capture_points
 from kproto.errors import CaptureError
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
+from kproto.tables.planning import points_of
 from kproto.tables.relations import Decoded, Earlier, Relations, bad_inputs, captures, first_bodies, learn_brokers
 from kproto.tables.scanning import scan
 from kproto.tables.schemas import SCAN, TABLES
@@ -39,8 +38,8 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
     distinct bodies. For captures beyond that see ``kproto.pipeline``, which writes the same tables with Spark.
 
     Args:
-        paths: pcap, pcapng or ``kafka-request.log``, also gzip or zstd, or directories of them. Rotated files of one
-            capture point are read as one capture, see ``kproto.capture.capture_points``.
+        paths: pcap, pcapng or ``kafka-request.log``, also gzip or zstd, or directories, patterns or URIs of them.
+            Rotated files of one capture point are read as one capture, see ``kproto.capture.capture_points``.
         filters: Which requests to keep; None keeps all control requests.
 
     Returns:
@@ -86,7 +85,7 @@ def chunks(
     reader = TableReader(filters, BrokerDirectory(filters.broker_ids))
     piped = [path for path in paths if path == _STANDARD_INPUT][:1]
     batches = scan(
-        [*piped, *capture_points(str(Path(path).absolute()) for path in paths if path != _STANDARD_INPUT)],
+        [*piped, *points_of(path for path in paths if path != _STANDARD_INPUT)],
         ports=filters.ports,
         apis=filters.apis or CONTROL_APIS,
         since_ns=filters.since_ns,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 from kproto.tables.batches import BATCH_BYTES, slices
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.decoding import decode
+from kproto.tables.places import place_of
 from kproto.tables.reading import CHUNK_BYTES, TableReader, stretches
 from kproto.tables.relations import wanted_partitions
 from kproto.tables.schemas import BODIES, REQUESTS, TABLES
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kproto.tables.filters import Filters
+    from kproto.tables.places import Place
 
 __all__ = [
     "CLAIMS",
@@ -119,7 +120,7 @@ class Made:
     addresses: set[tuple[str, str, int]] = field(default_factory=set)
 
 
-def gather(batches: Iterable[pa.RecordBatch], directory: Path, filters: Filters) -> Piece:
+def gather(batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters) -> Piece:
     """Stage a scan.
 
     Args:
@@ -221,7 +222,7 @@ def learn(pieces: Iterable[Piece], filters: Filters, earlier: Iterable[BrokerFac
     return Knowledge(directory, seen)
 
 
-def relate(piece: str, directory: Path, knowledge: Knowledge, filters: Filters) -> tuple[Made, pa.Table]:
+def relate(piece: str, directory: Place, knowledge: Knowledge, filters: Filters) -> tuple[Made, pa.Table]:
     """Write a piece's requests, responses, partition errors and frames.
 
     Args:
@@ -239,7 +240,7 @@ def relate(piece: str, directory: Path, knowledge: Knowledge, filters: Filters) 
     accepted: set[bytes] = set()
     kept: set[bytes] = set()
     addresses: set[tuple[str, str, int]] = set()
-    for batches in zip(*(read_staged(Path(piece), name) for name in _RELATED), strict=True):
+    for batches in zip(*(read_staged(place_of(piece), name) for name in _RELATED), strict=True):
         tables = {name: pa.Table.from_batches([b]) for name, b in zip(_RELATED, batches, strict=True)}
         tables = _with_brokers(tables, knowledge.directory, filters)
         for name, table in tables.items():
@@ -248,7 +249,7 @@ def relate(piece: str, directory: Path, knowledge: Knowledge, filters: Filters) 
         addresses.update(zip(*columns, strict=True))
         accepted.update(figures.add(tables))
         kept.update(pc.unique(tables["frames"]["body_id"]).drop_null().to_pylist())
-    claims = pa.Table.from_batches(read_staged(Path(piece), "claims"), CLAIMS)
+    claims = pa.Table.from_batches(read_staged(place_of(piece), "claims"), CLAIMS)
     for name, bodies in (("kept", kept), ("accepted", accepted)):
         is_so = pc.is_in(claims["body_id"], value_set=pa.array(bodies, pa.binary()))
         claims = claims.set_column(CLAIMS.get_field_index(name), name, is_so)
@@ -302,7 +303,7 @@ def chosen_of(claims: pa.Table) -> list[dict[str, Any]]:
     return claims.filter(claims["kept"]).select(["body_id", "accepted", "piece", "batch"]).to_pylist()  # type: ignore[no-any-return]
 
 
-def settle(chosen: Iterable[Mapping[str, Any]], directory: Path, filters: Filters) -> Made:
+def settle(chosen: Iterable[Mapping[str, Any]], directory: Place, filters: Filters) -> Made:
     """Write bodies and the partition states in them.
 
     Args:
@@ -320,7 +321,7 @@ def settle(chosen: Iterable[Mapping[str, Any]], directory: Path, filters: Filter
         if row["accepted"]:
             accepted.add(bytes(row["body_id"]))
     for (piece, number), body_ids in sorted(places.items()):
-        batch = read_batch(Path(piece), "bodies", number)
+        batch = read_batch(place_of(piece), "bodies", number)
         bodies = pa.Table.from_batches([batch])
         if len(body_ids) < bodies.num_rows:
             bodies = bodies.filter(pc.is_in(bodies["body_id"], value_set=pa.array(body_ids, pa.binary())))
@@ -348,7 +349,7 @@ def _count(figures: Figures, states: pa.Table, accepted: set[bytes]) -> None:
 def small_table(pieces: Iterable[str], name: str) -> pa.Table:
     """Return one of ``SMALL_TABLES``, of all pieces."""
     schema = TABLES[name]
-    table = pa.Table.from_batches([batch for piece in pieces for batch in read_staged(Path(piece), name)], schema)
+    table = pa.Table.from_batches([batch for piece in pieces for batch in read_staged(place_of(piece), name)], schema)
     if name == "brokers":
         keys = [column for column in schema.names if column != "first_ts"]
         first = table.group_by(keys, use_threads=False).aggregate([("first_ts", "min")])

@@ -1,4 +1,4 @@
-"""Reads the tables that Spark wrote on disk, by pyarrow alone.
+"""Reads the tables that ``kproto analyze`` stored, by pyarrow alone.
 
 A directory of tables has a manifest, ``_kproto.json``, which names the subdirectory of the current tables.
 """
@@ -12,16 +12,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kproto.errors import ConfigurationError
+from kproto.tables.files import explained
+from kproto.tables.places import Place, RemotePath, arrow_path
 from kproto.tables.schemas import TABLES
 from kproto.tables.summary import SUMMARY_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-__all__ = ["MANIFEST", "SUMMARY", "current_run", "stored_pieces"]
+__all__ = [
+    "MANIFEST",
+    "RUNS",
+    "SUMMARY",
+    "current_run",
+    "read_parquet",
+    "stored_pieces",
+    "table_dataset",
+    "table_files",
+]
 
 MANIFEST: Final = "_kproto.json"
+
+RUNS: Final = "kproto-runs"
+"""The directory of the runs' directories."""
 
 SUMMARY: Final = "summary.json"
 """The summary of a run, beside its tables."""
@@ -29,7 +42,7 @@ SUMMARY: Final = "summary.json"
 _BATCH_ROWS: Final = 1 << 18
 
 
-def current_run(tables: Path) -> Path:
+def current_run(tables: Place) -> Place:
     """Return the directory that holds the current tables, a directory for each table.
 
     Args:
@@ -39,16 +52,30 @@ def current_run(tables: Path) -> Path:
         ConfigurationError: It has no manifest, or the manifest cannot be read.
     """
     try:
-        run = json.loads((tables / MANIFEST).read_bytes())["run"]
+        run = json.loads(_manifest(tables).read_bytes())["run"]
         assert isinstance(run, str)
     except FileNotFoundError:
         raise ConfigurationError(f"{tables} has no tables; make them: kproto analyze CAPTURE --out {tables}") from None
-    except (OSError, ValueError, TypeError, KeyError, AssertionError) as e:
+    except (ValueError, TypeError, KeyError, AssertionError) as e:
+        if isinstance(e, ConfigurationError):
+            raise
         raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto ({type(e).__name__}: {e})") from None
+    except OSError:
+        with explained(tables / MANIFEST):
+            raise
     return tables / run
 
 
-def stored_pieces(run: Path) -> Iterator[dict[str, pa.Table]]:
+def _manifest(tables: Place) -> Place:
+    """Return the manifest; that of the newest complete run where a killed run had just deleted it to rename its own."""
+    manifest = tables / MANIFEST
+    if isinstance(manifest, RemotePath) and not manifest.is_stored_whole and not manifest.is_file():
+        complete = [run / MANIFEST for run in (tables / RUNS).iterdir() if (run / MANIFEST).is_file()]
+        return max(complete, key=str, default=manifest)
+    return manifest
+
+
+def stored_pieces(run: Place) -> Iterator[dict[str, pa.Table]]:
     """Yield the tables of a run for ``summarize``: partition states in pieces, the others whole.
 
     Args:
@@ -56,15 +83,41 @@ def stored_pieces(run: Path) -> Iterator[dict[str, pa.Table]]:
     """
     names = [name for name in SUMMARY_COLUMNS if name != "partition_states"]
     yield {name: _whole(run, name) for name in names}
-    for file in sorted((run / "partition_states").rglob("*.parquet")):
-        batches = pq.ParquetFile(file).iter_batches(_BATCH_ROWS, columns=list(SUMMARY_COLUMNS["partition_states"]))
-        for batch in batches:
-            yield {"partition_states": pa.Table.from_batches([batch])}
+    for file in table_files(run / "partition_states"):
+        with _opened(file) as opened:
+            for batch in opened.iter_batches(_BATCH_ROWS, columns=list(SUMMARY_COLUMNS["partition_states"])):
+                yield {"partition_states": pa.Table.from_batches([batch])}
 
 
-def _whole(run: Path, name: str) -> pa.Table:
+def table_files(table: Place) -> list[Place]:
+    """Return the Parquet files below a directory, in the order of their names."""
+    return sorted(table.rglob("*.parquet"), key=str)
+
+
+def table_dataset(run: Place, name: str) -> pa.dataset.Dataset:
+    """Return a table of a run as a dataset, of which readers fetch the columns and rows they need."""
+    from pyarrow import dataset
+
+    path, files = arrow_path(run / name)
+    return dataset.dataset(path, TABLES[name], "parquet", filesystem=files, partitioning="hive")
+
+
+def read_parquet(file: Place) -> pa.Table:
+    """Return the rows of a Parquet file, or of a directory of them."""
+    path, files = arrow_path(file)
+    return pq.read_table(path, filesystem=files)
+
+
+def _opened(file: Place) -> pq.ParquetFile:
+    path, files = arrow_path(file)
+    return pq.ParquetFile(path, filesystem=files)
+
+
+def _whole(run: Place, name: str) -> pa.Table:
     columns = list(SUMMARY_COLUMNS[name])
     schema = pa.schema([TABLES[name].field(column) for column in columns])
-    files = sorted((run / name).rglob("*.parquet"))
-    parts = [pq.ParquetFile(file).read(columns=columns).cast(schema) for file in files]
+    parts = []
+    for file in table_files(run / name):
+        with _opened(file) as opened:
+            parts.append(opened.read(columns=columns).cast(schema))
     return pa.concat_tables(parts) if parts else schema.empty_table()

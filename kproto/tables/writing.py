@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kproto.tables.places import arrow_path
 from kproto.tables.schemas import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from kproto.tables.places import Place
 
 __all__ = ["DATED", "TableFiles", "file_schema", "write_table"]
 
@@ -33,18 +35,19 @@ def file_schema(name: str) -> pa.Schema:
     return schema.remove(schema.get_field_index("date")) if name in DATED and "date" in schema.names else schema
 
 
-def write_table(path: Path, name: str, table: pa.Table) -> None:
+def write_table(path: Place, name: str, table: pa.Table) -> None:
     """Write rows of a table into one file."""
     with _writer(path, name) as writer:
         writer.write_table(table.select(writer.schema.names).cast(writer.schema))
 
 
-def _writer(path: Path, name: str) -> pq.ParquetWriter:
+def _writer(path: Place, name: str) -> pq.ParquetWriter:
     schema = file_schema(name)
     texts = [field.name for field in schema if _is_text(field.type) and field.name not in _UNIQUE]
     flow = ["flow.src_ip", "flow.dst_ip"] if "flow" in schema.names else []
     path.parent.mkdir(parents=True, exist_ok=True)
-    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=[*texts, *flow])
+    where, files = arrow_path(path)
+    return pq.ParquetWriter(where, schema, filesystem=files, compression="zstd", use_dictionary=[*texts, *flow])
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -58,7 +61,7 @@ class TableFiles:
         directory: The directory of the files, used by this task alone.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Place) -> None:
         self._directory = directory
         self._open: dict[tuple[str, str], tuple[str, pq.ParquetWriter]] = {}
         self._rows: dict[str, int] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline import derived_table
-from kproto.pipeline.stored import spark_schema
+from kproto.pipeline.parquet import spark_schema
 from kproto.query import ask_sql, open_tables
 from kproto.tables.derived import VIEWS
 

@@ -15,7 +15,7 @@ import pytest
 from table_truth import CAPTURES
 
 import kproto.tables
-from kproto.pipeline.stored import spark_schema
+from kproto.pipeline.parquet import spark_schema
 from kproto.tables import TABLES, chunks, summarize
 
 if TYPE_CHECKING:

@@ -1,0 +1,74 @@
+"""Parquet files as Spark DataFrames: Spark reads paths itself, pyarrow in Spark's tasks reads what a URI names.
+
+So a store needs no jars of Hadoop's, and one set of credentials: that of pyarrow.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kproto.tables.places import RemotePath, arrow_path, place_of
+from kproto.tables.stored import table_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from kproto.tables.places import Place
+
+__all__ = ["parquet_rows", "spark_schema"]
+
+_BATCH_ROWS: Final = 1 << 16
+_DATE: Final = "date="
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """An Arrow schema as Spark's."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=False)
+
+
+def parquet_rows(spark: SparkSession, schema: pa.Schema, places: Sequence[Place]) -> DataFrame:
+    """The rows of Parquet files.
+
+    Args:
+        spark: The session.
+        schema: Their columns; ``date`` may stand in the names of their directories.
+        places: Files, or directories of them.
+    """
+    if not isinstance(places[0], RemotePath):
+        return spark.read.schema(spark_schema(schema)).parquet(*map(str, places))
+    files = [str(file) for place in places for file in _files(place)]
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _rows(files[number], schema)
+
+    numbers = spark.range(0, len(files), 1, numPartitions=max(len(files), 1))
+    return numbers.mapInArrow(read, spark_schema(schema))
+
+
+def _files(place: Place) -> list[Place]:
+    return [place] if place.name.endswith(".parquet") else table_files(place)
+
+
+def _rows(file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    path, files = arrow_path(place_of(file))
+    with pq.ParquetFile(path, filesystem=files) as opened:
+        there = opened.schema_arrow.names
+        for batch in opened.iter_batches(_BATCH_ROWS, columns=[name for name in schema.names if name in there]):
+            columns = [batch.column(f.name).cast(f.type) if f.name in there else _day(file, batch, f) for f in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _day(file: str, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """Return the day in the name of a file's directory, for each row."""
+    day = file.rpartition(f"/{_DATE}")[2].partition("/")[0]
+    return pa.repeat(pa.scalar(datetime.date.fromisoformat(day), field.type), batch.num_rows)
