@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections import deque
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -66,19 +66,28 @@ class CapturePoint:
 
 
 class _Facts(NamedTuple):
-    """The properties of a file that its beginning tells."""
+    """The properties of a file that its beginning tells; ``seen_ns`` is the newest time there."""
 
     properties: tuple[object, ...]
     first_ns: int
+    seen_ns: int = 0
 
 
 @dataclass(slots=True)
 class _Chain:
-    """Files that follow each other."""
+    """Files that follow each other.
+
+    Attributes:
+        files: The files.
+        first_ns: Time of the first packet.
+        last_ns: Time of the last packet; while the last file is unread to its end, the newest time known.
+        unread: Whether the last file is unread to its end.
+    """
 
     files: list[str]
     first_ns: int
-    last_ns: int = field(default=0)
+    last_ns: int = 0
+    unread: bool = True
 
 
 def capture_points(paths: Iterable[str | os.PathLike[str]], *, opener: Opener | None = None) -> list[CapturePoint]:
@@ -111,8 +120,9 @@ def capture_points(paths: Iterable[str | os.PathLike[str]], *, opener: Opener | 
         for chain in (in_order(files, rotated=rotated, opener=opener) if len(files) > 1 else [files])
     ]
     names = [Path(chain[0]).name for chain in chains]
+    times = Counter(names)
     return [
-        CapturePoint(name if names.count(name) == 1 else str(Path(chain[0]).absolute()), tuple(chain))
+        CapturePoint(name if times[name] == 1 else str(Path(chain[0]).absolute()), tuple(chain))
         for name, chain in zip(names, chains, strict=True)
     ]
 
@@ -182,8 +192,12 @@ def in_order(
     if one:
         return [[file for _, file in facts]]
     chains: dict[tuple[object, ...], list[_Chain]] = {}
-    for (properties, first_ns), file in facts:
+    for (properties, first_ns, seen_ns), file in facts:
         same = chains.setdefault(properties, [])
+        for chain in same:
+            if chain.unread and _follows(chain, first_ns):
+                chain.last_ns = max(chain.last_ns, _last_ns(chain.files[-1], opener, short=rotated))
+                chain.unread = False
         fits = [chain for chain in same if _follows(chain, first_ns)]
         if fits:
             chain = max(fits, key=lambda chain: chain.last_ns)
@@ -191,7 +205,8 @@ def in_order(
         else:
             chain = _Chain([file], first_ns)
             same.append(chain)
-        chain.last_ns = max(first_ns, _last_ns(file, opener, short=rotated))
+        chain.last_ns = max(first_ns, seen_ns)
+        chain.unread = True
     return [chain.files for same in chains.values() for chain in same] + apart
 
 
@@ -216,7 +231,7 @@ def _facts(file: str, opener: Opener | None) -> _Facts:
         while data := source.read():
             packets = reader.feed(data)
             if packets:
-                return _Facts(reader.properties, packets[0][0])
+                return _Facts(reader.properties, packets[0][0], max(packet[0] for packet in packets))
         return _Facts(reader.properties, 1 << 63)
 
 

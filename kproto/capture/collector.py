@@ -60,6 +60,7 @@ class Collector:
         most_held: The most bytes kept in all conversations together.
         keeps_payloads: Whether requests keep their payloads until they are answered. Else the caller takes a request's
             payload from its frame when it gets the frame, and then empties it.
+        payloads: As of ``CaptureReader``.
 
     Attributes:
         file: Name of the file that the packets are from.
@@ -76,6 +77,7 @@ class Collector:
         limit: int,
         most_held: int = MOST_HELD,
         keeps_payloads: bool = True,
+        payloads: PayloadStore | None = None,
     ) -> None:
         self.file = ""
         self.time_ns = 0
@@ -92,7 +94,7 @@ class Collector:
         self._listeners: set[Endpoint] = set()
         self._holding: dict[Conversation, int] = {}  # bytes kept, the longest kept first
         self._held = 0
-        self._payloads = PayloadStore()
+        self._payloads = PayloadStore() if payloads is None else payloads
 
     def packets(self, packets: Iterable[Packet]) -> list[Event]:
         """Take the next packets of the capture; return the frames and exchanges that they complete."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from .conversation import Event
+    from .payloads import PayloadStore
 
 __all__ = ["Captures", "exchanges", "frames"]
 
@@ -43,6 +44,7 @@ def frames(
     summary: CaptureSummary | None = None,
     opener: Callable[[str], IO[bytes]] | None = None,
     keeps_payloads: bool = True,
+    payloads: PayloadStore | None = None,
 ) -> Iterator[Frame]:
     """The Kafka frames of a capture, undecoded, each as soon as it is whole.
 
@@ -60,7 +62,8 @@ def frames(
         summary: A fresh summary to be filled.
         opener: Opens a path; None: the file system does.
         keeps_payloads: Whether the memory of unanswered requests is bounded by giving up the oldest when their payloads
-            reach 256 MiB. Otherwise the caller sets each frame's ``payload`` to ``b""`` before taking the next frame.
+            reach 256 MiB. Otherwise the caller sets each frame's ``content`` to ``b""`` before taking the next frame.
+        payloads: As of ``CaptureReader``.
 
     Raises:
         CaptureError: A file cannot be read, or is no capture. Damage within it only goes to the summary.
@@ -76,6 +79,7 @@ def frames(
                 limit=limit,
                 summary=summary,
                 keeps_payloads=keeps_payloads,
+                payloads=payloads,
             ),
             progress,
             opener,

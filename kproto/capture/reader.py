@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from .conversation import Event
+    from .payloads import PayloadStore
 
 __all__ = ["CaptureReader"]
 
@@ -42,6 +43,8 @@ class CaptureReader:
         limit: The largest frame in bytes; a larger one is passed over.
         summary: A fresh summary to be filled.
         keeps_payloads: As of ``frames``.
+        payloads: The payloads of large requests, which captures that are read one after the other may share; None: a
+            store of its own.
 
     Attributes:
         summary: Counts and damage so far.
@@ -56,10 +59,17 @@ class CaptureReader:
         limit: int = DEFAULT_LIMIT,
         summary: CaptureSummary | None = None,
         keeps_payloads: bool = True,
+        payloads: PayloadStore | None = None,
     ) -> None:
         self.summary = CaptureSummary() if summary is None else summary
         self._packets = Collector(
-            self.summary, capture=capture, ports=ports, apis=apis, limit=limit, keeps_payloads=keeps_payloads
+            self.summary,
+            capture=capture,
+            ports=ports,
+            apis=apis,
+            limit=limit,
+            keeps_payloads=keeps_payloads,
+            payloads=payloads,
         )
         self._log = RequestLogReader(self.summary, capture=capture, apis=apis)
         self._reader: PcapReader | PcapngReader | RequestLogReader | None = None

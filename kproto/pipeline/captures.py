@@ -38,6 +38,10 @@ __all__ = ["gather_captures", "joined_parts", "parallelism", "scan_options", "sh
 _TASK_BYTES: Final = 64 << 20
 """Small captures share a task until they reach this."""
 
+_TASKS_FOR_EACH_WORKER: Final = 16
+"""Captures that are read whole are dealt to at most so many tasks for each worker: each task stages the bodies that it
+finds, and captures from many hosts hold the same ones."""
+
 _BUCKETS_FOR_EACH_WORKER: Final = 2
 """Connections of large captures are dealt to so many tasks for each worker."""
 
@@ -79,7 +83,8 @@ def gather_captures(
                 raise
             whole += large.values()
     if whole:
-        shares = shares_of(whole, parallelism(spark))
+        workers = parallelism(spark)
+        shares = shares_of(whole, workers, _TASKS_FOR_EACH_WORKER * workers)
         pieces += gather_pieces(
             spark, [partial(tables.scan, share, **scan_options(filters)) for share in shares], directory, filters
         )
@@ -146,10 +151,17 @@ def parallelism(spark: SparkSession) -> int:
     return int(parts.collect()[0]["last"]) + 1
 
 
-def shares_of(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:
-    """Deal captures to tasks, each to the one with the least so far: no worker idle, no task with many large files."""
+def shares_of(points: Sequence[CapturePoint], workers: int, most: int | None = None) -> list[list[CapturePoint]]:
+    """Deal captures to tasks, each to the one with the least so far: no worker idle, no task with many large files.
+
+    Args:
+        points: The captures.
+        workers: How many tasks run at once.
+        most: The most tasks.
+    """
     sizes = {point: sum(map(file_size, point.files)) for point in points}
-    count = min(len(points), max(workers, -(-sum(sizes.values()) // _TASK_BYTES)))
+    tasks = -(-sum(sizes.values()) // _TASK_BYTES)
+    count = min(len(points), max(workers, tasks if most is None else min(tasks, most)))
     shares: list[list[CapturePoint]] = [[] for _ in range(count)]
     least = [(0, number) for number in range(count)]
     for point in sorted(points, key=sizes.__getitem__, reverse=True):

@@ -123,9 +123,11 @@ def unchanged(captures: Sequence[str], out: OutputDirectory, filters: Filters | 
     """The run whose tables ``out`` holds, if the same captures as they are today were read with the same filters."""
     filters = filters or Filters()
     former = Former.of(out.path)
+    if former is None:
+        return None
     points = points_of(captures)
     wanted = fingerprint(points, filters)
-    if former is None or former.added(points, wanted, kproto.__version__) != []:
+    if former.added(points, wanted, kproto.__version__) != []:
         return None
     if len(former.manifest["points"]) != len(points):
         return None

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from kproto import capture
 from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary
+from kproto.capture.payloads import PayloadStore
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
 from kproto.prefix import prefix_of
@@ -109,7 +110,7 @@ def scan(
             point of its own, named as the file is.
         ports, apis, since_ns, until_ns, always: As of ``Selection``.
         on_capture: Called with 1 before each capture, to count the captures, for instance in an accumulator.
-        every_payload: Whether to give each frame's body; else a capture's distinct bodies are given once.
+        every_payload: Whether to give each frame's body; else a body is given with the earliest of its frames so far.
         opener: Opens a file by its path or URI.
         batch_bytes: About how large a batch becomes.
 
@@ -119,6 +120,7 @@ def scan(
     selection = Selection(ports=ports, apis=apis, since_ns=since_ns, until_ns=until_ns, always=always)
     rows = ScanRows(batch_bytes, every_payload=every_payload)
     waiting = _Waiting(rows)
+    payloads = PayloadStore()
     for each in captures:
         summary = CaptureSummary()
         point = CapturePoint(Path(each).name, (each,)) if isinstance(each, str) else each
@@ -135,6 +137,7 @@ def scan(
                 summary=summary,
                 opener=opener,
                 keeps_payloads=False,
+                payloads=payloads,
             ):
                 request = frame.request or frame
                 if request.direction == "req" and selection.takes(request):
@@ -163,14 +166,19 @@ class ScanRows(RowBuffer):
     def __init__(self, limit: int = BATCH_BYTES, schema: pa.Schema = SCAN, *, every_payload: bool = False) -> None:
         super().__init__(schema, limit)
         self._every_payload = every_payload
-        self._given: dict[bytes, int] = {}  # bodies, and when they were sent
+        self._given: dict[bytes, tuple[int, int]] = {}  # bodies, when they were sent, and in which capture
+        self._captures = 0
 
     def frame_id(self, frame: Frame) -> bytes:
         """The id of a frame."""
         return ids.frame_id(frame.connection.capture, frame.connection.conn_id, frame.direction, frame.offset)
 
     def begin_capture(self) -> None:
-        """Forget the known bodies, so that a body's first occurrence does not depend on captures read earlier."""
+        """Begin another capture: its frames with a known body may be earlier, or as early."""
+        self._captures += 1
+
+    def forget_bodies(self) -> None:
+        """Give each body again with its next frame."""
         self._given.clear()
 
     def add_frame(self, frame: Frame) -> None:
@@ -244,12 +252,12 @@ class ScanRows(RowBuffer):
 
     def is_earliest(self, body_id: bytes, time_ns: int) -> bool:
         """Whether this is the earliest frame with this body so far."""
-        given_ns = self._given.get(body_id)
-        if given_ns is not None and given_ns <= time_ns:
+        given = self._given.get(body_id)
+        if given is not None and (given[0] < time_ns or given == (time_ns, self._captures)):
             return False
         if len(self._given) >= _REMEMBERED:
             self._given.clear()
-        self._given[body_id] = time_ns
+        self._given[body_id] = time_ns, self._captures
         return True
 
 

@@ -275,7 +275,7 @@ class _FlowReader:
     def _read_again(self) -> None:
         """Read the connection from the files, past the frames that were given before."""
         self._repeated, self._given = self._given, 0
-        self._out.rows.begin_capture()  # frames that were not taken held bodies that other frames share
+        self._out.rows.forget_bodies()  # frames that were not taken held bodies that other frames share
         self._summary = CaptureSummary(file=self._capture)
         collector = self._new_collector(self._summary)
         counts = CaptureSummary()

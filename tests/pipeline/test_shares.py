@@ -26,3 +26,14 @@ def test_every_capture_is_in_one_share_and_shares_are_level(tmp_path: Path, size
     assert len(shares) == 2
     assert totals == sorted(totals, reverse=True)
     assert totals[0] - totals[1] <= max(sizes)
+
+
+def test_many_large_captures_make_no_more_tasks_than_wanted(tmp_path: Path) -> None:
+    points = []
+    for number in range(10):
+        path = tmp_path / f"{number}.pcap"
+        with path.open("wb") as file:
+            file.truncate(100 << 20)
+        points.append(CapturePoint(path.name, (str(path),)))
+    assert [len(share) for share in shares_of(points, 2)] == [1] * 10
+    assert [len(share) for share in shares_of(points, 2, 5)] == [2] * 5
