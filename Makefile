@@ -31,7 +31,7 @@ lint:    ## style, types, stubs, import contracts
 	@tools/setup dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi channel/*.pxd channel/*/*.pxd channel/*/*.pyx
+	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi kproto/capture/*.pxd channel/*.pxd channel/*/*.pxd channel/*/*.pyx
 	.venv/bin/mypy
 	.venv/bin/pyright
 	MYPYPATH=. .venv/bin/python -m mypy.stubtest --allowlist tests/codec_ext/stubtest-allowlist.txt kproto._codec
@@ -68,5 +68,5 @@ dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	tools/check-dist
 
 clean:
-	rm -rf .venv build dist out *.egg-info kproto/*.so kproto/_codec.c
-	find channel -name '*.so' -delete -o -name '*.c' -delete
+	rm -rf .venv build dist out *.egg-info
+	find kproto channel -name '*.so' -delete -o -name '*.c' -delete

@@ -1,7 +1,8 @@
 """The extensions only; everything else about the distribution stands in pyproject.toml.
 
-``kproto._codec`` is written in Cython. The modules of the channel that every request passes are plain Python, which
-Cython compiles as they stand: those with a .pxd file beside them, which gives their classes C attributes.
+``kproto._codec`` is written in Cython. The modules that every request of the channel, or every packet of a capture,
+passes are plain Python, which Cython compiles as they stand: those with a .pxd file beside them, which gives their
+classes C attributes.
 ``channel.network._socket_send`` is written in Cython. KPROTO_CHANNEL=python compiles nothing of the channel: the same
 program, slower, whose frames leave by ``socket.sendmsg``.
 
@@ -55,12 +56,19 @@ codec = Extension(
 )
 
 # Python's own rules for Python's own code: None has no attributes, and an annotation converts nothing.
-CHANNEL_DIRECTIVES = {"language_level": 3, "nonecheck": True, "annotation_typing": False}
+PYTHON_DIRECTIVES = {"language_level": 3, "nonecheck": True, "annotation_typing": False}
 
-channel = [
-    Extension(".".join(path.with_suffix("").parts), [str(path.with_suffix(".py"))], **FLAGS)
-    for path in sorted(Path("channel").rglob("*.pxd"))
-]
+
+def modules(package: str) -> list[Extension]:
+    """The Python modules of a package that have a .pxd file beside them."""
+    layouts = (path for path in sorted(Path(package).rglob("*.pxd")) if path.with_suffix(".py").exists())
+    return [
+        Extension(".".join(path.with_suffix("").parts), [str(path.with_suffix(".py"))], **FLAGS) for path in layouts
+    ]
+
+
+capture = modules("kproto/capture")
+channel = modules("channel")
 channel.append(Extension("channel.network._socket_send", ["channel/network/_socket_send.pyx"], **FLAGS))
 if os.environ.get("KPROTO_CHANNEL") == "python":
     channel.clear()
@@ -70,7 +78,7 @@ setup(
     package_dir={"": "."},
     ext_modules=[
         *cythonize([codec], compiler_directives=DIRECTIVES),
-        *cythonize(channel, compiler_directives=CHANNEL_DIRECTIVES, nthreads=JOBS),
+        *cythonize([*capture, *channel], compiler_directives=PYTHON_DIRECTIVES, nthreads=JOBS),
     ],
     options={"build_ext": {"parallel": JOBS}},
 )

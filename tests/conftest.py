@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent / "data"
 
-for _layout in Path(__file__).parent.parent.joinpath("channel").rglob("*.p[xy][dx]"):  # .pxd and .pyx
+_root = Path(__file__).parent.parent
+for _layout in (*_root.glob("channel/**/*.p[xy][dx]"), *_root.glob("kproto/capture/*.pxd")):  # .pxd and .pyx
     for _compiled in _layout.parent.glob(f"{_layout.stem}.*.so"):
         for _source in filter(Path.exists, (_layout, _layout.with_suffix(".py"))):
             if _source.stat().st_mtime > _compiled.stat().st_mtime:

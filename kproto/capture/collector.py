@@ -99,7 +99,7 @@ class Collector:
     def packets(self, packets: Iterable[Packet]) -> list[Event]:
         """Take the next packets of the capture; return the frames and exchanges that they complete."""
         events: list[Event] = []
-        summary, fragments, reassemble = self._summary, self._fragments, self._reassembler.segment
+        summary, fragments, reassembler = self._summary, self._fragments, self._reassembler
         time_ns = self.time_ns
         for time_ns, link, buffer, start, stop, on_wire in packets:
             if not summary.packets:
@@ -107,7 +107,7 @@ class Collector:
             summary.packets += 1
             found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
             if found is not None:
-                known = reassemble(time_ns, found)
+                known = reassembler.segment(time_ns, found)
                 if len(known) == 1:
                     self._stream_event(known[0], False, events)
                 elif known:
@@ -115,7 +115,7 @@ class Collector:
         self.time_ns = summary.last_ns = time_ns
         return events
 
-    def segment(self, time_ns: int, found: Segment) -> list[Event]:
+    def add_segment(self, time_ns: int, found: Segment) -> list[Event]:
         """Take the next TCP segment, from a packet that was counted elsewhere."""
         events: list[Event] = []
         self.time_ns = time_ns
@@ -139,8 +139,6 @@ class Collector:
         server = client.peer
         if not (client.is_even and server.is_even) or boundaries != (client.offset, server.offset):
             return None
-        assert client.next is not None
-        assert server.next is not None
         return Rest(stream.connection.flow_of(client), client.next, client.offset, server.next, server.offset)
 
     def go_to(self, begin: Rest, end: Rest, *, has_wanted: bool) -> None:
@@ -200,6 +198,10 @@ class Collector:
         conversation.file = self.file
         protocol = conversation.protocol
         if buffer is not None:
+            if conversation.passes(stream.side, offset, buffer, begin, end, time_ns):
+                if conversation.held or conversation in self._holding:
+                    self._count_held(conversation, out)
+                return
             client = conversation.client
             request_hole = more or (client is not None and connection.streams[client].has_hole)
             events = conversation.feed(stream.side, offset, buffer, begin, end, time_ns, request_hole=request_hole)

@@ -117,6 +117,15 @@ class Conversation:
         """Whether both sides have ended."""
         return self._ended == 2
 
+    def passes(self, side: Side, offset: int, buffer: bytes, begin: int, end: int, time_ns: int) -> bool:
+        """Take the next bytes that one side sent if they complete nothing; else ``feed`` must take them."""
+        cutter = self._cutters[side]
+        held = cutter.held_bytes
+        if not self._has_data or self._unmatched or not cutter.passes(offset, buffer, begin, end, time_ns):
+            return False
+        self.held += cutter.held_bytes - held
+        return True
+
     def feed(
         self,
         side: Side,

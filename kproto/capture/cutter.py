@@ -7,7 +7,6 @@ the boundaries are lost, a search finds the next frame (``resync``).
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .cuts import Gap
@@ -33,11 +32,12 @@ Piece: TypeAlias = tuple[int, bytes, int, int, int]
 """Stream offset, a buffer, where in it the bytes begin and end, their time."""
 
 
-class FrameCutter(ABC):
+class FrameCutter:
     """Cuts a stream at its frames' boundaries; requests and responses differ in how a frame begins.
 
     Args:
         search: Finds the next frame where the boundaries are not known.
+        least: So many first bytes of a frame are needed to judge it.
         aligned: Whether the stream is known from its first byte.
 
     Attributes:
@@ -46,14 +46,12 @@ class FrameCutter(ABC):
         held_bytes: Bytes of incomplete frames, without those that they share.
     """
 
-    _least: int
-    """So many first bytes of a frame are needed to judge it."""
-
-    def __init__(self, search: Search, *, aligned: bool) -> None:
+    def __init__(self, search: Search, least: int, *, aligned: bool) -> None:
         self.skip_to = 0
         self.searching = not aligned
         self.held_bytes = 0
         self._search = search
+        self._least = least
         self._unconfirmed = not aligned  # the boundaries are the search's guess until a frame confirms them
         self._at = 0  # stream offset of the next frame
         self._pieces: list[Piece] = []  # its bytes so far
@@ -84,9 +82,7 @@ class FrameCutter(ABC):
                 continue
             pieces = self._pieces
             if pieces:
-                pieces.append((offset, buffer[begin:end], 0, end - begin, time_ns))
-                self.held_bytes += end - begin
-                self._last_ns = max(self._last_ns, time_ns)
+                self._keep(offset, buffer, begin, end, time_ns)
                 if self.held_bytes < self._need:
                     continue
                 buffer = b"".join([data[start:stop] for _, data, start, stop, _ in pieces])
@@ -114,7 +110,22 @@ class FrameCutter(ABC):
                 pieces.clear()
                 self.skip_to = self._at
             else:
-                self._keep(buffer, begin, end, time_ns)
+                self._begin_frame(buffer, begin, end, time_ns)
+
+    def passes(self, offset: int, buffer: bytes, begin: int, end: int, time_ns: int) -> bool:
+        """Take the next bytes of the stream if they are not needed, or end no frame; else ``feed`` must take them."""
+        if offset + end - begin <= self.skip_to:
+            return True
+        if offset < self.skip_to:
+            return False
+        if self._pieces and self.held_bytes + end - begin < self._need:
+            self._keep(offset, buffer, begin, end, time_ns)
+            return True
+        large = self._large
+        if large is not None and end - begin < large.missing:
+            self._keep_large(large, buffer, begin, end, time_ns)
+            return True
+        return False
 
     def lost(self, offset: int, length: int) -> Iterator[Cut]:
         """Note bytes that are lost."""
@@ -189,6 +200,13 @@ class FrameCutter(ABC):
         """Bytes that are kept because a frame may begin in them."""
         return self._search.held_bytes
 
+    def _keep(self, offset: int, buffer: bytes, begin: int, end: int, time_ns: int) -> None:
+        """Keep the next bytes of a frame that has begun."""
+        self._pieces.append((offset, buffer[begin:end], 0, end - begin, time_ns))
+        self.held_bytes += end - begin
+        if time_ns > self._last_ns:
+            self._last_ns = time_ns
+
     def _let_go(self) -> bytes:
         data = b"".join([data[begin:end] for _, data, begin, end, _ in self._pieces])
         self._pieces = []
@@ -200,7 +218,7 @@ class FrameCutter(ABC):
             large.release()
         return data
 
-    def _keep(self, buffer: bytes, begin: int, end: int, time_ns: int) -> None:
+    def _begin_frame(self, buffer: bytes, begin: int, end: int, time_ns: int) -> None:
         """Keep the first bytes of the next frame."""
         if self._large is None:
             self._pieces = [(self._at, buffer[begin:end], 0, end - begin, time_ns)]
@@ -210,14 +228,19 @@ class FrameCutter(ABC):
             self._large.append(buffer, begin + 4, end)
             self.held_bytes = self._large.held_bytes
 
+    def _keep_large(self, large: SharedPayload, buffer: bytes, begin: int, end: int, time_ns: int) -> None:
+        """Keep the next bytes of a large frame."""
+        large.append(buffer, begin, end)
+        self.held_bytes = large.held_bytes
+        if time_ns > self._last_ns:
+            self._last_ns = time_ns
+
     def _feed_large(self, large: SharedPayload, piece: Piece, todo: list[Piece]) -> Iterator[Cut]:
         """Take bytes of a large frame; those behind its end go back into ``todo``."""
         offset, buffer, begin, end, time_ns = piece
         stop = min(end, begin + large.missing)
-        large.append(buffer, begin, stop)
-        self._last_ns = max(self._last_ns, time_ns)
+        self._keep_large(large, buffer, begin, stop, time_ns)
         if large.missing:
-            self.held_bytes = large.held_bytes
             return
         self._large = None
         self.held_bytes = 0
@@ -251,29 +274,29 @@ class FrameCutter(ABC):
         self._need = self._least
         self._search.clear()
 
-    @abstractmethod
     def _take(self, data: bytes, at: int, end: int, found: list[Cut]) -> int:
         """Cut the frame at a place.
 
         Returns:
             Its length in bytes; 0 if ``_need`` bytes are needed first; -1 if no frame is here: the boundary is lost.
         """
+        raise NotImplementedError
 
     def _whole(self, large: SharedPayload) -> Cut:
         """Give the large frame that ``_take`` began, and that is whole now."""
         raise NotImplementedError
 
-    @abstractmethod
     def _broken(self, data: bytes, found: list[Cut]) -> int:
         """Give the known part of a frame whose next byte is lost.
 
         Returns:
             The stream offset of its end, -1 if not known.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def _stepped(self, step: Step, found: list[Cut]) -> None:
         """Give the frame that the search found by stepping from its size to the next boundary."""
+        raise NotImplementedError
 
 
 def _from(offset: int, pieces: list[Piece]) -> list[Piece]:

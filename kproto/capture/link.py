@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -29,11 +28,6 @@ LINK_TYPES: Final = frozenset({_ETHERNET, _COOKED, _COOKED_2, *_FAMILY_FIRST, *_
 """Link types that are read: Ethernet, Linux cooked 1 and 2, null, loopback, raw IP."""
 
 _VLAN: Final = {0x8100, 0x88A8, 0x9100, 0x9200}
-
-_IPV4_TCP = struct.Struct(">BxHxxHxB10xHHIIBB").unpack_from
-_TCP = struct.Struct(">HHIIBB").unpack_from
-_IPV6 = struct.Struct(">HB").unpack_from
-_U16 = struct.Struct(">H").unpack_from
 
 _SKIPPABLE: Final = {0, 43, 60, 135, 139, 140}
 """IPv6 extension headers of the common form: next header, length in 8 bytes after the first 8."""
@@ -72,24 +66,24 @@ def segment(
         summary.unknown_links[link] += 1
         return None
     if kind_at >= 0 and stop - at >= 4 and buffer[kind_at] & 0x80:  # as in every tag, and in IPv6
-        while _U16(buffer, kind_at)[0] in _VLAN and stop - at >= 4:
+        while _u16(buffer, kind_at) in _VLAN and stop - at >= 4:
             kind_at = at + 2
             at += 4
     if stop - at < 40:
-        if stop - at > 20 and buffer[at] >> 4 == 4 and buffer[at + 9] == 6 and _U16(buffer, at + 6)[0] & 0x3FFF:
+        if stop - at > 20 and buffer[at] >> 4 == 4 and buffer[at + 9] == 6 and _u16(buffer, at + 6) & 0x3FFF:
             return _of_whole(time_ns, fragments.ipv4(time_ns, buffer, at, stop), fragments, summary)
         summary.not_tcp += 1
         return None
     version = buffer[at] >> 4
     if version == 4:
-        first, total, fragment, protocol, _, _, sequence, acknowledged, words, flags = _IPV4_TCP(buffer, at)
-        if protocol != 6:
+        if buffer[at + 9] != 6:
             summary.not_tcp += 1
             return None
-        if fragment & 0x3FFF:
+        if _u16(buffer, at + 6) & 0x3FFF:
             return _of_whole(time_ns, fragments.ipv4(time_ns, buffer, at, stop), fragments, summary)
+        total = _u16(buffer, at + 2)
         end = at + total if total else start + on_wire  # 0: the network card will fill it in
-        header = (first & 15) * 4
+        header = (buffer[at] & 15) * 4
         tcp = at + header
         if header == 20:
             flow = buffer[at + 12 : at + 24]
@@ -97,11 +91,10 @@ def segment(
             summary.not_tcp += 1
             return None
         else:
-            _, _, sequence, acknowledged, words, flags = _TCP(buffer, tcp)
             flow = buffer[at + 12 : at + 20] + buffer[tcp : tcp + 4]
     elif version == 6:
-        length, protocol = _IPV6(buffer, at + 4)
-        end = at + 40 + length if length else start + on_wire
+        total, protocol = _u16(buffer, at + 4), buffer[at + 6]
+        end = at + 40 + total if total else start + on_wire
         tcp = at + 40
         while protocol != 6:
             if stop - tcp < 8:
@@ -111,7 +104,7 @@ def segment(
                 protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 1) * 8
             elif protocol == 51:
                 protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 2) * 4
-            elif protocol == 44 and not _U16(buffer, tcp + 2)[0] & 0xFFF9:  # an atomic fragment: the whole packet
+            elif protocol == 44 and not _u16(buffer, tcp + 2) & 0xFFF9:  # an atomic fragment: the whole packet
                 protocol, tcp = buffer[tcp], tcp + 8
             elif protocol == 44 and buffer[tcp] == 6:
                 return _of_whole(time_ns, fragments.ipv6(time_ns, buffer, at, tcp, stop), fragments, summary)
@@ -121,14 +114,14 @@ def segment(
         if stop - tcp < 20:
             summary.not_tcp += 1
             return None
-        _, _, sequence, acknowledged, words, flags = _TCP(buffer, tcp)
         flow = buffer[at + 8 : at + 40] + buffer[tcp : tcp + 4]
     else:
         summary.not_tcp += 1
         return None
-    begin = tcp + (words >> 4) * 4
+    words = buffer[tcp + 12] >> 4
+    begin = tcp + words * 4
     wire_length = end - begin
-    if words < 0x50 or wire_length < 0:
+    if words < 5 or wire_length < 0:
         summary.not_tcp += 1
         return None
     if end > stop:
@@ -136,7 +129,15 @@ def segment(
         if begin > end:
             begin = end
         summary.cut_packets += 1
-    return flow, sequence, acknowledged, flags, buffer, begin, end, wire_length
+    return flow, _u32(buffer, tcp + 4), _u32(buffer, tcp + 8), buffer[tcp + 13], buffer, begin, end, wire_length
+
+
+def _u16(buffer: bytes, at: int) -> int:
+    return buffer[at] << 8 | buffer[at + 1]
+
+
+def _u32(buffer: bytes, at: int) -> int:
+    return _u16(buffer, at) << 16 | _u16(buffer, at + 2)
 
 
 def _of_whole(time_ns: int, packet: bytes | None, fragments: Fragments, summary: CaptureSummary) -> Segment | None:

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from .link import ACK, FIN, RST, SYN, reverse
-from .tcp import HELD_LIMIT, Stream, TcpConnection, advance, distance
+from .tcp import HELD_LIMIT, UNKNOWN, Stream, TcpConnection, advance, distance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,6 @@ MOST_CONNECTIONS: Final = 50_000
 
 MOST_HELD: Final = 64 << 20
 """The most bytes kept behind the holes of all connections; beyond it the oldest holes are given up."""
-
-_MASK: Final = 0xFFFFFFFF
 
 _FAR: Final = 64 << 20
 """A segment this far from its stream's next byte (no window is larger) is stray or of another connection."""
@@ -83,7 +81,7 @@ class Reassembler:
             if sequence == stream.next and not stream.held_bytes and stream.finish < 0:
                 length = end - begin
                 offset = stream.offset
-                stream.next = (sequence + length) & _MASK
+                stream.next = (sequence + length) & 0xFFFFFFFF
                 stream.offset = offset + length
                 if length and not stream.ignored:
                     events.append((stream, offset, buffer, begin, end, time_ns))
@@ -145,7 +143,7 @@ class Reassembler:
             if stream is not None and stream.start == sequence:
                 return None  # a copy of the opening
             first = advance(sequence, 1)
-            if stream is not None and flags & ACK and stream.peer.start is not None and stream.next in (None, first):
+            if stream is not None and flags & ACK and stream.peer.start is not None and stream.next in (UNKNOWN, first):
                 stream.begin(sequence)  # the answer to the opening
                 stream.seen = True
                 stream.active_ns = time_ns
@@ -165,11 +163,11 @@ class Reassembler:
             return None
         if begin == end:
             return None
-        if stream is not None and (stream.next is None or abs(distance(sequence, stream.next)) < HELD_LIMIT):
+        if stream is not None and (stream.next == UNKNOWN or abs(distance(sequence, stream.next)) < HELD_LIMIT):
             return None  # a late copy
         stream = self._open(events, flow, time_ns)
         stream.next = sequence
-        stream.peer.next = acknowledged if flags & ACK else None
+        stream.peer.next = acknowledged if flags & ACK else UNKNOWN
         return stream
 
     def _open(self, events: list[StreamEvent], flow: bytes, time_ns: int) -> Stream:
@@ -197,7 +195,7 @@ class Reassembler:
     def _out_of_order(
         self, events: list[StreamEvent], stream: Stream, time_ns: int, sequence: int, data: bytes
     ) -> None:
-        if stream.next is None:
+        if stream.next == UNKNOWN:
             stream.next = sequence
             events.append((stream, stream.offset, None, 0, 0, time_ns))  # the bytes before it are unknown
         ahead = distance(sequence, stream.next)
@@ -205,7 +203,7 @@ class Reassembler:
             if stream.far is not None and stream.far[0] == sequence:
                 self._jump(events, stream, time_ns, sequence, data)
             else:
-                stream.far = ((sequence + len(data)) & _MASK, time_ns, data)
+                stream.far = ((sequence + len(data)) & 0xFFFFFFFF, time_ns, data)
             return
         offset = stream.offset + ahead
         if ahead < 0:
@@ -239,7 +237,6 @@ class Reassembler:
     def _jump(self, events: list[StreamEvent], stream: Stream, time_ns: int, sequence: int, data: bytes) -> None:
         """Take two segments in a row far from their stream: the capture lacks much, or ports were used again."""
         assert stream.far is not None
-        assert stream.next is not None
         _, when, first = stream.far
         stream.far = None
         if distance(sequence, stream.next) > 0:
@@ -257,7 +254,7 @@ class Reassembler:
         stream.give(events, data, time_ns)
 
     def _acknowledge(self, stream: Stream, acknowledged: int, time_ns: int) -> None:
-        if stream.next is None:
+        if stream.next == UNKNOWN:
             stream.next = acknowledged
             return  # where the handshake was seen, this is its third step
         ahead = distance(acknowledged, stream.next)
@@ -271,7 +268,7 @@ class Reassembler:
         self._watch(stream)
 
     def _finish(self, events: list[StreamEvent], stream: Stream, sequence: int, time_ns: int) -> None:
-        if stream.closed or stream.next is None or distance(sequence, stream.next) < 0:
+        if stream.closed or stream.next == UNKNOWN or distance(sequence, stream.next) < 0:
             return
         stream.finish = stream.offset + distance(sequence, stream.next)
         before = stream.held_bytes

@@ -49,11 +49,9 @@ class RequestCutter(FrameCutter):
         payloads: The payloads of large requests, of this connection and of others.
     """
 
-    _least = HEADER_START
-    _search: RequestSearch
-
     def __init__(self, wanted: WantedApis, limit: int, *, aligned: bool, payloads: PayloadStore | None = None) -> None:
-        super().__init__(RequestSearch(wanted, limit), aligned=aligned)
+        self._requests = RequestSearch(wanted, limit)
+        super().__init__(self._requests, HEADER_START, aligned=aligned)
         self._wanted = wanted
         self._limit = limit
         self._payloads = PayloadStore() if payloads is None else payloads
@@ -84,7 +82,7 @@ class RequestCutter(FrameCutter):
                 self._need = header
                 return 0
             return self._refuse(data, at, end, size, None, found)
-        if not may_be_request(header, limit) or (self._unconfirmed and not self._search.is_same_client(header)):
+        if not may_be_request(header, limit) or (self._unconfirmed and not self._requests.is_same_client(header)):
             return self._refuse(data, at, end, size, header, found)
         if api_key not in self._wanted:
             self._accept(header)
@@ -118,8 +116,8 @@ class RequestCutter(FrameCutter):
         found.append(RequestCut(header, self._at, self._first_ns, self._last_ns, status, payload))
 
     def _accept(self, header: Header) -> None:
-        if self._search.client_id is None:
-            self._search.client_id = header.client_id
+        if self._requests.client_id is None:
+            self._requests.client_id = header.client_id
         self._recognised = True
         self._fresh = self._unconfirmed = False
 
@@ -162,8 +160,8 @@ class RequestCutter(FrameCutter):
 
     def _stepped(self, step: Step, found: list[Cut]) -> None:
         if step.header is not None:
-            if self._search.client_id is None:
-                self._search.client_id = step.header.client_id
+            if self._requests.client_id is None:
+                self._requests.client_id = step.header.client_id
             self._recognised = True
             self._give(step.header, None, WHOLE, found)
 

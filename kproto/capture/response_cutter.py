@@ -35,10 +35,8 @@ class ResponseCutter(FrameCutter):
         unmatched_bytes: Responses without a pending request keep their payloads up to so many bytes in all.
     """
 
-    _least = 8
-
     def __init__(self, wanted: WantedApis, limit: int, pending: Matcher, *, aligned: bool) -> None:
-        super().__init__(ResponseSearch(wanted, limit, pending), aligned=aligned)
+        super().__init__(ResponseSearch(wanted, limit, pending), 8, aligned=aligned)
         self.unmatched_bytes = 0
         self._limit = limit
         self._pending = pending

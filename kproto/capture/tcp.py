@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from .link import reverse
 
-__all__ = ["HELD_LIMIT", "Stream", "StreamEvent", "TcpConnection", "advance", "distance"]
+__all__ = ["HELD_LIMIT", "UNKNOWN", "Stream", "StreamEvent", "TcpConnection", "advance", "distance"]
 
 HELD_LIMIT: Final = 8 << 20
 """Bytes that may wait behind a hole in one direction; each segment counts for its overhead too."""
@@ -23,18 +23,18 @@ _ONE_SIDED_PATIENCE_NS: Final = 3_000_000_000
 
 _COMPACTED: Final = 64
 
-_MASK: Final = 0xFFFFFFFF
-_TURN: Final = 0x80000000
+UNKNOWN: Final = -1
+"""``Stream.next`` while no sequence number is known."""
 
 
 def advance(sequence: int, length: int) -> int:
     """The sequence number so many bytes later."""
-    return (sequence + length) & _MASK
+    return (sequence + length) & 0xFFFFFFFF
 
 
 def distance(sequence: int, reference: int) -> int:
     """How far ahead of a reference a sequence number is, modulo 2**32: negative if it lies behind."""
-    return ((sequence - reference + _TURN) & _MASK) - _TURN
+    return ((sequence - reference + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 class Stream:
@@ -46,7 +46,7 @@ class Stream:
         connection: The connection.
         peer: The other direction.
         side: 0 for that of the connection's first packet, 1 for the other.
-        next: The sequence number expected next, None until one is known.
+        next: The sequence number expected next, ``UNKNOWN`` until one is known.
         offset: Its stream offset.
         start: The initial sequence number, None if the handshake was not seen.
         seen: Whether the capture holds a packet of this direction.
@@ -85,7 +85,7 @@ class Stream:
     def __init__(self, connection: TcpConnection, side: Literal[0, 1]) -> None:
         self.connection = connection
         self.side: Literal[0, 1] = side
-        self.next: int | None = None
+        self.next = UNKNOWN
         self.offset = 0
         self.start: int | None = None
         self.seen = False
@@ -115,7 +115,7 @@ class Stream:
     @property
     def is_even(self) -> bool:
         """Whether all bytes sent so far were given out, and more may come."""
-        return not (self.has_hole or self.closed) and self.finish < 0 and self.far is None and self.next is not None
+        return not (self.has_hole or self.closed) and self.finish < 0 and self.far is None and self.next != UNKNOWN
 
     def go_to(self, sequence: int, offset: int) -> None:
         """Go on at a later place of the stream: the bytes before it are read elsewhere."""
@@ -169,13 +169,11 @@ class Stream:
                     self._held_from = 0
         if self.finish == self.offset and not self.closed:
             self._end(events, time_ns)
-            assert self.next is not None
             self.next = advance(self.next, 1)
 
     def give(self, events: list[StreamEvent], data: bytes, time_ns: int) -> None:
         """Deliver the next bytes."""
         offset, length = self.offset, len(data)
-        assert self.next is not None
         self.next = advance(self.next, length)
         self.offset = offset + length
         events.append((self, offset, data, 0, length, time_ns))
@@ -183,7 +181,6 @@ class Stream:
     def give_up(self, events: list[StreamEvent], until: int, time_ns: int) -> None:
         """Declare the bytes before ``until`` lost."""
         offset = self.offset
-        assert self.next is not None
         self.next = advance(self.next, until - offset)
         self.offset = until
         self.hole_ns = time_ns

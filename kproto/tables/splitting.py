@@ -315,7 +315,7 @@ class _PartReader:
             if not flags & (SYN | FIN | RST):
                 return
             flow.is_left_out = not flags & SYN
-        events = flow.collector.segment(time_ns, found)
+        events = flow.collector.add_segment(time_ns, found)
         if events and flow.begin is not None:
             flow.found += events
         flow.tail.append((before_ns, time_ns, found))

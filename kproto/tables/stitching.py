@@ -263,7 +263,7 @@ class _FlowReader:
         self._add(collector.tick(before_ns))
         flow = reverse(self._flow) if backwards else self._flow
         found = flow, sequence, acknowledged, flags, edge, SEGMENT_ROW.size, len(edge), on_wire
-        self._add(collector.segment(time_ns, found))
+        self._add(collector.add_segment(time_ns, found))
 
     def _add(self, events: list[Event]) -> None:
         for event in events:
@@ -289,7 +289,7 @@ class _FlowReader:
                     found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, counts)
                     if found is not None and found[0] in both:
                         self._add(collector.tick(newest_ns))
-                        self._add(collector.segment(time_ns, found))
+                        self._add(collector.add_segment(time_ns, found))
                     if found is not None:
                         newest_ns = max(newest_ns, time_ns)
         self._add(collector.tick(newest_ns))

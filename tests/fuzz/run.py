@@ -25,6 +25,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from plain_sources import prefer_sources
+
 HERE = Path(__file__).parent
 LENGTHS = [
     b"\xff" * 4,
@@ -103,6 +105,7 @@ def guided(target: str, runs: int, seconds: float, seed: int, into: Path) -> Non
     """libFuzzer's search, which ends the process; what it finds worth keeping goes to ``into``."""
     import atheris
 
+    prefer_sources(str(Path(__file__).resolve().parents[2] / "kproto" / "capture"))
     with atheris.instrument_imports(include=["kproto", "construct"]):
         for name in ("kproto.reference", "kproto.framing", "kproto.capture"):
             importlib.import_module(name)

@@ -29,10 +29,10 @@ MEMORY = 8 << 30
 
 
 class SourcesFirst(MetaPathFinder):
-    """Imports the channel's modules from their sources, those that are compiled too: coverage sees no compiled line."""
+    """Imports modules that are compiled too from their sources: coverage sees no compiled line."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        if path is None or not name.startswith("channel."):
+        if path is None or not name.startswith(("channel.", "kproto.capture.")):
             return None
         finders = (FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)) for folder in path)
         found = (finder.find_spec(name) for finder in finders)

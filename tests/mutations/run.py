@@ -9,7 +9,7 @@ fewer than nine in ten drawn mutants are killed, when a known breakage survives,
 ``--replay 24`` measures nothing, and is for every change: it breaks 24 of the places again that the last whole campaign
 broke, and all of known.toml, and expects the tests that went red then to go red now.
 
-Modules of the channel that are compiled too are broken, and run, as the Python that they are. Cython and C sources are
+Python modules that are compiled too are broken, and run, as the Python that they are. Cython and C sources are
 out of reach of operators that work on Python's syntax tree: the codec is held by the tests that compare it with the
 reference, byte by byte and error by error, by sanitizers and by fuzzing. Code that runs in Spark's own processes is
 left out too (draw.py).

@@ -1,0 +1,25 @@
+cimport cython
+
+from .conversation cimport Conversation
+from .link cimport segment
+from .reassembly cimport Reassembler
+from .tcp cimport Stream, TcpConnection
+
+
+cdef class Collector:
+    cdef public object file, _summary, _capture, _ports, _wanted, _limit, _most_held, _keeps_payloads, _fragments, _payloads
+    cdef public object time_ns
+    cdef public Reassembler _reassembler
+    cdef public dict _conversations, _holding
+    cdef public set _listeners
+    cdef public long long _held
+
+    @cython.locals(packet=tuple, time_ns=cython.longlong, link=cython.longlong, buffer=bytes, start=Py_ssize_t,
+                   stop=Py_ssize_t, on_wire=cython.longlong, reassembler=Reassembler)
+    cpdef packets(self, packets)
+
+    @cython.locals(stream=Stream, offset=cython.longlong, begin=Py_ssize_t, end=Py_ssize_t, time_ns=cython.longlong,
+                   connection=TcpConnection, conversation=Conversation, buffer=object)
+    cpdef _stream_event(self, tuple event, bint more, list out)
+
+    cpdef _count_held(self, Conversation conversation, list events)

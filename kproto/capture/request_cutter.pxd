@@ -1,0 +1,9 @@
+cimport cython
+
+from .cutter cimport FrameCutter
+
+
+cdef class RequestCutter(FrameCutter):
+    cdef public object _wanted, _requests, _payloads, _tls_like
+    cdef public long long _limit
+    cdef public bint _fresh, _recognised, _began_otherwise, _tokens
