@@ -159,6 +159,8 @@ def command(
     if piped and sys.stdout.isatty():
         raise ConfigurationError("a capture is no text for a terminal; try: kproto generate --out - | kproto summary -")
     if not piped:
+        if out.is_file():
+            raise ConfigurationError(f"{out}: a file; name a directory with --out")
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise ConfigurationError(f"{out}: not empty; choose another directory for --out, or empty it")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from kproto.errors import ConfigurationError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -14,11 +16,19 @@ __all__ = ["tables_of"]
 
 
 def tables_of(source: Place) -> Place | dict[str, pa.Table]:
-    """Return the directory of tables, or a capture's tables in memory."""
+    """Return the directory of tables, or a capture's tables in memory.
+
+    Raises:
+        ConfigurationError: It is a pipe or device, which cannot be read twice.
+    """
     from kproto.tables import read
     from kproto.tables.files import explained
     from kproto.tables.places import RemotePath
 
     with explained(source) if isinstance(source, RemotePath) else nullcontext():
         is_capture = source.is_file()
+    if str(source) == "-" or (not is_capture and source.exists() and not source.is_dir()):
+        raise ConfigurationError(
+            f"{source}: tables are made from files alone; save the capture to a file, and name that"
+        )
     return read(str(source)) if is_capture else source

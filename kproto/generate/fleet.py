@@ -24,6 +24,7 @@ LISTENER_PORT: Final = 9092
 _NAMES: Final = ("orders", "payments", "audit", "clicks", "sessions", "stock", "shipments", "metrics")
 _MAX_BROKERS: Final = 65_000
 _MAX_PARTITIONS: Final = 10_000_000
+_MAX_HOURS: Final = 500_000
 
 
 class Versions(NamedTuple):
@@ -106,8 +107,10 @@ class Fleet:
             raise ConfigurationError(f"{self.replication} replicas need as many brokers, and there are {self.brokers}")
         if self.topics > self.partitions:
             raise ConfigurationError(f"{self.topics} topics need as many partitions, and there are {self.partitions}")
-        if self.hours <= 0 or not 0 <= self.loss < 1:
-            raise ConfigurationError("hours must be above 0, and loss at least 0 and below 1")
+        if not 0 < self.hours <= _MAX_HOURS:
+            raise ConfigurationError(f"hours must be above 0 and at most {_MAX_HOURS}, since times in pcap end in 2106")
+        if not 0 <= self.loss < 1:
+            raise ConfigurationError("loss must be at least 0 and below 1")
         if self.bodies not in ("fleet", "distinct") or self.protocol not in _VERSIONS:
             raise ConfigurationError("bodies is fleet or distinct, and protocol 3.9 or 2.4")
         if (self.failovers or self.zombies or self.restarts) and self.brokers < 2:

@@ -154,9 +154,11 @@ def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | Non
     """Run a query in DuckDB's SQL over the tables' views.
 
     Raises:
-        ConfigurationError: DuckDB refuses the query; the message is DuckDB's.
+        ConfigurationError: DuckDB refuses the query, in DuckDB's words; or the text holds no query.
     """
     try:
+        if not tables.extract_statements(sql):
+            raise ConfigurationError("this SQL asks nothing; try: SELECT count(*) FROM requests")
         relation = tables.execute(sql, values or [])
         return Answer([column[0] for column in relation.description or ()], relation.fetchall())
     except duckdb.Error as e:

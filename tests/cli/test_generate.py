@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+import pytest
 from click.testing import CliRunner
 
 import kproto.tables
@@ -52,6 +53,21 @@ def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
     refused = run("generate", "--out", str(tmp_path / "out"), "--size", "many")
     assert refused.exit_code == 2
     assert "try e.g. 250M" in refused.output
+
+
+@pytest.mark.parametrize("hours", ["nan", "inf", "0", "1e9"])
+def test_hours_without_times_in_a_pcap_are_refused(tmp_path: Path, hours: str) -> None:
+    refused = run("generate", "--out", str(tmp_path / "out"), "--hours", hours)
+    assert refused.exit_code == 2
+    assert "hours must be above 0 and at most 500000" in refused.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "control.pcap").touch()
+    refused = run("generate", "--out", str(tmp_path / "control.pcap"))
+    assert refused.exit_code == 2
+    assert "control.pcap: a file; name a directory with --out" in refused.output
 
 
 def test_a_capture_goes_through_a_pipe(tmp_path: Path) -> None:

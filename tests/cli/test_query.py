@@ -68,6 +68,9 @@ def test_without_a_question_the_tables_are_counted() -> None:
         ((str(CAPTURE), "--sql", "SELECT nothing FROM requests"), "nothing"),
         ((str(CAPTURE), "leader", "--sql", "SELECT 1"), "--sql is a whole query"),
         ((str(CAPTURE), "leader", "--at", "soon"), "'soon' is not a time"),
+        ((str(CAPTURE), "--sql", " ;"), "this SQL asks nothing; try: SELECT"),
+        (("/dev/null",), "/dev/null: tables are made from files alone; save the capture to a file"),
+        (("-", "leader"), "-: tables are made from files alone"),
     ],
 )
 def test_what_cannot_be_asked_is_said_in_one_line(
