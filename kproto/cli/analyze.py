@@ -126,6 +126,8 @@ def command(
     check_apis(filters)
     if report is not None:
         check_place(report)
+        if isinstance(out, Path) and report.absolute() == out.absolute():
+            raise ConfigurationError(f"{report} is the directory of --out; name a file with --report")
     from kproto.pipeline import (
         OutputDirectory,
         analyze,

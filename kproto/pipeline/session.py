@@ -30,6 +30,24 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
 
 _LOWEST_JAVA: Final = 17
+_NO_JVM: Final = "Could not create the Java Virtual Machine"
+
+_CHATTER: Final = re.compile(
+    r"^\d\d/\d\d/\d\d [\d:]+ [A-Z]+ \w+: "
+    r'|^(?:Exception in thread "[^"]*" )?org[.]apache[\w.$]+: '
+)
+"""What stands before the message in a line of Spark's."""
+
+_MASTERS: Final = "try --master local[*], local[4], spark://HOST:7077, yarn or k8s://https://HOST:6443"
+_ADVICE: Final = {
+    "Master must": _MASTERS,
+    "parse Master URL": _MASTERS,
+    "masters are unresponsive": "does a master run there, on this port, of this version of Spark?",
+    "maximum heap size": "try e.g. --conf spark.driver.memory=2g",
+    "Java heap space": "try more memory, e.g. --conf spark.driver.memory=2g",
+}
+"""What to try, by words of the reason."""
+
 _HOW_TO_GET_JAVA: Final = (
     "install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; "
     "or https://adoptium.net) and put it on PATH or in JAVA_HOME"
@@ -156,7 +174,7 @@ def _started(builder: SparkSession.Builder, master: str | None, log: Path | None
                 spark = builder.getOrCreate()
         except Exception as e:
             where = f" on {master}" if master else ""
-            raise ConfigurationError(f"Spark did not start{where}: {_reason(e, spark_log.fileno())}") from e
+            raise ConfigurationError(f"Spark did not start{where}: {why_no_start(_said(spark_log.fileno()), e)}") from e
         try:
             yield spark
         finally:
@@ -211,10 +229,26 @@ def _stderr_to(descriptor: int) -> Iterator[None]:
         os.close(ours)
 
 
-def _reason(error: Exception, log: int) -> str:
-    """The failure in one line: the JVM's last error message, else the error itself."""
+def _said(log: int) -> str:
+    """Return the end of what the JVM wrote to its standard error."""
     size = os.fstat(log).st_size
-    said = os.pread(log, 1 << 16, max(0, size - (1 << 16))).decode("utf-8", "replace").splitlines()
-    complaints = [line for line in said if re.search(r"Exception|Error:|ERROR", line)]
+    return os.pread(log, 1 << 16, max(0, size - (1 << 16))).decode("utf-8", "replace")
+
+
+def why_no_start(said: str, error: Exception) -> str:
+    """Say in one line why Spark did not start, and what to try.
+
+    Args:
+        said: What the JVM wrote to its standard error.
+        error: What pyspark raised.
+    """
+    lines = said.splitlines()
+    refused = next((number for number, line in enumerate(lines) if _NO_JVM in line), 0)
+    if refused:  # the line before it has the reason
+        complaints = [lines[refused - 1]]
+    else:
+        complaints = [line for line in lines if re.search(r"Exception|Error:|ERROR", line)]
     text = complaints[-1].strip() if complaints else str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:300]
+    reason = _CHATTER.sub("", text.splitlines()[0])[:300].rstrip(".")
+    advice = next((advice for word, advice in _ADVICE.items() if word in reason), None)
+    return f"{reason}; {advice}" if advice else reason

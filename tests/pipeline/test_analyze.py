@@ -101,6 +101,7 @@ def test_wrong_input_is_told_before_spark_starts(tmp_path: Path) -> None:
     assert "holds something else (notes.txt)" in refused(CAPTURE, "--out", tmp_path.as_uri())
     assert "holds something else (notes.txt)" in refused(CAPTURE, "--out", tmp_path)
     assert "standard input" in refused("-", "--out", out)
+    assert "is the directory of --out; name a file with --report" in refused(CAPTURE, "--out", out, "--report", out)
     assert "try kproto inspect --api Metadata" in refused(CAPTURE, "--out", out, "--api", "Metadata")
     assert not out.exists()
 

@@ -12,6 +12,7 @@ import pytest
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline import check_java, spark_session
+from kproto.pipeline.session import why_no_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,3 +89,34 @@ def test_the_master_and_the_settings_of_spark_submit_stay(tmp_path: Path) -> Non
     command = [*submit, *settings, str(tmp_path / "job.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
     assert done.stdout.splitlines() == ["local[2] 3 UTC", "True"], done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "Invalid maximum heap size: -Xmx1x\nError: Could not create the Java Virtual Machine.\n"
+            "Error: A fatal exception has occurred. Program will exit.\n",
+            "Invalid maximum heap size: -Xmx1x; try e.g. --conf spark.driver.memory=2g",
+        ),
+        (
+            'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat java.base/java.util',
+            'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space; try more memory, '
+            "e.g. --conf spark.driver.memory=2g",
+        ),
+        (
+            "org.apache.spark.SparkException: Could not parse Master URL: 'local[x]'",
+            "Could not parse Master URL: 'local[x]'; try --master local[*], local[4], spark://HOST:7077, yarn or "
+            "k8s://https://HOST:6443",
+        ),
+        (
+            "26/11/22 14:50:35 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are "
+            "unresponsive! Giving up.",
+            "Application has been killed. Reason: All masters are unresponsive! Giving up; does a master run there, on "
+            "this port, of this version of Spark?",
+        ),
+        ("", "no gateway"),
+    ],
+)
+def test_why_spark_did_not_start_is_told_with_what_to_try(said: str, told: str) -> None:
+    assert why_no_start(said, RuntimeError("no gateway")) == told
