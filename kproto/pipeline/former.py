@@ -56,8 +56,11 @@ def _plain(value: Any) -> Any:
 def store_facts(run: Place, parts: Iterable[BrokerFacts], addresses: Collection[Address]) -> None:
     """Store the captures' facts about brokers, for a run that adds captures to this one."""
     parts = list(parts)
+    listings = [fact for part in parts for fact in part.listeners]
+    lists = {listed: number for number, listed in enumerate(dict.fromkeys(listed for _, _, listed in listings))}
     facts = {
-        "listeners": [fact for part in parts for fact in part.listeners],
+        "lists": list(lists),
+        "listeners": [(time_ns, capture, lists[listed]) for time_ns, capture, listed in listings],
         "replicas": [[*key, sorted(ids)] for part in parts for key, ids in part.replicas.items()],
         "addresses": sorted(addresses),
     }
@@ -88,12 +91,13 @@ class Former:
             manifest = json.loads((directory / MANIFEST).read_bytes())
             stored = json.loads((run / _FACTS).read_bytes())
             facts = BrokerFacts()
-            for time_ns, capture, listeners in stored["listeners"]:
-                facts.learn_listeners(time_ns, capture, [(broker, host, port) for broker, host, port in listeners])
+            lists = [tuple((broker, host, port) for broker, host, port in listed) for listed in stored["lists"]]
+            for time_ns, capture, listed in stored["listeners"]:
+                facts.learn_listeners(time_ns, capture, lists[listed])
             for capture, (ip, port), ids in stored["replicas"]:
                 facts.learn_replicas(capture, (ip, port), ids)
             return cls(run, manifest, facts, [(capture, ip, port) for capture, ip, port in stored["addresses"]])
-        except (ConfigurationError, OSError, ValueError, KeyError, TypeError):
+        except (ConfigurationError, OSError, ValueError, LookupError, TypeError):
             return None
 
     def added(self, points: Sequence[CapturePoint], wanted: dict[str, Any], version: str) -> list[CapturePoint] | None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ipaddress
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kproto.tables.bodies import ControlBody
     from kproto.types import BrokerId
 
 __all__ = ["BrokerDirectory", "BrokerFacts", "address_of"]
+
+Listeners: TypeAlias = "tuple[tuple[BrokerId, str, int], ...]"
+"""Id, host and port of each listener of the live brokers."""
 
 _EVERY: Final = ""
 """The key of all capture points together."""
@@ -27,6 +30,55 @@ def address_of(host: str) -> str | None:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return None
+
+
+class _Listing:
+    """The live brokers that an UpdateMetadata lists.
+
+    Attributes:
+        at: The ids that it lists at an address, in order.
+        at_port: The ids that it lists at a port of hosts that are names.
+        is_unique: Whether it lists each address once.
+    """
+
+    __slots__ = ("at", "at_port", "is_unique")
+
+    def __init__(self, listeners: Listeners) -> None:
+        self.at: dict[tuple[str, int], list[BrokerId]] = {}
+        self.at_port: dict[int, set[BrokerId]] = {}
+        for broker, host, port in listeners:
+            ip = address_of(host)
+            if ip is None:
+                self.at_port.setdefault(port, set()).add(broker)
+            else:
+                self.at.setdefault((ip, port), []).append(broker)
+        self.is_unique = all(len(brokers) == 1 for brokers in self.at.values())
+
+
+class _History:
+    """What the listings of a capture point say of an address, as far as they were looked at.
+
+    Attributes:
+        seen: How many listings were looked at.
+        claims: The ids at the address, each with the time in ns since 1970 from which it holds.
+        at_port: The ids at its port, of hosts that are names.
+    """
+
+    __slots__ = ("at_port", "claims", "seen")
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.claims: list[tuple[int, BrokerId]] = []
+        self.at_port: set[BrokerId] = set()
+
+    def look(self, listings: Sequence[tuple[int, _Listing]], address: tuple[str, int]) -> None:
+        """Look at the listings that came since."""
+        for time_ns, listing in listings[self.seen :]:
+            for broker in listing.at.get(address, ()):
+                if not self.claims or (self.claims[-1][1] != broker and self.claims[-1][0] <= time_ns):
+                    self.claims.append((time_ns, broker))
+            self.at_port.update(listing.at_port.get(address[1], ()))
+        self.seen = len(listings)
 
 
 class BrokerDirectory:
@@ -49,8 +101,9 @@ class BrokerDirectory:
 
     def __init__(self, given: Mapping[tuple[str, int], BrokerId] | None = None) -> None:
         self._given = dict(given or {})
-        self._claims: dict[tuple[str, str, int], list[tuple[int, BrokerId]]] = {}
-        self._at_port: dict[tuple[str, int], BrokerId | None] = {}  # None: several brokers have the port
+        self._known: dict[Listeners, _Listing] = {}  # captures of many hosts hold the same listings
+        self._listings: dict[str, list[tuple[int, _Listing]]] = {}  # by capture point, in the order learnt
+        self._histories: dict[tuple[str, str, int], _History] = {}
         self._common: dict[tuple[str, str, int], frozenset[BrokerId]] = {}
         self._listed: dict[str, object] = {}
 
@@ -78,10 +131,14 @@ class BrokerDirectory:
             return [(0, given)]
         ip, port = address
         for point in dict.fromkeys((capture, _EVERY)):
-            if claims := self._claims.get((point, ip, port)):
-                return claims
-            if (alone := self._at_port.get((point, port))) is not None:
-                return [(0, alone)]
+            history = self._histories.get((point, ip, port))
+            if history is None:
+                history = self._histories[point, ip, port] = _History()
+            history.look(self._listings.get(point, ()), address)
+            if history.claims:
+                return history.claims
+            if len(history.at_port) == 1:
+                return [(0, next(iter(history.at_port)))]
             common = self._common.get((point, ip, port), frozenset())
             if len(common) == 1:
                 return [(0, next(iter(common)))]
@@ -109,23 +166,30 @@ class BrokerDirectory:
         Raises:
             ConfigurationError: The user gave one id to addresses of two brokers in this list.
         """
+        listed = tuple(listeners)
+        listing = self._known.get(listed)
+        if listing is None:
+            listing = _Listing(listed)
+            self._check(listing)
+            self._known[listed] = listing
+        for point in {capture, _EVERY}:
+            listings = self._listings.setdefault(point, [])
+            if not listings or listings[-1][1] is not listing or not listing.is_unique:
+                listings.append((time_ns, listing))
+
+    def _check(self, listing: _Listing) -> None:
+        """Raise if the user gave one id to two brokers of a listing."""
         renamed: dict[BrokerId, BrokerId] = {}
-        for broker, host, port in listeners:
-            ip = address_of(host)
-            if ip is not None and (given := self._given.get((ip, port))) is not None:
+        for address, brokers in listing.at.items():
+            given = self._given.get(address)
+            if given is None:
+                continue
+            for broker in brokers:
                 other = renamed.setdefault(given, broker)
                 if other != broker:
                     raise ConfigurationError(
                         f"--brokers gives id {given} to two brokers, {other} and {broker} as the traffic names them"
                     )
-            for point in {capture, _EVERY}:
-                if ip is None:
-                    if self._at_port.setdefault((point, port), broker) != broker:
-                        self._at_port[point, port] = None
-                    continue
-                claims = self._claims.setdefault((point, ip, port), [])
-                if not claims or (claims[-1][1] != broker and claims[-1][0] <= time_ns):
-                    claims.append((time_ns, broker))
 
     def learn_replicas(self, capture: str, address: tuple[str, int], common: Collection[BrokerId]) -> None:
         """Take a LeaderAndIsr to an address: the replicas that all its partitions have in common."""
@@ -144,14 +208,16 @@ class BrokerFacts:
     """
 
     def __init__(self) -> None:
-        self.listeners: list[tuple[int, str, tuple[tuple[BrokerId, str, int], ...]]] = []
+        self.listeners: list[tuple[int, str, Listeners]] = []
         self.replicas: dict[tuple[str, tuple[str, int]], frozenset[BrokerId]] = {}
-        self._listed: dict[str, tuple[tuple[BrokerId, str, int], ...]] = {}
+        self._listed: dict[str, Listeners] = {}
+        self._known: dict[Listeners, Listeners] = {}  # equal lists are one object, also where facts are pickled
 
     def learn_listeners(self, time_ns: int, capture: str, listeners: Iterable[tuple[BrokerId, str, int]]) -> None:
         """As ``BrokerDirectory.learn_listeners``."""
         listed = tuple(listeners)
-        if self._listed.get(capture) != listed:
+        listed = self._known.setdefault(listed, listed)
+        if self._listed.get(capture) is not listed:
             self._listed[capture] = listed
             self.listeners.append((time_ns, capture, listed))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kproto.capture import Endpoint
 from kproto.errors import ConfigurationError
 from kproto.tables import BrokerDirectory
 from kproto.tables.bodies import ControlBody
+from kproto.tables.brokers import BrokerFacts
 
 ONE, TWO, THREE = (Endpoint(f"10.0.0.{n}", 9092) for n in (1, 2, 3))
 
@@ -106,6 +108,24 @@ def test_a_capture_of_its_own_goes_before_the_others() -> None:
     assert directory.id_of(ONE, 30, "a.pcap") == 1
     assert directory.id_of(ONE, 30, "b.pcap") == 5
     assert directory.id_of(TWO, 30, "a.pcap") == 6
+
+
+def test_captures_with_the_same_brokers_hold_their_lists_once() -> None:
+    """Each of many hosts' captures lists all brokers: what is kept grows with the captures, not with both."""
+    before = [(n, f"10.0.{n // 250}.{n % 250}", 9092) for n in range(500)]
+    after = [(n + 1000, host, port) for n, host, port in before]
+    sizes = []
+    for hosts in (10, 100):
+        facts = BrokerFacts()
+        for n in range(hosts):
+            facts.learn_listeners(10 + n, f"{n}.pcap", list(before))
+            facts.learn_listeners(5000 + n, f"{n}.pcap", list(after))
+        directory = BrokerDirectory()
+        BrokerFacts.teach(directory, [pickle.loads(pickle.dumps(facts))])
+        assert directory.history_of(("10.0.1.7", 9092), "3.pcap") == [(13, 257), (5003, 1257)]
+        assert directory.history_of(("10.0.1.7", 9092), "another.pcap") == [(10, 257), (5000, 1257)]
+        sizes.append(len(pickle.dumps((facts, directory))))
+    assert sizes[1] < 1.5 * sizes[0]
 
 
 def test_an_id_that_the_traffic_shows_to_be_two_brokers_is_refused() -> None:

@@ -6,6 +6,7 @@ import gzip
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import packets as make
 import pyarrow as pa
 import pytest
 from conftest import DATA
@@ -148,6 +149,23 @@ def test_batches_end_by_bytes() -> None:
 def test_files_read_one_after_the_other_give_the_same_ids_as_alone() -> None:
     together = {row["frame_id"] for row in frames_of(scanned("ibp-3.9-a", "ibp-2.8-a"))}
     assert together == {row["frame_id"] for name in ("ibp-2.8-a", "ibp-3.9-a") for row in frames_of(scanned(name))}
+
+
+@pytest.mark.parametrize(("first_ns", "second_ns", "given"), [(0, 10**6, 1), (10**6, 0, 2), (0, 0, 2)])
+def test_a_body_is_given_again_only_by_a_capture_that_has_it_as_early(
+    tmp_path: Path, first_ns: int, second_ns: int, given: int
+) -> None:
+    """Captures of many hosts hold the same bodies; the first copy of all does not depend on their order."""
+    for name, after_ns in (("first", first_ns), ("second", second_ns)):
+        talk = make.Talk(now_ns=make.START_NS + after_ns).open()
+        talk.ask(make.request(6, 8, 1, make.UPDATE_METADATA_8)).answer(make.response(6, 8, 1, b"\0\0\0"))
+        (tmp_path / f"{name}.pcap").write_bytes(make.pcap(talk.packets))
+    paths = [str(tmp_path / f"{name}.pcap") for name in ("first", "second")]
+    rows = pa.Table.from_batches(scan(paths), schema=SCAN).to_pylist()
+    payloads = [row["payload"] for row in rows if row["direction"] == "req"]
+    assert len(payloads) == 2
+    assert [payload for payload in payloads if payload is not None] == [make.UPDATE_METADATA_8] * given
+    assert payloads[0] == make.UPDATE_METADATA_8
 
 
 def test_filters_choose_requests_and_answers_follow_them() -> None:
