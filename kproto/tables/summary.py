@@ -77,8 +77,9 @@ class Figures:
         if "partition_errors" in tables:
             self._add_partition_errors(tables["partition_errors"], tables["responses"])
         if "brokers" in tables:
-            columns = (tables["brokers"][name].to_pylist() for name in SUMMARY_COLUMNS["brokers"])
-            self._listeners.update(zip(*columns, strict=True))
+            names = list(SUMMARY_COLUMNS["brokers"])
+            listed = tables["brokers"].group_by(names, use_threads=False).aggregate([])  # each capture lists them all
+            self._listeners.update(zip(*(listed[name].to_pylist() for name in names), strict=True))
         if "captures" in tables:
             rows = tables["captures"].select(SUMMARY_COLUMNS["captures"])
             self._captures += plain_times(rows, "first_ts", "last_ts").to_pylist()
