@@ -38,16 +38,11 @@ def goals() -> list[Goal]:
 
 
 def columns_of(capture: str) -> int:
-    """Decode every request of a capture to columns; return the number of partition states."""
-    import pyarrow.compute as pc
-
+    """Decode every request and response of a capture to columns; return the number of partition states."""
     from kproto.tables import scan
     from kproto.tables.decoding import decode
 
-    batches = (
-        batch.filter(pc.and_(batch["payload"].is_valid(), pc.equal(batch["direction"], "req")))
-        for batch in scan([capture], every_payload=True)
-    )
+    batches = (batch.filter(batch["payload"].is_valid()) for batch in scan([capture], every_payload=True))
     return sum(rows.num_rows for kind, rows in decode(batches) if kind == "state")
 
 
@@ -87,7 +82,7 @@ def release() -> str:
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--pairs", type=int, default=5)
-    arguments.add_argument("--size", type=int, default=50, metavar="MB", help="of the capture")
+    arguments.add_argument("--size", type=int, default=200, metavar="MB", help="of the capture")
     arguments.add_argument("--quick", action="store_true", help="a small capture, one pair, no limits")
     arguments.add_argument("--json", type=Path, help="the result file")
     arguments.add_argument("--columns", metavar="CAPTURE", help=argparse.SUPPRESS)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from kproto.tables.arrays import array_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,7 +40,7 @@ class RowBuffer:
     def take(self) -> Iterator[pa.RecordBatch]:
         """Return the rows so far as a batch, or no batch, and start an empty one."""
         if self._columns[0]:
-            arrays = [pa.array(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
+            arrays = [array_of(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
             self._columns = [[] for _ in self._schema]
             self._bytes = 0
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.columns import ColumnsBuilder
+from kproto.tables.arrays import array_of
 from kproto.tables.batches import slices
 from kproto.tables.schemas import PARTS
 
@@ -25,6 +26,8 @@ Endpoint = tuple[int, str, int]
 
 _NAMES: Final = {"offline": "offline_replicas", "adding": "adding_replicas", "removing": "removing_replicas"}
 """Maps our column names to the protocol's longer names, which the codec uses."""
+
+_NO_ERROR: Final = array_of([0], pa.int16())[0]
 
 _REMEMBERED: Final = 1000
 """The most sets of live brokers whose bytes are kept: the same set stands in almost every UpdateMetadata."""
@@ -117,9 +120,9 @@ class BodyColumns:
             return heads, iter(())
         rows = pa.record_batch(self._builder.finish())
         if self.part == "error":
-            rows = rows.filter(pc.not_equal(rows.column("error_code"), 0))
+            rows = rows.filter(pc.not_equal(rows.column("error_code"), _NO_ERROR))
             _count(heads, "n_partition_errors", rows.column("frame"))
-        ids = pa.array([body_id for body_id, _ in heads], pa.binary())
+        ids = array_of([body_id for body_id, _ in heads], pa.binary())
         pieces = slices(rows, _plain_size(rows), limit)
         return heads, (self._batch(piece, ids) for piece in pieces)
 
@@ -131,7 +134,7 @@ class BodyColumns:
             if field.name == "body_id":
                 arrays.append(ids.take(rows.column("frame")))
             elif field.name == "api_key":
-                arrays.append(pa.repeat(pa.scalar(self._api_key, field.type), rows.num_rows))
+                arrays.append(pa.repeat(array_of([self._api_key], field.type)[0], rows.num_rows))
             elif name in rows.schema.names:
                 arrays.append(_plain(rows.column(name), field.type))
             else:
