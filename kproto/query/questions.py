@@ -58,7 +58,8 @@ QUESTIONS: Final = {
         "Which brokers were never sent the newest state of a partition?",
         """
         WITH sent AS (
-            SELECT q.capture, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS topic_id,
+            SELECT q.capture, min(q.ts) AS first_ts, s.topic,
+                   nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS topic_id,
                    s.partition, q.target_broker AS broker,
                    max(row(s.controller_epoch, s.leader_epoch, s.partition_epoch)) AS state,
                    arg_max(s.leader, row(s.controller_epoch, s.leader_epoch, s.partition_epoch)) AS leader
@@ -66,10 +67,17 @@ QUESTIONS: Final = {
             WHERE q.api_key = 6 AND coalesce(q.error_code, 0) = 0 AND s.leader <> -2 AND q.target_broker IS NOT NULL
             GROUP BY ALL
         ), newest AS (
-            SELECT capture, topic, topic_id, partition, max(state) AS state, arg_max(leader, state) AS leader
+            SELECT capture, topic, topic_id, partition, max(state) AS state, arg_max(leader, state) AS leader,
+                   min(first_ts) AS first_ts, count(*) AS brokers
             FROM sent GROUP BY ALL
         ), lives AS (
-            SELECT capture, target_broker AS broker, max(ts) AS last_ts FROM requests GROUP BY ALL
+            SELECT capture, target_broker AS broker, min(ts) AS first_ts, max(ts) AS last_ts
+            FROM requests WHERE target_broker IS NOT NULL GROUP BY ALL
+        ), deleted AS (
+            SELECT DISTINCT topic, partition FROM partition_states WHERE leader = -2
+        ), short AS (
+            SELECT n.* FROM newest n ANTI JOIN deleted d ON d.topic = n.topic AND d.partition = n.partition
+            WHERE n.brokers < (SELECT count(*) FROM lives l WHERE l.capture = n.capture)
         )
         SELECT s.capture, s.broker, s.topic, s.partition, s.leader AS leader_told, n.leader AS newest_leader,
                struct_extract(s.state, 2) AS leader_epoch_told, struct_extract(n.state, 2) AS newest_leader_epoch,
@@ -79,6 +87,12 @@ QUESTIONS: Final = {
                      AND n.topic_id IS NOT DISTINCT FROM s.topic_id
         JOIN lives l ON l.capture = s.capture AND l.broker = s.broker
         WHERE s.state < n.state
+        UNION ALL
+        SELECT n.capture, l.broker, n.topic, n.partition, NULL, n.leader, NULL, struct_extract(n.state, 2), l.last_ts
+        FROM short n
+        JOIN lives l ON l.capture = n.capture AND l.first_ts < n.first_ts AND l.last_ts > n.first_ts
+        ANTI JOIN sent s ON s.capture = n.capture AND s.topic = n.topic AND s.partition = n.partition
+                        AND s.topic_id IS NOT DISTINCT FROM n.topic_id AND s.broker = l.broker
         """,
         "capture, broker, topic, partition",
         "last_request",

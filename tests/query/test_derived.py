@@ -198,6 +198,19 @@ def test_a_broker_is_behind_if_it_was_never_sent_the_newest_state() -> None:
     assert traffic.ask("behind", columns, filters=Filters(brokers=frozenset({0}))) == []
 
 
+def test_a_broker_is_behind_if_it_was_never_told_of_a_partition() -> None:
+    traffic = Traffic()
+    for broker in (0, 1, 2):
+        traffic.send(0, broker, [(3, 0, 4, 7, [0])])
+    for broker in (0, 1):  # partition 4 is new, 5 is deleted later
+        traffic.send(10, broker, [(4, 1, 0, 0, [1]), (5, 1, 0, 0, [1])])
+    for broker in (0, 1, 2):
+        traffic.send(20, broker, [(5, -2, -2, 1, [])])
+    traffic.send(21, 3, [(3, 0, 4, 7, [0])])  # a broker that started after the change
+    columns = "broker topic partition leader_told newest_leader leader_epoch_told newest_leader_epoch last_request"
+    assert traffic.ask("behind", columns) == [(2, "orders", 4, None, 1, None, 0, at(20))]
+
+
 def test_errors_are_counted_by_their_scope() -> None:
     traffic = Traffic()
     traffic.send(0, 0, [], error=11)
