@@ -87,16 +87,17 @@ class PartitionHistory:
         place = pa.array(places, pa.int64()).take(pc.shift_right(table["partition_key"], 32))
         place = pc.add(place, pc.bit_wise_and(table["partition_key"], 0xFFFFFFFF))
         place = pc.subtract(place, pc.multiply(pc.divide(place, count), count)).combine_chunks()
-        table = table.take(pc.sort_indices(place))
+        order = pc.sort_indices(place)
         sizes = {found["values"]: found["counts"] for found in pc.value_counts(place).to_pylist()}
         at = 0
         for number, part in enumerate(parts):
             rows = sizes.get(number, 0)
-            isrs = table["isr"].slice(at, rows).combine_chunks().dictionary_encode()
+            own = table.take(order.slice(at, rows))  # a copy: a slice is pickled with all rows of its table
+            isrs = own["isr"].combine_chunks().dictionary_encode()
             named = pa.array(self._isrs, pa.binary()).take(isrs.dictionary)
             part._topics = dict(self._topics)
             part._isrs = {isr: n for n, isr in enumerate(named.to_pylist())}
-            part._append(table.slice(at, rows).set_column(table.num_columns - 1, "isr", isrs.indices))
+            part._append(own.set_column(own.num_columns - 1, "isr", isrs.indices))
             at += rows
         return parts
 

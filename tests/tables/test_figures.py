@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 from itertools import pairwise
 from typing import Any
@@ -91,6 +92,15 @@ def test_a_history_split_and_merged_counts_the_changes_of_the_whole(
     assert first.changes(10)[0] == expected
     totals, listed = merged([part.changes(10) for part in first.split(parts)], 10)
     assert (totals, listed) == (expected, first.changes(10)[1])
+
+
+def test_the_parts_of_a_history_take_no_more_space_than_the_whole() -> None:
+    """Each task stores its parts in files, and all tasks' parts are read again."""
+    rows = [state(epoch, epoch % 3, [1, 2]) | {"partition": number} for number in range(500) for epoch in range(20)]
+    history = PartitionHistory()
+    history.add(pa.Table.from_pylist(rows, schema=PARTITION_STATES))
+    parts = [len(pickle.dumps(part)) for part in history.split(16)]
+    assert sum(parts) < 2 * len(pickle.dumps(history))
 
 
 def _changes(rows: list[dict[str, Any]]) -> dict[str, int]:
