@@ -57,6 +57,7 @@ def _count(name: str, help_text: str) -> Callable[[_Command], _Command]:
 Examples:
   kproto generate --out fleet                                    10 brokers, 1000 partitions, an hour of changes
   kproto generate --out fleet --seed 7 --loss 0.01 --restarts 5  connections break, brokers come and go
+  kproto generate --out holes --capture-loss 0.02                the capture misses packets that were delivered
   kproto generate --out big --size 256M --batch 1000 --bodies distinct
                                                                  256 MB in which no request body is there twice
   kproto generate --out big --size 1G --batch 1000 --brokers 100 each change goes to 100 brokers
@@ -102,6 +103,13 @@ The same options give the same bytes, on any machine. """,
     default=Fleet.loss,
     show_default=True,
     help="Share of requests whose connection breaks before the response.",
+)
+@click.option(
+    "--capture-loss",
+    type=float,
+    default=Fleet.capture_loss,
+    show_default=True,
+    help="Share of requests, and of responses, whose packets the capture misses.",
 )
 @click.option(
     "--bodies",

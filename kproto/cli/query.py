@@ -6,15 +6,17 @@ import csv
 import json
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kproto.api import api_name
 from kproto.cli.options import answer_filters
 from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
 from kproto.cli.table_source import tables_of
 from kproto.cli.times import moment_ns
+from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -26,12 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_NAMES: Final = {"api_key": api_name, "error_code": error_name}
+"""Columns of codes that the text output shows by name; JSON and CSV keep the codes."""
+
 
 @click.command(
     epilog="""\b
 Questions:
   leader   who led a partition, from when to when, and which controller said so
   behind   which brokers were never sent the newest state of a partition
+  missed   which metadata updates a broker never got that most others got
   isr      when in-sync replicas left and came back
   flaps    which partitions changed their leader again and again
   stale    which requests came from a controller that was none any more, or meant an earlier life of a broker
@@ -43,6 +49,7 @@ Examples:
   kproto analyze control.pcap --out tables
   kproto query control.pcap leader --topic orders
   kproto query tables leader --partition orders-3 --at 2026-11-21T05:59:08
+  kproto query tables missed --broker 7 --since 2026-11-21T05:59
   kproto query tables behind --topic 'orders*' --broker 7
   kproto query tables stale --format json | jq .controller_id
   kproto query tables flaps --format csv > flaps.csv
@@ -73,7 +80,8 @@ def command(
 
     A capture is read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
 
-    --format json prints an object a line. Ids are in hexadecimal, times in UTC.
+    --format json prints an object a line. Ids are in hexadecimal, times in UTC. APIs and errors have their names in
+    text, their codes in JSON and CSV.
     """
     from kproto.query import QUESTIONS, ask, ask_sql, open_tables
     from kproto.tables.filters import Filters as AllFilters
@@ -109,8 +117,13 @@ def _print_text(title: str, answer: Answer) -> None:
     if not answer.rows:
         print_sections([Section(title, text="nothing")])
         return
-    names = [_heading(name, [row[number] for row in answer.rows]) for number, name in enumerate(answer.columns)]
-    print_sections([Section(title, names, [[_text(value) or "-" for value in row] for row in answer.rows])])
+    named = [_NAMES.get(name) for name in answer.columns]
+    rows = [
+        [name(value) if name and isinstance(value, int) else value for name, value in zip(named, row, strict=True)]
+        for row in answer.rows
+    ]
+    names = [_heading(name, [row[number] for row in rows]) for number, name in enumerate(answer.columns)]
+    print_sections([Section(title, names, [[_text(value) or "-" for value in row] for row in rows])])
 
 
 def _heading(name: str, values: Sequence[Any]) -> str:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from .content import Content
     from .fleet import Fleet
+    from .traffic import Exchange
     from .wire import Frame
 
-__all__ = ["LOST", "expected_tables", "frame_row", "payload_of"]
+__all__ = ["expected_tables", "frame_row", "payload_of", "unmatched_reason"]
 
 _Row = dict[str, Any]
 
@@ -55,7 +56,11 @@ class _Stored:
         self._listed: dict[tuple[str, int], _Row] = {}
 
     def add(self, request: Frame, response: Frame | None) -> None:
-        """Add the rows of an exchange."""
+        """Add the rows of an exchange; a response has none where the capture missed its request."""
+        if request.exchange.missed:
+            return
+        if request.exchange.answer_missed:
+            response = None
         content = request.exchange.content
         errors = _partition_errors(content) if response is not None else []
         self.rows["requests"].append(_request(request, response))
@@ -189,13 +194,14 @@ def _request(request: Frame, response: Frame | None) -> _Row:
         "response_frame_id": response and response.frame_id,
         "latency_us": response and (response.time_ns - request.last_ns) // _US,
         "error_code": response and _error_code(content),
-        "unmatched_reason": None if response else LOST,
+        "unmatched_reason": None if response else unmatched_reason(exchange),
         "decode_error": None,
     }
 
 
-LOST: Final = "the connection broke"
-"""Why a request has no response, in the generator's own words."""
+def unmatched_reason(exchange: Exchange) -> str:
+    """Return why a request has no response, in the generator's own words."""
+    return "the connection broke" if exchange.lost else "the capture missed the response"
 
 
 def _error_code(content: Content) -> int:

@@ -68,6 +68,7 @@ class Fleet:
         zombies: How often a former controller sends an update that brokers refuse.
         deletions: How many topics are deleted.
         loss: Share of requests whose connection breaks before the response; they are sent again.
+        capture_loss: Share of requests, and of responses, whose packets reach the other side but not the capture.
         bodies: To which brokers a change is sent, see ``Bodies``.
         protocol: The inter-broker protocol, see ``Protocol``.
         start_ns: When the first event happens, ns since 1970.
@@ -90,6 +91,7 @@ class Fleet:
     zombies: int = 1
     deletions: int = 1
     loss: float = 0.0
+    capture_loss: float = 0.0
     bodies: Bodies = "fleet"
     protocol: Protocol = "3.9"
     start_ns: int = 1_760_000_000_000_000_000
@@ -109,8 +111,8 @@ class Fleet:
             raise ConfigurationError(f"{self.topics} topics need as many partitions, and there are {self.partitions}")
         if not 0 < self.hours <= _MAX_HOURS:
             raise ConfigurationError(f"hours must be above 0 and at most {_MAX_HOURS}, since times in pcap end in 2106")
-        if not 0 <= self.loss < 1:
-            raise ConfigurationError("loss must be at least 0 and below 1")
+        if not 0 <= self.loss < 1 or not 0 <= self.capture_loss < 1:
+            raise ConfigurationError("loss and capture loss must be at least 0 and below 1")
         if self.bodies not in ("fleet", "distinct") or self.protocol not in _VERSIONS:
             raise ConfigurationError("bodies is fleet or distinct, and protocol 3.9 or 2.4")
         if (self.failovers or self.zombies or self.restarts) and self.brokers < 2:

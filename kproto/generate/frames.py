@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from .expected import LOST, frame_row, payload_of
+from .expected import frame_row, payload_of, unmatched_reason
 from .files import DEFAULT_MSS
 from .schemas import FRAMES
 from .traffic import steps
@@ -67,9 +67,11 @@ _EMPTY: Final[dict[str, Any]] = dict.fromkeys(FRAMES.names)
 
 def _rows(recorder: Recorder, exchange: Exchange, given: set[bytes]) -> Iterator[dict[str, Any]]:
     request, response = recorder.record(exchange)
-    for frame in (request, response):
+    if exchange.missed:
+        return
+    for frame in (request, None if exchange.answer_missed else response):
         if frame is None:
-            yield _EMPTY | {"request_frame_id": request.frame_id, "unmatched_reason": LOST}
+            yield _EMPTY | {"request_frame_id": request.frame_id, "unmatched_reason": unmatched_reason(exchange)}
             continue
         row = _EMPTY | frame_row(frame) | {"file": frame.capture}
         if frame is request:

@@ -118,20 +118,30 @@ def _exchanged(conversation: _Conversation, exchange: Exchange) -> _Moments:
         request_head(content, exchange.correlation_id),
         *shared_body(content).pieces(exchange.broker_epoch),
     )
-    yield from _sent(conversation, _CLIENT, pieces, exchange.time_ns, exchange.last_ns)
+    yield from _sent(conversation, _CLIENT, pieces, exchange.time_ns, exchange.last_ns, missed=exchange.missed)
     if exchange.lost:
         yield exchange.answer_ns, partial(conversation.reset, exchange.answer_ns)
         return
     answer = (response_head(content, exchange.correlation_id), encode_response(content))
-    yield from _sent(conversation, _SERVER, answer, exchange.answer_ns, exchange.answer_last_ns)
+    times = exchange.answer_ns, exchange.answer_last_ns
+    yield from _sent(conversation, _SERVER, answer, *times, missed=exchange.answer_missed)
 
 
 def _sent(
-    conversation: _Conversation, side: int, pieces: Sequence[bytes | memoryview], first_ns: int, last_ns: int
+    conversation: _Conversation,
+    side: int,
+    pieces: Sequence[bytes | memoryview],
+    first_ns: int,
+    last_ns: int,
+    *,
+    missed: bool,
 ) -> _Moments:
-    """Spread the bursts of a frame evenly over its time."""
+    """Spread the bursts of a frame evenly over its time; a missed frame is one burst without packets."""
     size = sum(map(len, pieces))
     pieces = (size.to_bytes(4), *pieces)
+    if missed:
+        yield first_ns, partial(conversation.pass_over, side, first_ns, size + 4)
+        return
     room = conversation.mss * _BURST_SEGMENTS
     times = burst_times(size, first_ns, last_ns, conversation.mss)
     for at, time_ns in zip(range(0, size + 4, room), times, strict=True):
@@ -203,6 +213,11 @@ class _Conversation:
             out.append(self._packet(side, time_ns, _ACK | _PSH, data[-rest:]))
         out.append(self._packet(1 - side, time_ns, _ACK))
         return Burst(time_ns, self.connection, full + bool(rest) + 1, b"".join(out))
+
+    def pass_over(self, side: int, time_ns: int, size: int) -> Burst:
+        """Count bytes that are sent, and acknowledged, in packets that the capture misses."""
+        self._next[side] = self._next[side] + size & _WRAP
+        return Burst(time_ns, self.connection, 0, b"")
 
     def reset(self, time_ns: int) -> Burst:
         """Make the packet by which the broker resets the connection."""

@@ -63,6 +63,7 @@ class Exchange:
         time_ns, last_ns: When the request's first and last bytes pass, ns since 1970.
         answer_ns, answer_last_ns: The same of the response; where it is lost, when the broker resets the connection.
         lost: Whether the connection breaks before the response.
+        missed, answer_missed: Whether the capture misses the packets of the request, of the response.
     """
 
     content: Content
@@ -75,6 +76,8 @@ class Exchange:
     answer_ns: int
     answer_last_ns: int
     lost: bool = False
+    missed: bool = False
+    answer_missed: bool = False
 
     @property
     def broker(self) -> int:
@@ -120,6 +123,7 @@ class _Traffic:
         self._channels: dict[tuple[int, int], _Channel] = {}  # by controller epoch and broker
         self._opened: dict[tuple[int, int], int] = {}  # connections so far, by controller id and broker
         self._stopped_ns: dict[int, int] = {}  # when brokers that stopped were heard last
+        self._missed_on: dict[int, Connection | None] = {}  # by broker, where the capture missed the last exchange
         self._slow = random_of(fleet.seed, "slow").choice(fleet.broker_ids)
 
     def step(self, event: Event) -> Step:
@@ -136,6 +140,7 @@ class _Traffic:
                 self._lose(exchange)
                 exchange = self._exchange(content, broker, exchange.answer_ns + _PAUSE_NS, random.random())
             exchanges.append(exchange)
+        self._miss(exchanges, event)
         stopped = set(before).difference(self._cluster.live)
         oldest = self._cluster.controller.epoch - 1  # the former controller's connections live until the next failover
         closed = [self._close(key, event) for key in list(self._channels) if key[0] < oldest or key[1] in stopped]
@@ -170,6 +175,22 @@ class _Traffic:
         exchange.answer_last_ns = exchange.answer_ns
         channel = self._channels[exchange.content.controller.epoch, exchange.broker]
         channel.connection = None
+
+    def _miss(self, exchanges: list[Exchange], event: Event) -> None:
+        """Choose the packets that the capture misses; the traffic itself is the same whatever it misses.
+
+        Misses are apart, as a reader needs them to find the next frame for certain: the exchange that follows a miss on
+        a connection is whole, and no response to correlation id 0 is missed, whose bytes are found in any message.
+        """
+        share = self._fleet.capture_loss
+        if share:
+            random = random_of(self._fleet.seed, "capture", event.number)
+            for exchange in exchanges:
+                request, answer = random.random() < share, random.random() < share and exchange.correlation_id > 0
+                if exchange.connection is not self._missed_on.get(exchange.broker):
+                    exchange.missed, exchange.answer_missed = request, answer and not request and not exchange.lost
+                is_missed = exchange.missed or exchange.answer_missed
+                self._missed_on[exchange.broker] = exchange.connection if is_missed else None
 
     def _open(self, controller: int, broker: int, time_ns: int) -> Connection:
         number = self._opened.get((controller, broker), 0)

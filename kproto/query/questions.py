@@ -97,6 +97,18 @@ QUESTIONS: Final = {
         "capture, broker, topic, partition",
         "last_request",
     ),
+    "missed": Question(
+        "Which metadata updates did a broker never get that most others got?",
+        """
+        SELECT p.capture, p.first_ts, p.target_broker AS broker, p.change_id,
+               any_value(q.controller_id) AS controller_id, any_value(q.controller_epoch) AS controller_epoch,
+               any_value(q.n_partitions) AS n_partitions
+        FROM propagation p JOIN requests q ON q.capture = p.capture AND q.body_id = p.change_id
+        WHERE p.missing GROUP BY ALL
+        """,
+        "first_ts, capture, broker",
+        "first_ts",
+    ),
     "isr": Question(
         "When did in-sync replicas leave and come back?",
         "SELECT capture, ts, topic, partition, kind, removed, added, isr_size, under_replicated, leader "

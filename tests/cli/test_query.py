@@ -26,6 +26,7 @@ def test_a_capture_is_asked_without_tables() -> None:
     assert title == "Which errors did brokers answer, and how often?"
     assert names.split() == ["api_key", "api_version", "scope", "error_code", "n", "first_ts", "last_ts"]
     assert all(row.split()[2] in ("request", "partition") for row in rows)
+    assert any(row.startswith("  LeaderAndIsr ") and " STALE_CONTROLLER_EPOCH " in row for row in rows)
 
 
 def test_json_is_an_object_a_line_and_csv_has_a_header() -> None:
@@ -48,6 +49,8 @@ def test_a_query_of_ones_own_sees_every_table() -> None:
     sql = "SELECT target_broker, list(DISTINCT api_key ORDER BY api_key) AS apis FROM requests GROUP BY ALL"
     rows = [json.loads(line) for line in query(str(CAPTURE), "--format", "json", "--sql", sql).stdout.splitlines()]
     assert [row["apis"] for row in rows if row["target_broker"] == 0] == [[4, 5, 6]]
+    lists = query(str(CAPTURE), "--sql", "SELECT list(DISTINCT api_key ORDER BY api_key) AS api_key FROM requests")
+    assert lists.stdout.splitlines()[-1].split() == ["4,5,6"]
     derived = query(str(CAPTURE), "--format", "json", "--sql", "SELECT count(*) AS n FROM leadership")
     assert json.loads(derived.stdout)["n"] > 0
 

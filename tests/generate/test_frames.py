@@ -14,13 +14,16 @@ from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
 
 SMALL = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=5, failovers=2, loss=0.1)
+HOLES = replace(SMALL, seed=3, capture_loss=0.2)
 
 
 def rows(fleet: Fleet, events: range, batch_bytes: int = 1 << 20) -> list[dict[str, object]]:
     return [row for batch in frames(fleet, events, batch_bytes=batch_bytes) for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("fleet", [SMALL, replace(SMALL, seed=2, bodies="distinct")], ids=["fleet", "distinct"])
+@pytest.mark.parametrize(
+    "fleet", [SMALL, replace(SMALL, seed=2, bodies="distinct"), HOLES], ids=["fleet", "distinct", "holes"]
+)
 def test_any_part_is_the_same_alone(fleet: Fleet) -> None:
     events = range(len(Schedule(fleet)))
     whole = rows(fleet, events)
@@ -29,9 +32,10 @@ def test_any_part_is_the_same_alone(fleet: Fleet) -> None:
     assert rows(fleet, events, batch_bytes=1) == whole
 
 
-def test_frames_are_those_of_the_capture() -> None:
-    wanted = expected_tables(SMALL)
-    found = pa.Table.from_batches(frames(SMALL, range(len(Schedule(SMALL)))))
+@pytest.mark.parametrize("fleet", [SMALL, HOLES], ids=["fleet", "holes"])
+def test_frames_are_those_of_the_capture(fleet: Fleet) -> None:
+    wanted = expected_tables(fleet)
+    found = pa.Table.from_batches(frames(fleet, range(len(Schedule(fleet)))))
     names = [name for name in wanted["frames"].column_names if name != "frame_id"]
 
     def values(table: pa.Table) -> list[str]:

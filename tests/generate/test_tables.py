@@ -31,6 +31,9 @@ FLEETS = {
     "two brokers": Fleet(seed=4, brokers=2, replication=2, topics=2, partitions=9, restarts=3, failovers=3, zombies=3),
     "no body twice": replace(SMALL, seed=6, bodies="distinct"),
     "a day and a half": replace(SMALL, seed=7, hours=36.0),
+    "holes in the capture": replace(SMALL, seed=9, capture_loss=0.2),
+    "holes in the capture, and connections that break": replace(SMALL, seed=10, capture_loss=0.1, loss=0.1, hours=0.01),
+    "holes among large bodies": replace(SMALL, seed=11, partitions=700, batch=300, capture_loss=0.2, loss=0.05),
     "large bodies": replace(SMALL, seed=8, partitions=700, batch=300, elections=3, isr_changes=4, loss=0.02),
 }
 
@@ -75,6 +78,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
         zombies=draw(st.integers(0, 3)) if failovers else 0,
         deletions=draw(st.integers(0, 2)),
         loss=draw(st.sampled_from([0.0, 0.05, 0.3])),
+        capture_loss=draw(st.sampled_from([0.0, 0.05, 0.3])),
         bodies=draw(st.sampled_from(["fleet", "distinct"])),
         protocol=draw(st.sampled_from(["3.9", "2.4"])),
     )
@@ -85,6 +89,22 @@ def fleets(draw: st.DrawFn) -> Fleet:
 def test_all_tables_come_out_of_any_fleet(fleet: Fleet, per_host: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
         assert_tables(fleet, Path(directory), per_host=per_host)
+
+
+def test_what_the_capture_misses_is_told_and_nothing_else_changes(tmp_path: Path) -> None:
+    holes = FLEETS["holes in the capture"]
+    whole = expected_tables(replace(holes, capture_loss=0.0))
+    write_captures(holes, tmp_path)
+    found = kproto.tables.read(tmp_path)
+    there = {row["frame_id"] for row in whole["frames"].to_pylist()}
+    here = {row["frame_id"] for row in found["frames"].to_pylist()}
+    assert here < there
+    (capture,) = found["captures"].to_pylist()
+    assert 0 < capture["gaps"] <= len(there - here)
+    unmatched = [row for row in found["requests"].to_pylist() if row["response_frame_id"] is None]
+    assert {row["unmatched_reason"] is None for row in unmatched} == {False}
+    missed_requests = len(there - here) - len(unmatched)
+    assert 0 < capture["unmatched_responses"] <= missed_requests
 
 
 def test_a_fleet_fills_every_table() -> None:

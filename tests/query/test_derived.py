@@ -178,6 +178,17 @@ def test_propagation_counts_from_the_first_broker() -> None:
     ]  # fmt: skip
 
 
+def test_an_update_that_a_broker_never_got_is_named_with_its_controller() -> None:
+    traffic = Traffic()
+    for broker in range(4):
+        traffic.send(0, broker, [(9, 0, 0, 0, [0])], controller=5, epoch=7)
+        traffic.send(90, broker, [(9, 0, 1, 1, [0])], controller=5, epoch=7)
+    for broker in (0, 2, 3):
+        traffic.send(10 + broker, broker, [(3, 0, 4, 7, [0])], controller=5, epoch=7)
+    assert traffic.ask("missed", "first_ts broker controller_id controller_epoch") == [(at(10), 1, 5, 7)]
+    assert traffic.ask("missed", "broker", filters=Filters(brokers=frozenset({2}))) == []
+
+
 def test_an_update_for_one_new_broker_is_missing_nowhere() -> None:
     traffic = Traffic()
     for broker in range(3):
