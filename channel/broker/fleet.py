@@ -27,6 +27,7 @@ from .administrator_requests import AdministratorRequests
 from .cluster import EmbeddedCluster, raise_file_limit
 from .controlled_shutdown import controlled_shutdown
 from .controller_thread import controller_thread
+from .follower_checks import FollowerChecks
 from .hooks import BrokerHooks, Interception, RequestContext
 from .isr import LedPartitions
 from .isr_changes import AlterPartition, ZooKeeperIsr
@@ -42,13 +43,11 @@ if TYPE_CHECKING:
 
     from channel.network.recorder import Recorder
     from channel.security import SecurityConfig
-    from kproto.types import TopicPartition
 
     from .cluster import ClusterMember
     from .embedded import EmbeddedBroker
     from .isr_changes import IsrChanges
     from .links import Stand
-    from .replicas import HostedReplica
 
 __all__ = ["Fleet"]
 
@@ -61,8 +60,6 @@ _QUORUM_BACKOFF_MS: Final = 2_000
 """The quorum may be started long after the brokers."""
 
 _LOOK_S: Final = 0.02
-_CHECK_MS: Final = 1_000
-"""The shortest interval between two checks of a leader's followers."""
 
 
 class Fleet:
@@ -133,6 +130,9 @@ class Fleet:
         }  # fmt: skip
         self._links: dict[int, BrokerLinks] = {}
         self._paused: set[int] = set()
+        self._followers = FollowerChecks(
+            lambda: self.cluster, self._links, self._paused, replica_lag_time_max_ms, self._submit
+        )
         self._delays_s: dict[int, float] = {}
         self._worker = Worker("fleet-worker-thread")
         self._is_closed = False
@@ -186,7 +186,7 @@ class Fleet:
         except BaseException:
             self.close()
             raise
-        self._check_later()
+        self._followers.check_later()
         return self
 
     def close(self) -> None:
@@ -357,7 +357,7 @@ class Fleet:
             if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV2")
             else ZooKeeperIsr(registration.session)
         )
-        led = LedPartitions(broker, self._is_fetching, self._lag_max_ms)
+        led = LedPartitions(broker, self._followers.is_fetching, self._lag_max_ms)
         links = self._links[member.id] = BrokerLinks(
             registration, channel, led, changes, candidacy, forwarding, self._kraft_registration(broker, described)
         )
@@ -399,28 +399,6 @@ class Fleet:
                 observer(broker_id, context)
 
         return replace(hooks, intercept=slow_or, answered=report)
-
-    # ---- in-sync replicas --------------------------------------------------------------------------------------------
-
-    def _is_fetching(self, follower: int, tp: TopicPartition, led: HostedReplica) -> bool:
-        member = self.cluster.members.get(follower)
-        if member is None or not member.is_up or follower in self._paused:
-            return False
-        fetcher = member.broker.replicas.fetchers.get(tp)
-        return fetcher is not None and (fetcher.leader, fetcher.leader_epoch) == (led.leader, led.leader_epoch)
-
-    def _check_later(self) -> None:
-        delay_ms = min(_CHECK_MS, max(1, self._lag_max_ms // 2))
-        self.cluster.call_later(delay_ms, lambda: self._submit(self._check_followers))
-
-    def _check_followers(self) -> None:
-        now = SYSTEM_CLOCK.milliseconds()
-        try:
-            for broker_id, links in list(self._links.items()):
-                if self.cluster[broker_id].is_up and broker_id not in self._paused:
-                    links.check_followers(now)
-        finally:
-            self._check_later()
 
     def _submit(self, work: Callable[[], None]) -> None:
         try:

@@ -8,8 +8,7 @@ resignation, so that no two send paths are alive at a time.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import ChannelError, ControllerMoved, IllegalState, SessionExpired
@@ -18,8 +17,9 @@ from channel.threads import ends_with_process
 from channel.zookeeper.cluster import create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 
+from .candidate_events import Abandon, ControllerChange, Expire, Reelect, Resign
 from .elector import NO_CONTROLLER, Elector
-from .events import ControllerEvent, ControllerEventManager, ControllerState, controller_stats
+from .events import ControllerEventManager, controller_stats
 from .refusals import refuse
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from channel.metrics import Metrics
     from channel.zookeeper.cluster import Election
+
+    from .events import ControllerEvent
 
 __all__ = ["Controller", "Leadership", "MakeLeadership"]
 
@@ -66,44 +68,6 @@ class MakeLeadership(Protocol):
         self, session: ZooKeeperSession, election: Election, put: Callable[[ControllerEvent], object]
     ) -> Leadership:
         """Make the leadership; ``put`` takes events from any thread."""
-
-
-# ---- the events of a controller's life
-
-
-@dataclass(frozen=True, slots=True)
-class _ControllerChange(ControllerEvent):
-    """``/controller`` was or may have been created, changed or deleted; also the first event."""
-
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
-
-
-@dataclass(frozen=True, slots=True)
-class _Expire(ControllerEvent):
-    """The session has expired."""
-
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
-    done: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reelect(ControllerEvent):
-    """A new session has begun."""
-
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
-
-
-@dataclass(frozen=True, slots=True)
-class _Resign(ControllerEvent):
-    """The process ends: resign."""
-
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
-    done: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True, slots=True)
-class _Abandon(_Resign):
-    """The process dies: close the channels, and leave ZooKeeper as it is."""
 
 
 class Controller:
@@ -171,7 +135,7 @@ class Controller:
             else zookeeper
         )
         self.events = ControllerEventManager(controller_id, self, clock, metrics, controller_stats(metrics))
-        self._elector = Elector(self.session, controller_id, lambda: self.events.put(_ControllerChange()))
+        self._elector = Elector(self.session, controller_id, lambda: self.events.put(ControllerChange()))
         metrics.gauge(_GROUP, "ActiveControllerCount", lambda: int(self.is_active), doc="1 while this broker leads")
         metrics.gauge(_GROUP, "ControllerState", lambda: self.events.state.number, doc="The event being processed")
         ends_with_process(self)
@@ -203,17 +167,17 @@ class Controller:
             raise
         self.events.start()
         self._has_started = True
-        self.events.put(_ControllerChange())
+        self.events.put(ControllerChange())
 
     def close(self) -> None:
         """Resign if active, and end the session: another broker can be elected at once. Harmless if closed."""
-        self._close(_Resign())
+        self._close(Resign())
 
     def abandon(self) -> None:
         """End as kill -9 does: ``/controller`` stays until the session expires. Harmless if closed."""
-        self._close(_Abandon())
+        self._close(Abandon())
 
-    def _close(self, last: _Resign) -> None:
+    def _close(self, last: Resign) -> None:
         if self._is_closed:
             return
         self._is_closed = True
@@ -228,7 +192,7 @@ class Controller:
         self._end_leadership()  # the session may have expired meanwhile, and its event replaced the queued one
         self._end_session()
 
-    def _await(self, last: _Resign) -> bool:
+    def _await(self, last: Resign) -> bool:
         """Wait until the last event is over, or ZooKeeper has stayed away for too long.
 
         Requests to a ZooKeeper that is away end with the session. An own session is closed; a broker's is left to its
@@ -274,7 +238,7 @@ class Controller:
 
     def session_expired(self) -> None:
         """Drop all queued events and resign, before the next session begins."""
-        expire = _Expire()
+        expire = Expire()
         self.events.clear_and_put(expire)
         while not expire.done.wait(1.0):
             if self._is_closed:
@@ -282,7 +246,7 @@ class Controller:
 
     def session_began(self) -> None:
         """Stand for election in a new session."""
-        self.events.put(_Reelect())
+        self.events.put(Reelect())
 
     # ---- events
 
@@ -290,19 +254,19 @@ class Controller:
         """Do the work of an event; on the event thread."""
         try:
             match event:
-                case _ControllerChange():
+                case ControllerChange():
                     self._maybe_resign()
                     self._elect()
-                case _Expire():
+                case Expire():
                     self._elector.forget()
                     self._resign()
-                case _Reelect():
+                case Reelect():
                     self._maybe_resign()
                     self._elect()
-                case _Abandon():
+                case Abandon():
                     self._elector.forget()
                     self._end_leadership()
-                case _Resign():
+                case Resign():
                     self._give_up()
                 case _:
                     if self._leadership is None:
@@ -328,7 +292,7 @@ class Controller:
             raise
         finally:
             self._report()
-            if isinstance(event, (_Expire, _Resign)):
+            if isinstance(event, (Expire, Resign)):
                 event.done.set()
 
     def _report(self) -> None:
@@ -341,7 +305,7 @@ class Controller:
     def preempt(self, event: ControllerEvent) -> None:
         """Refuse an event that will not be processed; on the thread that cleared the queue."""
         refuse(event)
-        if isinstance(event, (_Expire, _Resign)):
+        if isinstance(event, (Expire, Resign)):
             event.done.set()
 
     def _maybe_resign(self) -> None:
@@ -383,7 +347,7 @@ class Controller:
             self._give_up()
         finally:
             if not self._is_closed:
-                self._again = threading.Timer(_AGAIN_AFTER_S, lambda: self.events.put(_ControllerChange()))
+                self._again = threading.Timer(_AGAIN_AFTER_S, lambda: self.events.put(ControllerChange()))
                 self._again.daemon = True
                 self._again.start()
 

@@ -7,9 +7,7 @@ Watches survive a lost connection: once it is back, every watched node counts as
 from __future__ import annotations
 
 import threading
-from collections import deque
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
@@ -21,7 +19,7 @@ from channel.logs import get_logger
 from channel.threads import ends_with_process
 from kproto.errors import ConfigurationError
 
-from .bulk_reads import NO_NODE, ReadMany, serves_bulk_reads
+from .bulk_reader import BulkReader
 from .hosts import unknown_hosts
 from .operations import Create, Operation, Stat, Transaction
 from .pipelining import SLICE_S, WINDOW, answers
@@ -35,16 +33,6 @@ __all__ = ["ZooKeeperSession"]
 
 _log = get_logger(__name__)
 _T = TypeVar("_T")
-
-_BULK: Final = 256
-"""The number of nodes that one bulk read names."""
-
-_BULK_WINDOW: Final = 4
-"""The number of bulk reads in flight."""
-
-
-class _NoBulkReads(Exception):
-    """The server that is connected by now answers no bulk reads."""
 
 
 class ZooKeeperSession:
@@ -84,7 +72,7 @@ class ZooKeeperSession:
         self._client: Any = None
         self._last_id = 0
         self._connection_number = 0  # grows whenever a connection begins or ends
-        self._bulk_reads = (self._connection_number, False)  # of which connection, and whether its server answers them
+        self._bulk = BulkReader(lambda: (self._connection_number, self._client), self._answers, self._get_each)
         try:
             self._make_client()
         except (kazoo_errors.KazooException, ValueError) as e:
@@ -255,58 +243,13 @@ class ZooKeeperSession:
 
         Paths and nodes are read while the results are taken: only some thousand are in memory at a time.
         """
-        left = iter(paths)
-        batches = iter(lambda: list(islice(left, _BULK)), [])
-        first = next(batches, [])
-        if len(first) < _BULK or not self._has_bulk_reads():
-            yield from self._get_each(chain(first, left), watch=False)
-            return
+        return self._bulk.read(paths)
 
-        unread: deque[list[str]] = deque()
-
-        def asked() -> Iterator[list[str]]:
-            for batch in chain([first], batches):
-                unread.append(batch)
-                yield batch
-
-        def read(client: Any, batch: Sequence[str]) -> Any:
-            answer = client.handler.async_result()
-            if not client.connected:
-                answer.set_exception(kazoo_errors.ConnectionLoss())  # kazoo would send it to any server that comes
-            elif self._has_bulk_reads():
-                client._call(ReadMany([client.chroot + path for path in batch]), answer)  # kazoo has no other door
-            else:
-                raise _NoBulkReads
-            return answer
-
-        try:
-            for batch, results in self._answers(read, asked(), window=_BULK_WINDOW):
-                unread.popleft()
-                for path, found in zip(batch, results, strict=True):
-                    if not isinstance(found, int):
-                        yield found
-                    elif found == NO_NODE:
-                        yield None
-                    else:
-                        raise ZooKeeperError(f"ZooKeeper refused to read {path}: error {found}")
-        except _NoBulkReads:
-            yield from self._get_each(chain(chain.from_iterable(unread), left), watch=False)
-
-    def _get_each(self, paths: Iterable[str], *, watch: bool = True) -> Iterator[tuple[bytes, Stat] | None]:
+    def _get_each(self, paths: Iterable[str], watch: bool = True) -> Iterator[tuple[bytes, Stat] | None]:
         read = KazooClient.get_async
         answers = self._read_watched("node", read, paths, None) if watch else self._answers(read, paths, None)
         for _, found in answers:
             yield None if found is None else (found[0] or b"", stat_of(found[1]))
-
-    def _has_bulk_reads(self) -> bool:
-        """Whether the connected server answers bulk reads; if it does not tell its version, it is not asked for any."""
-        connection = self._connection_number
-        if self._bulk_reads[0] != connection:  # it may be another server, of another version
-            try:
-                self._bulk_reads = connection, serves_bulk_reads(self._client.command(b"srvr"))
-            except (OSError, AttributeError, kazoo_errors.KazooException, self._client.handler.timeout_exception):
-                return False  # the connection is down, or was replaced meanwhile
-        return self._bulk_reads == (self._connection_number, True)
 
     def exists(self, path: str) -> Stat | None:
         """Read a node's stat; None if the node does not exist."""

@@ -6,7 +6,6 @@ A decoder raises ``DecodeError`` about contents that are not the znode's own; th
 from __future__ import annotations
 
 import base64
-import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.types import (
@@ -19,11 +18,12 @@ from channel.types import (
     SecurityProtocol,
 )
 from kproto.api import ibp_at_least
-from kproto.errors import DecodeError
 from kproto.types import TopicPartition, Uuid
 
+from .contents import Decoding, json_bytes, json_object, string, whole_number, whole_numbers
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 __all__ = [
     "ADMIN_DELETE_TOPICS",
@@ -126,62 +126,6 @@ def partition_state_path(tp: TopicPartition) -> str:
     return f"{partition_path(tp)}/state"
 
 
-# ---- JSON ------------------------------------------------------------------------------------------------------------
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-class _Reading:
-    """Turns any error while contents are decoded into a ``DecodeError`` that names the znode."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)):
-            why = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise DecodeError(f"znode {self._path} holds no contents that Kafka would write there: {why}") from error
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    value = json.loads(data)
-    if not isinstance(value, dict):
-        raise TypeError(f"not a JSON object but {type(value).__name__}")
-    return value
-
-
-def _int(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r} is no whole number")
-    return value
-
-
-def _ids(values: Iterable[object]) -> tuple[int, ...]:
-    return tuple([_int(v) for v in values])
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def topic_id_text(topic_id: Uuid) -> str:
-    """A topic id as Kafka writes it: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
-
-
-def _topic_id(text: object) -> Uuid:
-    value = base64.urlsafe_b64decode(_text(text) + "==")
-    if len(value) != 16:
-        raise ValueError(f"a topic id of {len(value)} bytes")
-    return value
-
-
 # ---- the controller --------------------------------------------------------------------------------------------------
 
 
@@ -194,14 +138,16 @@ class ControllerRegistration(NamedTuple):
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
     """The contents of ``/controller`` for a ZooKeeper controller."""
-    return _json({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
+    return json_bytes({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
 
 
 def decode_controller(data: bytes) -> ControllerRegistration:
     """The active controller."""
-    with _Reading(CONTROLLER):
-        value = _object(data)
-        return ControllerRegistration(_int(value["brokerid"]), _int(value.get("kraftControllerEpoch", -1)))
+    with Decoding(CONTROLLER):
+        value = json_object(data)
+        return ControllerRegistration(
+            whole_number(value["brokerid"]), whole_number(value.get("kraftControllerEpoch", -1))
+        )
 
 
 # ---- brokers ---------------------------------------------------------------------------------------------------------
@@ -239,17 +185,17 @@ def encode_broker(
             name: {"min_version": lowest, "max_version": highest}
             for name, (lowest, highest) in (features or {}).items()
         }
-    return _json(value)
+    return json_bytes(value)
 
 
 def decode_broker(broker_id: int, data: bytes) -> Broker:
     """A broker's registration, of JSON version 1 to 5."""
-    with _Reading(broker_path(broker_id)):
-        value = _object(data)
-        if _int(value["version"]) == 1:
-            return Broker(broker_id, (EndPoint(_text(value["host"]), _int(value["port"])),))
+    with Decoding(broker_path(broker_id)):
+        value = json_object(data)
+        if whole_number(value["version"]) == 1:
+            return Broker(broker_id, (EndPoint(string(value["host"]), whole_number(value["port"])),))
         protocols = value.get("listener_security_protocol_map")
-        endpoints = tuple([_endpoint(_text(text), protocols) for text in value["endpoints"]])
+        endpoints = tuple([_endpoint(string(text), protocols) for text in value["endpoints"]])
         return Broker(broker_id, endpoints, value.get("rack"))
 
 
@@ -265,6 +211,18 @@ def _endpoint(text: str, protocols: Mapping[str, str] | None) -> EndPoint:
 
 
 # ---- topics and partitions -------------------------------------------------------------------------------------------
+
+
+def topic_id_text(topic_id: Uuid) -> str:
+    """A topic id as Kafka writes it: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def _topic_id(text: object) -> Uuid:
+    value = base64.urlsafe_b64decode(string(text) + "==")
+    if len(value) != 16:
+        raise ValueError(f"a topic id of {len(value)} bytes")
+    return value
 
 
 class TopicZnode(NamedTuple):
@@ -284,16 +242,18 @@ def encode_topic(partitions: Mapping[int, ReplicaAssignment], topic_id: Uuid | N
     }
     if topic_id is not None:
         value["topic_id"] = topic_id_text(topic_id)
-    return _json(value)
+    return json_bytes(value)
 
 
 def decode_topic(topic: str, data: bytes) -> TopicZnode:
     """A topic's znode, of JSON version 1 to 3."""
-    with _Reading(topic_path(topic)):
-        value = _object(data)
+    with Decoding(topic_path(topic)):
+        value = json_object(data)
         adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
         partitions = {
-            int(p): ReplicaAssignment(_ids(replicas), _ids(adding.get(p, ())), _ids(removing.get(p, ())))
+            int(p): ReplicaAssignment(
+                whole_numbers(replicas), whole_numbers(adding.get(p, ())), whole_numbers(removing.get(p, ()))
+            )
             for p, replicas in value["partitions"].items()
         }
         text = value.get("topic_id")
@@ -311,21 +271,21 @@ def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:
     }
     if state.recovery_state != LeaderRecoveryState.RECOVERED:
         value["leader_recovery_state"] = int(state.recovery_state)
-    return _json(value)
+    return json_bytes(value)
 
 
 def decode_partition_state(tp: TopicPartition, data: bytes, version: int) -> LeaderIsrAndControllerEpoch:
     """A partition's state; ``version`` is the znode's."""
-    with _Reading(partition_state_path(tp)):
-        value = _object(data)
+    with Decoding(partition_state_path(tp)):
+        value = json_object(data)
         state = LeaderAndIsr(
-            _int(value["leader"]),
-            _ids(value["isr"]),
-            _int(value["leader_epoch"]),
+            whole_number(value["leader"]),
+            whole_numbers(value["isr"]),
+            whole_number(value["leader_epoch"]),
             version,
             LeaderRecoveryState(value.get("leader_recovery_state", 0)),
         )
-        return LeaderIsrAndControllerEpoch(state, _int(value["controller_epoch"]))
+        return LeaderIsrAndControllerEpoch(state, whole_number(value["controller_epoch"]))
 
 
 # ---- lists of partitions ---------------------------------------------------------------------------------------------
@@ -333,32 +293,39 @@ def decode_partition_state(tp: TopicPartition, data: bytes, version: int) -> Lea
 
 def encode_partitions(partitions: Collection[TopicPartition]) -> bytes:
     """A list of partitions: preferred elections and ISR changes."""
-    return _json({"version": 1, "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]})
+    return json_bytes(
+        {"version": 1, "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]}
+    )
 
 
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
     """A list of partitions; ``path`` is the znode's."""
-    with _Reading(path):
-        return [TopicPartition(_text(e["topic"]), _int(e["partition"])) for e in _object(data)["partitions"]]
+    with Decoding(path):
+        return [
+            TopicPartition(string(e["topic"]), whole_number(e["partition"])) for e in json_object(data)["partitions"]
+        ]
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
     """Decode the broker that reports a failed log directory; ``path`` is the znode's."""
-    with _Reading(path):
-        return _int(_object(data)["broker"])
+    with Decoding(path):
+        return whole_number(json_object(data)["broker"])
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
     """The contents of ``/admin/reassign_partitions``."""
     entries = [{"topic": tp.topic, "partition": tp.partition, "replicas": list(r)} for tp, r in targets.items()]
-    return _json({"version": 1, "partitions": entries})
+    return json_bytes({"version": 1, "partitions": entries})
 
 
 def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     """The target replicas of each partition in ``/admin/reassign_partitions``."""
-    with _Reading(REASSIGN_PARTITIONS):
-        entries = _object(data)["partitions"]
-        return {TopicPartition(_text(e["topic"]), _int(e["partition"])): _ids(e["replicas"]) for e in entries}
+    with Decoding(REASSIGN_PARTITIONS):
+        entries = json_object(data)["partitions"]
+        return {
+            TopicPartition(string(e["topic"]), whole_number(e["partition"])): whole_numbers(e["replicas"])
+            for e in entries
+        }
 
 
 # ---- configuration and producer ids ----------------------------------------------------------------------------------
@@ -366,22 +333,22 @@ def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
 
 def encode_config(settings: Mapping[str, str]) -> bytes:
     """The settings of a topic or a broker that differ from the defaults."""
-    return _json({"version": 1, "config": dict(settings)})
+    return json_bytes({"version": 1, "config": dict(settings)})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
     """The settings of a topic or a broker that differ from the defaults; ``path`` is the znode's."""
-    with _Reading(path):
-        return {str(key): str(value) for key, value in _object(data)["config"].items()}
+    with Decoding(path):
+        return {str(key): str(value) for key, value in json_object(data)["config"].items()}
 
 
 def decode_config_change(path: str, data: bytes) -> str:
     """The entity whose settings have changed, ``topics/orders`` or ``brokers/<default>``; ``path`` is the znode's."""
-    with _Reading(path):
-        value = _object(data)
-        if _int(value["version"]) == 1:
-            return f"{_text(value['entity_type'])}/{_text(value['entity_name'])}"
-        return _text(value["entity_path"])
+    with Decoding(path):
+        value = json_object(data)
+        if whole_number(value["version"]) == 1:
+            return f"{string(value['entity_type'])}/{string(value['entity_name'])}"
+        return string(value["entity_path"])
 
 
 class ProducerIdBlock(NamedTuple):
@@ -394,13 +361,13 @@ class ProducerIdBlock(NamedTuple):
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
     """The contents of ``/latest_producer_id_block``."""
-    return _json(
+    return json_bytes(
         {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
     )
 
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     """Decode the block of producer ids that was allocated last."""
-    with _Reading(PRODUCER_ID_BLOCK):
-        value = _object(data)
-        return ProducerIdBlock(_int(value["broker"]), int(value["block_start"]), int(value["block_end"]))
+    with Decoding(PRODUCER_ID_BLOCK):
+        value = json_object(data)
+        return ProducerIdBlock(whole_number(value["broker"]), int(value["block_start"]), int(value["block_end"]))

@@ -155,6 +155,6 @@ def test_an_answer_about_bulk_reads_holds_for_its_connection_alone(server: Serve
         return BULK
 
     server.client.command = lost_meanwhile
-    assert not server.session._has_bulk_reads()
+    assert not server.session._bulk.is_served()
     server.client.command = lambda _: OLD
-    assert not server.session._has_bulk_reads()
+    assert not server.session._bulk.is_served()

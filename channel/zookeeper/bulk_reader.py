@@ -1,0 +1,109 @@
+"""Reads any number of nodes in bulk if the connected server answers bulk reads, and node by node otherwise."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kazoo import exceptions as kazoo_errors
+
+from channel.errors import ZooKeeperError
+
+from .bulk_reads import NO_NODE, ReadMany, serves_bulk_reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .operations import Stat
+
+__all__ = ["BulkReader"]
+
+_NODES: Final = 256
+"""The number of nodes that one bulk read names."""
+
+_WINDOW: Final = 4
+"""The number of bulk reads in flight."""
+
+
+class _NoBulkReads(Exception):
+    """The server that is connected by now answers no bulk reads."""
+
+
+class Answers(Protocol):
+    """Sends requests, pipelined, and yields each with its answer; requests of a lost connection are sent again."""
+
+    def __call__(
+        self, ask: Callable[[Any, list[str]], Any], things: Iterable[list[str]], missing: Any = ..., window: int = ...
+    ) -> Iterator[tuple[list[str], Any]]:
+        """Ask for the answer of each thing."""
+
+
+class BulkReader:
+    """The bulk reads of a ZooKeeper session.
+
+    Args:
+        present: Returns a number that changes with the session's connection, and the present client of kazoo.
+        answers: Sends the bulk reads.
+        read_each: Reads nodes one by one; without watches if its second argument is False.
+    """
+
+    def __init__(
+        self,
+        present: Callable[[], tuple[int, Any]],
+        answers: Answers,
+        read_each: Callable[[Iterable[str], bool], Iterator[tuple[bytes, Stat] | None]],
+    ) -> None:
+        self._present = present
+        self._answers = answers
+        self._read_each = read_each
+        self._known = (-1, False)  # of which connection, and whether its server answers bulk reads
+
+    def read(self, paths: Iterable[str]) -> Iterator[tuple[bytes, Stat] | None]:
+        """Yield data and stat of each node; None for missing nodes."""
+        left = iter(paths)
+        batches = iter(lambda: list(islice(left, _NODES)), [])
+        first = next(batches, [])
+        if len(first) < _NODES or not self.is_served():
+            yield from self._read_each(chain(first, left), False)
+            return
+
+        unread: deque[list[str]] = deque()
+
+        def asked() -> Iterator[list[str]]:
+            for batch in chain([first], batches):
+                unread.append(batch)
+                yield batch
+
+        def read(client: Any, batch: Sequence[str]) -> Any:
+            answer = client.handler.async_result()
+            if not client.connected:
+                answer.set_exception(kazoo_errors.ConnectionLoss())  # kazoo would send it to any server that comes
+            elif self.is_served():
+                client._call(ReadMany([client.chroot + path for path in batch]), answer)  # kazoo has no other door
+            else:
+                raise _NoBulkReads
+            return answer
+
+        try:
+            for batch, results in self._answers(read, asked(), window=_WINDOW):
+                unread.popleft()
+                for path, found in zip(batch, results, strict=True):
+                    if not isinstance(found, int):
+                        yield found
+                    elif found == NO_NODE:
+                        yield None
+                    else:
+                        raise ZooKeeperError(f"ZooKeeper refused to read {path}: error {found}")
+        except _NoBulkReads:
+            yield from self._read_each(chain(chain.from_iterable(unread), left), False)
+
+    def is_served(self) -> bool:
+        """Whether the connected server answers bulk reads; if it does not tell its version, it is not asked for any."""
+        connection, client = self._present()
+        if self._known[0] != connection:  # it may be another server, of another version
+            try:
+                self._known = connection, serves_bulk_reads(client.command(b"srvr"))
+            except (OSError, AttributeError, kazoo_errors.KazooException, client.handler.timeout_exception):
+                return False  # the connection is down, or was replaced meanwhile
+        return self._known == (self._present()[0], True)
