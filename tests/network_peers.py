@@ -111,7 +111,12 @@ class EchoServer:
                 sock, _ = self._listening.accept()
             except OSError:
                 return
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with contextlib.suppress(OSError):  # of a client that has left
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if (
+                    self._context is not None
+                ):  # without the handshake, so that no other socket comes into the list later
+                    sock = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             self.sockets.append(sock)
             thread = threading.Thread(target=self._echo, args=(sock,), name="echo")
             self._threads.append(thread)
@@ -119,21 +124,22 @@ class EchoServer:
 
     def _echo(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            if self._context is not None:
-                raw = self.sockets.index(sock)
-                sock = self.sockets[raw] = self._context.wrap_socket(sock, server_side=True)
+            if isinstance(sock, ssl.SSLSocket):
+                sock.do_handshake()
             while data := sock.recv(65536):
                 sock.sendall(data)
 
     def is_serving(self) -> bool:
         """Whether its first connection stands, over TLS with the handshake behind it."""
-        return bool(self.sockets) and (self._context is None or isinstance(self.sockets[0], ssl.SSLSocket))
+        return bool(self.sockets) and (
+            not isinstance(self.sockets[0], ssl.SSLSocket) or self.sockets[0].version() is not None
+        )
 
     def close_connections(self) -> None:
         """End every connection; what was echoed before still arrives."""
         for sock in self.sockets:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own would change the object under its thread
             sock.close()
         self.sockets.clear()
 
