@@ -17,7 +17,7 @@ from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.cli.summary import keep_pandas_out
 from kproto.cli.text import counted, printable
-from kproto.errors import CaptureError
+from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
     from kproto.cli.sections import Section
@@ -78,6 +78,10 @@ def command(
     The C-accelerated codec and the reference share no code. A frame that both read alike and write again unchanged
     was read correctly, unless both have the same fault; --oracle compares Kafka's own classes as well.
     """
+    if write is not None and not write.absolute().parent.is_dir():
+        raise ConfigurationError(
+            f"there is no directory {write.parent} for {write.name}; make it, or name another file"
+        )
     keep_pandas_out()
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -123,7 +123,8 @@ def _errors(facts: Mapping[str, Any]) -> Iterator[Finding]:
         text = f"Brokers refused {_counted(count, f'{api_name(api)} request')}: {error_name(code)}."
         yield Finding("bad", text, "errors")
     if unreadable:
-        yield Finding("warning", f"{_counted(unreadable, 'request')} or their answers cannot be read.", "errors")
+        halves = f"{_counted(unreadable, 'request')} or answer{'s' * (unreadable != 1)}"
+        yield Finding("warning", f"{halves} cannot be read.", "errors")
 
 
 _STALE: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)

@@ -52,6 +52,10 @@ def test_mismatches_are_listed_and_end_with_one(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "notes.pcap").write_text("no capture")
+    astray = run(CAPTURE, "--write", str(tmp_path / "nowhere" / "audit.parquet"))
+    assert astray.exit_code == 2
+    assert astray.stderr.startswith("kproto: there is no directory ")
+    assert astray.stderr.endswith("nowhere for audit.parquet; make it, or name another file\n")
     alone = run(str(tmp_path / "notes.pcap"))
     assert alone.exit_code == 2
     assert "notes.pcap" in alone.output
