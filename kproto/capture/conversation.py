@@ -127,15 +127,7 @@ class Conversation:
         return True
 
     def feed(
-        self,
-        side: Side,
-        offset: int,
-        buffer: bytes,
-        begin: int,
-        end: int,
-        time_ns: int,
-        *,
-        request_hole: bool = False,
+        self, side: Side, offset: int, buffer: bytes, begin: int, end: int, time_ns: int, *, request_hole: bool = False
     ) -> list[Event]:
         """Take the next bytes that one side sent.
 
