@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kproto.errors import ConfigurationError
 from kproto.pipeline.parquet import parquet_rows
 from kproto.tables import TABLES
 from kproto.tables.places import place_of
@@ -31,8 +32,12 @@ def read_table(spark: SparkSession, tables: Place | str, name: str) -> DataFrame
         name: One of ``kproto.tables.TABLES``.
 
     Raises:
-        ConfigurationError: There are no tables in that directory.
+        ConfigurationError: There is no such table, or there are no tables in that directory.
     """
+    if name not in TABLES:
+        raise ConfigurationError(
+            f"there is no stored table {name!r}; try {', '.join(TABLES)}; derived_table gives the others"
+        )
     schema = TABLES[name]
     if name in DATED and "date" not in schema.names:
         schema = schema.append(pa.field("date", pa.date32()))

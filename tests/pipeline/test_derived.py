@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kproto.errors import ConfigurationError
-from kproto.pipeline import derived_table
+from kproto.pipeline import derived_table, read_table
 from kproto.pipeline.parquet import spark_schema
 from kproto.query import ask_sql, open_tables
 from kproto.tables.derived import VIEWS
@@ -52,3 +52,5 @@ def test_a_table_that_is_not_derived_is_refused(spark: SparkSession, tmp_path: P
         derived_table(spark, tmp_path, "requests")
     with pytest.raises(ConfigurationError, match="has no tables; make them: kproto analyze"):
         derived_table(spark, tmp_path, "leadership")
+    with pytest.raises(ConfigurationError, match="no stored table 'leadership'; try requests, "):
+        read_table(spark, tmp_path, "leadership")
