@@ -3,9 +3,12 @@
 CPU time is that of all processes. "Speed" and "sharing" are jobs of a session that has done the same jobs on a tiny
 capture before; the rows named "fixed cost" show what the session's start and the jobs on that tiny capture take.
 
-    python benches/pipeline.py                   captures of 1 and 8 GiB; benches/results/pipeline.json keeps all rounds
-    python benches/pipeline.py --sizes 512 1024  smaller ones, the last for growth; with a single size no growth
-    python benches/pipeline.py --quick           every program once in about two minutes, no limits
+    python benches/pipeline.py                   captures of 1 and 8 GiB
+    python benches/pipeline.py --sizes 512 1024  smaller ones, the last for growth alone
+    python benches/pipeline.py --only growth     one group: each takes minutes, and wants the machine for itself
+    python benches/pipeline.py --quick           every program once, no limits
+
+Each group of rows keeps its rounds in a result of its own, benches/results/pipeline-GROUP.json.
 """
 
 from __future__ import annotations
@@ -76,8 +79,6 @@ def goals(sizes: list[int]) -> list[Goal]:
         ),
         Goal("workers", "the same with Spark's start", distinct, "s", "one whole", "two whole", "by two"),
     ]  # fmt: skip
-    if len(sizes) == 1:
-        return rows
     return [
         *rows,
         Goal("growth", f"CPU a MB at {most}", "", "CPU-s", "most cpu/MB", "least cpu/MB", f"at {least}", 1.15),
@@ -145,9 +146,9 @@ def workers(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
 
 
 def growth(captures: Path, sizes: list[int], _number: int) -> dict[str, float]:
-    """The smallest and the largest capture, each as the only job of its session; none with a single size."""
+    """The smallest and the largest capture, each as the only job of its session."""
     figures: dict[str, float] = {}
-    for name, size in (("least", sizes[0]), ("most", sizes[-1])) if len(sizes) > 1 else ():
+    for name, size in (("least", sizes[0]), ("most", sizes[-1])):
         capture = captures / f"distinct-{size}.pcap"
         said = _product("whole", capture)
         cost = said["analyze cpu"] / (capture.stat().st_size / 1e6)
@@ -169,43 +170,39 @@ def main() -> int:
     """Measure, print the table, keep the result; gives the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small captures, one round, no limits")
-    parser.add_argument("--rounds", type=int, default=3, help="of each group but growth, which has one")
+    parser.add_argument("--rounds", type=int, default=3, help="of each group; growth has one")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="MIB", help="of the captures; the last for growth")
-    parser.add_argument(
-        "--only", nargs="+", choices=GROUPS, default=list(GROUPS), help="groups of rows; keeps no result"
-    )
-    parser.add_argument("--json", type=Path, help="the result file")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS), help="groups of rows")
     options = parser.parse_args()
+    options.json = None
     sizes = sorted(options.sizes or ([8, 16] if options.quick else [1024, 8192]))
-    at_start = machine("java")
-    rounds: list[dict[str, float]] = []
-    failures: list[str] = []
     # Not where temporary files may be memory: many gigabytes are written.
     with tempfile.TemporaryDirectory(dir=os.environ.get("KPROTO_BENCH_DIR")) as directory:
         captures = Path(directory)
         write_capture(captures / "small.pcap", MIB, copies=3)
         write_capture(captures / "shared-tiny.pcap", MIB, copies=COPIES)
-        for size in sizes:
+        for size in sizes if "growth" in options.only else sizes[:1]:
             write_capture(captures / f"distinct-{size}.pcap", size * MIB)
-        write_capture(captures / f"shared-{sizes[0]}.pcap", sizes[0] * MIB, copies=COPIES)
-        once: dict[str, float] = {}
-        for number in range(1 if options.quick else options.rounds):
-            figures: dict[str, float] = {}
-            for name in options.only:
-                if name == "growth" and once:
-                    continue
-                print(f"round {number + 1}: {name}", file=sys.stderr, flush=True)
-                try:
-                    found = GROUPS[name](captures, sizes, number)
-                except (subprocess.SubprocessError, ValueError, RuntimeError) as e:
-                    failures.append(f"{name} in round {number + 1}: {e}")
-                    continue
-                once |= found if name == "growth" else {}
-                figures |= found
-            rounds.append(once | figures)
-    rows = [goal for goal in goals(sizes) if goal.group in options.only]
-    keep = set(options.only) == set(GROUPS)
-    return finish("pipeline", rows, rounds, at_start, failures, options, keep=keep, sizes_mib=sizes)
+        if "sharing" in options.only:
+            write_capture(captures / f"shared-{sizes[0]}.pcap", sizes[0] * MIB, copies=COPIES)
+        return max([_measured(name, captures, sizes, options) for name in options.only])
+
+
+def _measured(name: str, captures: Path, sizes: list[int], options: argparse.Namespace) -> int:
+    """Measure a group of rows, print its table and keep its result; gives the exit code."""
+    at_start = machine("java")
+    rounds: list[dict[str, float]] = []
+    failures: list[str] = []
+    for number in range(1 if options.quick or name == "growth" else options.rounds):
+        try:
+            rounds.append(GROUPS[name](captures, sizes, number))
+        except (subprocess.SubprocessError, ValueError, RuntimeError) as e:
+            failures.append(f"{name} in round {number + 1}: {e}")
+        else:
+            figures = ", ".join(f"{key} {figure:.3g}" for key, figure in rounds[-1].items())
+            print(f"{name}, round {number + 1}: {figures}", file=sys.stderr, flush=True)
+    rows = [goal for goal in goals(sizes) if goal.group == name]
+    return finish(f"pipeline-{name}", rows, rounds, at_start, failures, options)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 README = Path(__file__).parents[1] / "README.md"
 MARK = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+PIPELINE = ("small", "speed", "sharing", "workers", "growth")
 APIS = {"leaderandisr": "LeaderAndIsr", "stopreplica": "StopReplica", "updatemetadata": "UpdateMetadata"}
 
 
@@ -41,8 +42,12 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
     tap, tap_lines = load(results / "tap.json")
     tshark, tshark_lines = load(results / "tshark.json")
     of_tshark = _facts(tshark, f"tshark {tshark['settings']['tshark']}; pairs: {tshark['settings']['pairs']}")
-    pipeline, pipeline_lines = load(results / "pipeline.json")
-    of_pipeline = _facts(pipeline, f"rounds: {len(pipeline['rounds'])}", "java")
+    pipeline = {name: load(results / f"pipeline-{name}.json") for name in PIPELINE}
+    pipeline_lines = [row for _result, lines in pipeline.values() for row in lines]
+    of_pipeline = "".join(
+        _facts(result, f"{name}: rounds: {len(result['rounds'])}", "java")
+        for name, (result, _lines) in pipeline.items()
+    )
     of_thousand = _facts(thousand, f"processes: {thousand['settings']['processes']}")
     return {
         "codec": "\n".join(_by_shape(codec_lines)) + of_codec,
