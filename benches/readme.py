@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 README = Path(__file__).parents[1] / "README.md"
 MARK = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 PIPELINE = ("small", "speed", "sharing", "workers", "growth")
+"""The groups of the pipeline's rows, each measured for itself, in the order of the table."""
 APIS = {"leaderandisr": "LeaderAndIsr", "stopreplica": "StopReplica", "updatemetadata": "UpdateMetadata"}
 
 
@@ -42,7 +43,8 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
     tap, tap_lines = load(results / "tap.json")
     tshark, tshark_lines = load(results / "tshark.json")
     of_tshark = _facts(tshark, f"tshark {tshark['settings']['tshark']}; pairs: {tshark['settings']['pairs']}")
-    pipeline = {name: load(results / f"pipeline-{name}.json") for name in PIPELINE}
+    measured = {name: results / f"pipeline-{name}.json" for name in PIPELINE}
+    pipeline = {name: load(path) for name, path in measured.items() if path.exists()}
     pipeline_lines = [row for _result, lines in pipeline.values() for row in lines]
     of_pipeline = "".join(
         _facts(result, f"{name}: rounds: {len(result['rounds'])}", "java")
