@@ -12,7 +12,8 @@ binary file; several files, or a directory of them; or packets from anywhere:
 Inside it is a pipe in one direction, each stage a plain object that knows none of those behind it: ``source`` (bytes of
 a file) -> ``pcap``, ``pcapng`` (packets) -> ``link``, ``fragments`` (TCP segments) -> ``reassembly`` (byte streams) ->
 ``cutter``, which resynchronises by ``resync`` (requests and responses) -> ``matcher`` (which answers which) ->
-``conversation`` (one connection) -> ``collector`` (all of them). ``request_log`` makes frames straight from lines.
+``conversation`` (one connection) -> ``collector`` (all of them). ``payloads`` holds what large requests to many brokers
+have in common once. ``request_log`` makes frames straight from lines.
 ``CaptureReader`` is all that without the files.
 """
 
