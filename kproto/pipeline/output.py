@@ -118,7 +118,7 @@ class OutputDirectory:
             facts: The content of the manifest.
         """
         manifest = {"run": str(self.run.relative_to(self.path)), **facts}  # type: ignore[arg-type]  # of one kind
-        text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(manifest, indent=2) + "\n"
         self._check_lock()
         if isinstance(self.path, RemotePath):
             assert isinstance(self.run, RemotePath)

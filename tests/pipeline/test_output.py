@@ -211,3 +211,10 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     with pytest.raises(ConfigurationError, match="is a file"):
         OutputDirectory(tmp_path / "out").check()
+
+
+def test_names_that_are_no_unicode_stand_in_the_manifest(tmp_path: Path) -> None:
+    out = OutputDirectory(tmp_path / "tables")
+    with out.writing():
+        out.publish({"inputs": ["broken-\udcff.pcap"]})
+    assert json.loads((tmp_path / "tables" / "_kproto.json").read_bytes())["inputs"] == ["broken-\udcff.pcap"]
