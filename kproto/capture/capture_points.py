@@ -34,6 +34,13 @@ __all__ = ["CapturePoint", "capture_points", "in_order"]
 
 _PACKED: Final = re.compile(r"\.(?:gz|zst|zstd)$")
 _ROTATED: Final = re.compile(r"(.*\.(?:pcapng|pcap|cap|dmp|dump|trace|log))[-_.]?\d[\d_.:T-]*")
+_NAMED_AS_CAPTURE: Final = re.compile(
+    r".*(?:\.(?:pcapng|pcap|cap|dmp|dump|trace)|kafka-request\.log)"
+    r"(?:[-_.]?\d[\d_.:T-]*)?(?:\.(?:gz|zst|zstd|bz2|xz|zip))?",
+    re.I | re.S,
+)
+"""Names of captures and request logs, also rotated and packed, whether or not kproto reads their packing."""
+
 _NUMBERED: Final = [
     re.compile(r"(.*)_\d{5}_\d{14}(\.\w+)?"),  # dumpcap's and editcap's
     re.compile(r"(.*?)[-_.]?\d{4}-?\d\d-?\d\d(?:[-_T.]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?)?(\.\w+)?"),  # a date, a time
@@ -94,7 +101,9 @@ def capture_points(paths: Iterable[str | os.PathLike[str]], *, opener: Opener | 
     """Group files by where they were recorded, each capture point's ordered by time.
 
     Args:
-        paths: Files, and directories, of which the captures and request logs are taken. A file named twice counts once.
+        paths: Files, and directories, of which the captures and request logs are taken: the files that are such by
+            their content, and those that are by their name, so that reading them tells why they cannot be read. A file
+            named twice counts once.
         opener: Opens a file by its name, for seeking; None: the file system does.
 
     Raises:
@@ -145,6 +154,8 @@ def _files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[str]:
 
 
 def _is_capture(path: Path) -> bool:
+    if _NAMED_AS_CAPTURE.fullmatch(path.name):
+        return True
     try:
         check_capture(path)
     except CaptureError:

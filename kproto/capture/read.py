@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kproto.api import CONTROL_APIS
+from kproto.errors import CaptureError
 from kproto.framing import DEFAULT_LIMIT
 
 from .capture_points import CapturePoint, capture_points, in_order
 from .model import Exchange, Frame
 from .ordering import TimeOrder
 from .reader import CaptureReader
-from .source import File, Source, check_begun, file_name, is_file
+from .source import File, Source, check_begun, check_capture, file_name, is_file
 from .summary import CaptureSummary
 
 if TYPE_CHECKING:
@@ -66,10 +67,11 @@ def frames(
         payloads: As of ``CaptureReader``.
 
     Raises:
-        CaptureError: A file cannot be read, or is no capture. Damage within it only goes to the summary.
+        CaptureError: A file cannot be read, or is no capture. Damage within it only goes to the summary, and so does
+            such a file of a directory that holds captures, too.
     """
     summary = CaptureSummary() if summary is None else summary
-    for point in _points(captures, capture):
+    for point in _points(captures, capture, summary):
         for events, _, _ in _read(
             point,
             CaptureReader(
@@ -109,7 +111,7 @@ def exchanges(
     """
     summary = CaptureSummary() if summary is None else summary
     readings = []
-    for point in _points(captures, capture):
+    for point in _points(captures, capture, summary):
         reader = CaptureReader(ports=ports, apis=apis, capture=point.name, limit=limit, summary=summary)
         readings.append(_exchanges(_read(point, reader, progress)))
     if len(readings) > _OPEN_FILES:
@@ -142,14 +144,14 @@ class _Point(NamedTuple):
     packets: Iterable[tuple[Any, ...]] = ()
 
 
-def _points(captures: Any, capture: str | None) -> list[_Point]:
-    """Sort the inputs into capture points."""
+def _points(captures: Any, capture: str | None, summary: CaptureSummary) -> list[_Point]:
+    """Sort the inputs into capture points; the summary gets the files of a directory that cannot be read."""
     if isinstance(captures, CapturePoint):
         return [_Point(capture or captures.name, captures.files)]
     if is_file(captures):
         if not isinstance(captures, (str, os.PathLike)) or not Path(captures).is_dir():
             return [_Point(file_name(captures) if capture is None else capture, [captures])]
-        captures = [captures]
+        captures = _readable(capture_points([captures]), summary)
     items = iter(captures)
     first = next(items, None)
     if first is None or isinstance(first, tuple):
@@ -160,6 +162,28 @@ def _points(captures: Any, capture: str | None) -> list[_Point]:
         (files,) = in_order([file for point in points for file in point.files], one=True)
         return [_Point(capture, files)]
     return [_Point(point.name, point.files) for point in points]
+
+
+def _readable(points: Sequence[CapturePoint], summary: CaptureSummary) -> list[str]:
+    """List the files of capture points, but for those that cannot be read, which go to the summary.
+
+    Raises:
+        CaptureError: No file can be read.
+    """
+    files: list[str] = []
+    unreadable: list[tuple[str, str]] = []
+    for file in (file for point in points for file in point.files):
+        try:
+            check_capture(file)
+            files.append(file)
+        except CaptureError as e:
+            unreadable.append((file_name(file), str(e)))
+    if not files:
+        raise CaptureError("; ".join(reason for _, reason in unreadable))
+    for summary.reading, reason in unreadable:
+        summary.bad(reason, 0)
+    summary.reading = ""
+    return files
 
 
 def _read(

@@ -22,7 +22,7 @@ from kproto.cli.sections import Section, print_sections
 from kproto.cli.summary import check_apis
 from kproto.cli.summary_text import sections_of
 from kproto.cli.text import counted
-from kproto.errors import ConfigurationError
+from kproto.errors import CaptureError, ConfigurationError
 from kproto.tables.files import is_uri
 
 if TYPE_CHECKING:
@@ -239,7 +239,13 @@ def _tables(run: Run, out: Place) -> Section:
 
 
 def _readable(captures: Sequence[str]) -> list[str]:
-    """Return the captures, each once. Files that are no captures are reported before Spark starts."""
+    """Return the captures, each once.
+
+    Those of a directory, pattern or URI that cannot be read cost only themselves, if any can be.
+
+    Raises:
+        CaptureError: A file that the user named is no capture, or no file can be read: told before Spark starts.
+    """
     from kproto.capture import capture_points
     from kproto.capture.source import check_capture
     from kproto.tables.files import expand, open_file
@@ -247,8 +253,16 @@ def _readable(captures: Sequence[str]) -> list[str]:
     if "-" in captures:
         raise ConfigurationError("analyze reads files; save standard input to one first, or try kproto inspect -")
     files = [file for point in capture_points(expand(captures), opener=open_file) for file in point.files]
+    problems = []
     for file in files:
-        check_capture(file, opener=open_file)
+        try:
+            check_capture(file, opener=open_file)
+        except CaptureError as e:
+            if file in captures:
+                raise
+            problems.append(str(e))
+    if len(problems) == len(files):
+        raise CaptureError("; ".join(problems[:3]))
     return files
 
 

@@ -198,3 +198,53 @@ def test_tables_of_rotated_files_are_those_of_one(tmp_path: Path) -> None:
     for name in ("requests", "responses", "partition_states", "frames"):
         columns = [column for column in whole[name].column_names if column not in left_out]
         assert parts[name].select(columns).to_pylist() == whole[name].select(columns).to_pylist()
+
+
+@pytest.fixture
+def with_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of a capture, three files that are captures by their names alone, and two of other kinds."""
+    (tmp_path / "good.pcap.gz").write_bytes((DATA / "captures" / "ibp-3.9-a.pcap.gz").read_bytes())
+    (tmp_path / "garbage.pcap1").write_bytes(b"\x01" * 5000)
+    (tmp_path / "packed.pcapng.xz").write_bytes(b"\xfd7zXZ\0\0\0\0")
+    (tmp_path / "empty.PCAP").touch()
+    (tmp_path / "locked.pcap").touch()
+    (tmp_path / "README").write_text("how these were taken")
+    (tmp_path / "hosts.json").write_text("{}")
+    opened = type(tmp_path).open
+
+    def refused(path: Path, *arguments: object, **more: object) -> object:
+        if path.name == "locked.pcap":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *arguments, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(type(tmp_path), "open", refused)
+    return tmp_path
+
+
+def test_files_named_as_captures_stay_in_the_list_whatever_they_hold(with_unreadable: Path) -> None:
+    names = {point.name for point in capture_points([with_unreadable])}
+    assert names == {"good.pcap.gz", "garbage.pcap1", "packed.pcapng.xz", "empty.PCAP", "locked.pcap"}
+
+
+def test_files_of_a_directory_that_cannot_be_read_cost_only_themselves(with_unreadable: Path) -> None:
+    summary = CaptureSummary()
+    found = list(frames(with_unreadable, summary=summary))
+    assert len(found) == len(list(frames(with_unreadable / "good.pcap.gz")))
+    reasons = {bad.file: bad.reason for bad in summary.bad_inputs}
+    rows = read(str(with_unreadable))["bad_inputs"].to_pylist()
+    assert {row["file"] for row in rows} == set(reasons)
+    for name, reason in {
+        "garbage.pcap1": "not a capture",
+        "packed.pcapng.xz": "compressed with xz",
+        "empty.PCAP": "an empty file",
+        "locked.pcap": "permission denied",
+    }.items():
+        assert reason in reasons.pop(name)
+        assert [reason in row["reason"] for row in rows if row["file"] == name] == [True]
+    assert not reasons
+
+
+def test_a_directory_of_unreadable_captures_alone_is_refused_with_their_reasons(tmp_path: Path) -> None:
+    (tmp_path / "garbage.pcap").write_bytes(b"\x01" * 5000)
+    with pytest.raises(CaptureError, match=r"garbage\.pcap: not a capture"):
+        list(frames(tmp_path))

@@ -94,12 +94,16 @@ def test_wrong_input_is_told_before_spark_starts(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert "no such file" in refused(tmp_path / "absent.pcap", "--out", out)
     assert "not a capture" in refused(CAPTURE, text, "--out", out)
+    unread = tmp_path / "unread"
+    unread.mkdir()
+    (unread / "garbage.pcap").write_bytes(b"\x01" * 5000)
+    assert "garbage.pcap: not a capture" in refused(unread, "--out", out)
     assert "is a file" in refused(CAPTURE, "--out", text)
     assert "a file URI names no other host" in refused(CAPTURE, "--out", "file://host/tables")
     assert "pyarrow knows no such scheme" in refused(CAPTURE, "--out", "carrier-pigeon://coop/tables")
     assert not Path("carrier-pigeon:").exists()
-    assert "holds something else (notes.txt)" in refused(CAPTURE, "--out", tmp_path.as_uri())
-    assert "holds something else (notes.txt)" in refused(CAPTURE, "--out", tmp_path)
+    assert "holds something else (notes.txt, unread)" in refused(CAPTURE, "--out", tmp_path.as_uri())
+    assert "holds something else (notes.txt, unread)" in refused(CAPTURE, "--out", tmp_path)
     assert "standard input" in refused("-", "--out", out)
     assert "is the directory of --out; name a file with --report" in refused(CAPTURE, "--out", out, "--report", out)
     assert "try kproto inspect --api Metadata" in refused(CAPTURE, "--out", out, "--api", "Metadata")
