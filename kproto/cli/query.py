@@ -15,6 +15,7 @@ from kproto.cli.options import answer_filters
 from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
 from kproto.cli.table_source import tables_of
+from kproto.cli.text import printable
 from kproto.cli.times import moment_ns
 from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
@@ -78,6 +79,9 @@ def command(
 ) -> None:
     """Ask the tables in DIR, which kproto analyze wrote, or a capture; without QUESTION: count the rows of each table.
 
+    behind, missed and lag compare brokers over all captures of a cluster, such as one of each host: captures that show
+    the same update belong together. Between hosts, lag is as exact as their clocks.
+
     A capture is read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
 
     --format json prints an object a line. Ids are in hexadecimal, times in UTC. APIs and errors have their names in
@@ -109,6 +113,8 @@ def command(
             writer.writerows([_text(value) for value in row] for row in answer.rows)
         case _:
             _print_text(title, answer)
+    if answer.note:
+        print(f"note: {printable(answer.note)}", file=sys.stderr)
 
 
 def _print_text(title: str, answer: Answer) -> None:
@@ -133,8 +139,6 @@ def _heading(name: str, values: Sequence[Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    from kproto.cli.text import printable
-
     match value:
         case None:
             return ""

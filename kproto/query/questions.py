@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import duckdb
 
 from kproto.errors import ConfigurationError
+from kproto.query.hints import absent, comparison
 
 if TYPE_CHECKING:
     from kproto.tables.filters import Filters
@@ -24,6 +25,7 @@ class Question(NamedTuple):
         order: The SQL order of the answer's rows.
         time: The column that ``since`` and ``until`` look at; empty if the answer has no time.
         until: The column with the end of a row's validity, for questions that can be asked of a moment.
+        compares: Whether the answer compares brokers with each other, over all captures of a cluster.
     """
 
     text: str
@@ -31,6 +33,7 @@ class Question(NamedTuple):
     order: str
     time: str = ""
     until: str = ""
+    compares: bool = False
 
 
 class Answer(NamedTuple):
@@ -39,10 +42,12 @@ class Answer(NamedTuple):
     Attributes:
         columns: Names.
         rows: Values.
+        note: What to know of the answer: why it has no rows, or which captures were compared; else empty.
     """
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
+    note: str = ""
 
 
 QUESTIONS: Final = {
@@ -63,7 +68,7 @@ QUESTIONS: Final = {
                    s.partition, q.target_broker AS broker,
                    max(row(s.controller_epoch, s.leader_epoch, s.partition_epoch)) AS state,
                    arg_max(s.leader, row(s.controller_epoch, s.leader_epoch, s.partition_epoch)) AS leader
-            FROM requests q JOIN partition_states s ON s.body_id = q.body_id
+            FROM cluster_requests q JOIN partition_states s ON s.body_id = q.body_id
             WHERE q.api_key = 6 AND coalesce(q.error_code, 0) = 0 AND s.leader <> -2 AND q.target_broker IS NOT NULL
             GROUP BY ALL
         ), newest AS (
@@ -72,7 +77,7 @@ QUESTIONS: Final = {
             FROM sent GROUP BY ALL
         ), lives AS (
             SELECT capture, target_broker AS broker, min(ts) AS first_ts, max(ts) AS last_ts
-            FROM requests WHERE target_broker IS NOT NULL GROUP BY ALL
+            FROM cluster_requests WHERE target_broker IS NOT NULL GROUP BY ALL
         ), deleted AS (
             SELECT DISTINCT topic, partition FROM partition_states WHERE leader = -2
         ), short AS (
@@ -96,6 +101,7 @@ QUESTIONS: Final = {
         """,
         "capture, broker, topic, partition",
         "last_request",
+        compares=True,
     ),
     "missed": Question(
         "Which metadata updates did a broker never get that most others got?",
@@ -103,11 +109,12 @@ QUESTIONS: Final = {
         SELECT p.capture, p.first_ts, p.target_broker AS broker, p.change_id,
                any_value(q.controller_id) AS controller_id, any_value(q.controller_epoch) AS controller_epoch,
                any_value(q.n_partitions) AS n_partitions
-        FROM propagation p JOIN requests q ON q.capture = p.capture AND q.body_id = p.change_id
+        FROM cluster_propagation p JOIN cluster_requests q ON q.capture = p.capture AND q.body_id = p.change_id
         WHERE p.missing GROUP BY ALL
         """,
         "first_ts, capture, broker",
         "first_ts",
+        compares=True,
     ),
     "isr": Question(
         "When did in-sync replicas leave and come back?",
@@ -133,8 +140,9 @@ QUESTIONS: Final = {
         "How long after the first broker did each broker get a metadata update?",
         "SELECT capture, target_broker AS broker, count(delivered_ts) AS updates, "
         "CAST(quantile_cont(lag_us, 0.5) AS bigint) AS p50_us, CAST(quantile_cont(lag_us, 0.99) AS bigint) AS p99_us, "
-        "max(lag_us) AS max_us, count_if(missing) AS missing FROM propagation GROUP BY ALL",
+        "max(lag_us) AS max_us, count_if(missing) AS missing FROM cluster_propagation GROUP BY ALL",
         "capture, broker",
+        compares=True,
     ),
     "errors": Question(
         "Which errors did brokers answer, and how often?",
@@ -173,7 +181,11 @@ def ask(
     conditions, values = _conditions(question, found, columns, filters, at_ns)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     bound = f"LIMIT {int(limit)}" if limit is not None else ""
-    return ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {found.order} {bound}", values)  # noqa: S608
+    answer = ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {found.order} {bound}", values)  # noqa: S608
+    notes = [absent(tables, filters)] if filters is not None and not answer.rows else []
+    if found.compares:
+        notes.append(comparison(tables))
+    return answer._replace(note="; ".join(filter(None, notes)))
 
 
 def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | None = None) -> Answer:
@@ -187,6 +199,9 @@ def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | Non
             raise ConfigurationError("this SQL asks nothing; try: SELECT count(*) FROM requests")
         relation = tables.execute(sql, values or [])
         return Answer([column[0] for column in relation.description or ()], relation.fetchall())
+    except duckdb.CatalogException as e:
+        hint = "; kproto tables lists the tables" if "Table with name" in str(e) else ""
+        raise ConfigurationError(str(e).strip().splitlines()[0] + hint) from None
     except duckdb.Error as e:
         raise ConfigurationError(str(e).strip().splitlines()[0]) from None
 

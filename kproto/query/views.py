@@ -19,6 +19,34 @@ if TYPE_CHECKING:
 
 __all__ = ["open_tables"]
 
+_CLUSTERS: Final = """
+    CREATE TEMP VIEW clusters AS
+    WITH updates AS (
+        SELECT DISTINCT capture, body_id, controller_id, controller_epoch FROM requests
+        WHERE api_key = 6 AND n_partitions > 0 AND coalesce(error_code, 0) = 0
+    ), links AS (
+        SELECT DISTINCT capture, min(capture) OVER (PARTITION BY body_id, controller_id, controller_epoch) AS other
+        FROM updates
+    ), nearest AS (
+        SELECT capture, min(other) AS other FROM links GROUP BY capture
+    ), joined AS (
+        SELECT l.capture, min(n.other) AS other FROM links l JOIN nearest n ON n.capture = l.other GROUP BY ALL
+    ), named AS (
+        SELECT DISTINCT q.capture, coalesce(j.other, q.capture) AS first
+        FROM requests q LEFT JOIN joined j ON j.capture = q.capture
+    )
+    SELECT capture, count(*) OVER (PARTITION BY first) AS captures,
+           CASE captures WHEN 1 THEN first ELSE first || ' and ' || (captures - 1) || ' more' END AS cluster
+    FROM named;
+    CREATE TEMP VIEW cluster_requests AS
+    SELECT q.* REPLACE (c.cluster AS capture) FROM requests q JOIN clusters c ON c.capture = q.capture;
+"""
+"""Captures that show the same update, of the same controller in the same epoch, belong to one cluster.
+
+Partitions that are unlike in any epoch make another update, so captures of another cluster share none. Requests are
+compared over all captures of a cluster; the name of the cluster is that of its first capture.
+"""
+
 _SPARK_FUNCTIONS: Final = """
     CREATE MACRO array_except(a, b) AS [x for x in a if not list_contains(b, x)];
     CREATE MACRO collect_set(x) AS list(DISTINCT x);
@@ -38,7 +66,9 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
         tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``.
 
     Returns:
-        A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.tables.derived.VIEWS``.
+        A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.tables.derived.VIEWS``; and, over all
+        captures of a cluster instead of over each capture: ``clusters`` (which capture belongs to which cluster),
+        ``cluster_requests`` and ``cluster_propagation``, whose column ``capture`` names the cluster.
 
     Raises:
         ConfigurationError: There are no tables in that directory.
@@ -63,6 +93,9 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
         names = {name: name for name in (*TABLES, *VIEWS)}
         for name, derived in VIEWS.items():
             connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
+        connection.execute(_CLUSTERS)
+        over_clusters = VIEWS["propagation"].sql.format_map(names | {"requests": "cluster_requests"})
+        connection.execute(f"CREATE TEMP VIEW cluster_propagation AS {over_clusters}")
     except BaseException:
         connection.close()
         raise

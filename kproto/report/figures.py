@@ -194,7 +194,7 @@ def responders(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], reques
 
 
 def lag(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: RequestIndex) -> Row:
-    """Return each broker's delay behind the first broker that was sent the same metadata update.
+    """Return each broker's delay behind the first broker of its cluster that was sent the same metadata update.
 
     Returns:
         ``percentiles``, and ``brokers`` with the lag at each of them, the slowest first.
@@ -209,16 +209,21 @@ def lag(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: Req
                    quantile_disc(lag_us, {parts}) AS lag_us,
                    max_by({{'id': change_id, 'ts': delivered_ts}}, (lag_us, first_ts)) FILTER (lag_us IS NOT NULL)
                        AS slowest
-            FROM propagation GROUP BY capture, target_broker
+            FROM cluster_propagation GROUP BY capture, target_broker
         ), frames AS (
             SELECT f.capture, f.target_broker, min(q.frame_id) AS frame_id
-            FROM figures f JOIN requests q ON q.capture = f.capture AND q.target_broker = f.target_broker
+            FROM figures f JOIN cluster_requests q ON q.capture = f.capture AND q.target_broker = f.target_broker
                                           AND q.body_id = f.slowest.id AND q.ts = f.slowest.ts
             GROUP BY f.capture, f.target_broker
+        ), shown AS (
+            SELECT DISTINCT c.cluster, q.capture, q.target_broker
+            FROM requests q JOIN clusters c ON c.capture = q.capture WHERE q.api_key = 6
         )
-        SELECT f.capture, f.target_broker, f.updates, f.missing, f.lag_us, r.frame_id
-        FROM figures f LEFT JOIN frames r ON r.capture = f.capture AND r.target_broker = f.target_broker
-        ORDER BY f.lag_us[-3] DESC NULLS LAST, f.missing DESC, f.target_broker, f.capture
+        SELECT s.capture, f.target_broker, f.updates, f.missing, f.lag_us, r.frame_id
+        FROM figures f
+        JOIN shown s ON s.cluster = f.capture AND s.target_broker = f.target_broker
+        LEFT JOIN frames r ON r.capture = f.capture AND r.target_broker = f.target_broker
+        ORDER BY f.lag_us[-3] DESC NULLS LAST, f.missing DESC, f.target_broker, s.capture
         """,  # noqa: S608  # our own numbers
     )
     return {"percentiles": PERCENTILES, "brokers": _linked(rows, requests)}

@@ -62,6 +62,14 @@ def test_without_a_question_the_tables_are_counted() -> None:
     assert counts["requests"] > 10
 
 
+@pytest.mark.parametrize("form", ["text", "json", "csv"])
+def test_an_empty_answer_names_the_filter_that_nothing_matches(form: str) -> None:
+    result = query(str(CAPTURE), "behind", "--broker", "77", "--format", form)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("note: no broker 77 is in the tables; there are 0, 1")
+    assert len(result.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -69,6 +77,7 @@ def test_without_a_question_the_tables_are_counted() -> None:
         ((str(CAPTURE), "who"), "there is no question 'who'; try leader, behind"),
         ((str(CAPTURE), "lag", "--topic", "t"), "--topic does not apply to the question 'lag'"),
         ((str(CAPTURE), "--sql", "SELECT nothing FROM requests"), "nothing"),
+        ((str(CAPTURE), "--sql", "from leader"), "; kproto tables lists the tables"),
         ((str(CAPTURE), "leader", "--sql", "SELECT 1"), "--sql is a whole query"),
         ((str(CAPTURE), "leader", "--at", "soon"), "'soon' is not a time"),
         ((str(CAPTURE), "--sql", " ;"), "this SQL asks nothing; try: SELECT"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +12,13 @@ from table_truth import CAPTURES
 
 import kproto.tables
 from kproto.errors import ConfigurationError
+from kproto.generate import Fleet, write_captures
 from kproto.query import QUESTIONS, ask, ask_sql, open_tables
 from kproto.tables import TABLES, Filters
 from kproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BEGIN = datetime(2026, 11, 21, 6, tzinfo=UTC)
 NO_ID = bytes(16)
@@ -60,16 +64,22 @@ class Traffic:
             {
                 "frame_id": frame, "capture": capture, "ts": at(seconds), "api_key": api_key, "api_version": 6,
                 "controller_id": controller, "controller_epoch": epoch, "broker_epoch": broker_epoch,
-                "target_broker": broker, "body_id": body, "error_code": error,
+                "target_broker": broker, "body_id": body, "error_code": error, "n_partitions": len(states),
             }
         )  # fmt: skip
         if error is not None:
             answer = {"frame_id": frame, "ts": at(seconds + 0.001), "error_code": error}
             self.rows["responses"].append(answer)
 
+    def tables(self) -> dict[str, pa.Table]:
+        return {name: pa.Table.from_pylist(rows, schema=TABLES[name]) for name, rows in self.rows.items()}
+
+    def note(self, question: str, **options: Any) -> str:
+        with open_tables(self.tables()) as sql:
+            return ask(sql, question, **options).note
+
     def ask(self, question: str, columns: str, **options: Any) -> list[tuple[Any, ...]]:
-        tables = {name: pa.Table.from_pylist(rows, schema=TABLES[name]) for name, rows in self.rows.items()}
-        with open_tables(tables) as sql:
+        with open_tables(self.tables()) as sql:
             if question in QUESTIONS:
                 answer = ask(sql, question, **options)
                 places = [answer.columns.index(name) for name in columns.split()]
@@ -241,6 +251,120 @@ def test_clusters_in_two_captures_are_kept_apart() -> None:
     traffic.send(1, 0, [(3, 1, 2, 3, [1])], epoch=1, capture="b.pcap")
     assert traffic.ask("leader", "capture leader valid_to") == [("a.pcap", 0, None), ("b.pcap", 1, None)]
     assert traffic.ask("stale", "reason") == []
+
+
+def test_an_answer_says_which_captures_were_compared_or_why_none_could_be() -> None:
+    whole, single, apart = Traffic(), Traffic(), Traffic()
+    for broker in (0, 1):
+        whole.send(broker, broker, [(3, 0, 4, 7, [0])])
+        apart.send(broker, broker, [(3, 0, 4, broker, [0])], capture=f"{broker}.pcap")
+    single.send(0, 0, [(3, 0, 4, 7, [0])])
+    for traffic, words in (
+        (whole, ""),
+        (Traffic(), ""),
+        (single, "the capture shows one broker, so none can be compared; capture on the controller's host"),
+        (apart, "each capture shows one broker, and no update is in two, so none can be compared"),
+        (on_each_host(), "between hosts, lag is as exact as their clocks"),
+    ):
+        for question in ("lag", "behind", "missed"):
+            note = traffic.note(question)
+            assert words in note
+            assert bool(words) == bool(note)
+    assert not single.note("leader")
+
+
+def test_a_filter_that_nothing_in_the_tables_has_is_named() -> None:
+    traffic = Traffic()
+    for broker in range(5):
+        traffic.send(broker, broker, [(3, 0, 4, 7, [0])])
+    for filters, words in (
+        (Filters(topics=("ordres",)), "no topic 'ordres' is in the tables; there is orders"),
+        (Filters(topics=("x*",)), "no topic 'x*' is in the tables; there is orders"),
+        (Filters(partitions=frozenset({TopicPartition("x", 1)})), "no topic 'x' is in the tables; there is orders"),
+        (
+            Filters(partitions=frozenset({TopicPartition("orders", 9)})),
+            "no partition orders-9 is in the tables; they have 1 of this topic",
+        ),
+        (Filters(controllers=frozenset({8})), "no controller 8 is in the tables; there is 1"),
+        (Filters(topics=("orders",), until_ns=0), ""),
+    ):
+        assert traffic.note("leader", filters=filters) == words
+    nowhere = traffic.note("behind", filters=Filters(brokers=frozenset({77})))
+    assert nowhere == "no broker 77 is in the tables; there are 0, 1, 2 and 2 more"
+    assert traffic.note("behind", filters=Filters(brokers=frozenset({1}))) == ""
+    assert Traffic().note("leader", filters=Filters(topics=("t",))) == "no topic 't' is in the tables; there is none"
+
+
+def test_an_unknown_table_points_to_the_list_of_tables() -> None:
+    with open_tables(Traffic().tables()) as sql, pytest.raises(ConfigurationError, match="kproto tables lists"):
+        ask_sql(sql, "from leader")
+
+
+def test_captures_of_each_host_are_answered_as_one_capture_of_all(tmp_path: Path) -> None:
+    fleet = Fleet(seed=3, brokers=5, topics=3, partitions=30, elections=30, restarts=2, loss=0.1)
+    for name in ("one", "hosts"):
+        (tmp_path / name).mkdir()
+        write_captures(fleet, tmp_path / name, per_host=name == "hosts")
+    with (
+        open_tables(kproto.tables.read(tmp_path / "one")) as one,
+        open_tables(kproto.tables.read(tmp_path / "hosts")) as hosts,
+    ):
+        for question in ("lag", "missed", "behind"):
+            whole, together = ask(one, question), ask(hosts, question)
+            place = whole.columns.index("capture")
+            assert [(*row[:place], *row[place + 1 :]) for row in together.rows] == [
+                (*row[:place], *row[place + 1 :]) for row in whole.rows
+            ]
+        assert max(row[-2] for row in ask(hosts, "lag").rows) > 0
+        assert ask(hosts, "missed").rows
+
+
+def on_each_host(*, clock: float = 0.0) -> Traffic:
+    """A capture of each of four brokers' hosts: broker 1 misses a change; host 3's clock is ahead by ``clock``."""
+    traffic = Traffic()
+    for broker in range(4):
+        host = f"broker-{broker}.pcap"
+        ahead = clock if broker == 3 else 0
+        traffic.send(ahead, broker, [(3, 0, 4, 7, [0])], capture=host)
+        if broker != 1:
+            traffic.send(10 + broker + ahead, broker, [(3, 1, 5, 8, [1])], capture=host)
+        traffic.send(90 + ahead, broker, [(9, 0, 0, 0, [0])], capture=host)
+    return traffic
+
+
+CLUSTER = "broker-0.pcap and 3 more"
+
+
+def test_brokers_of_captures_on_each_host_are_compared_with_each_other() -> None:
+    traffic = on_each_host()
+    assert traffic.ask("lag", "capture broker updates max_us missing") == [
+        (CLUSTER, 0, 3, 0, 0), (CLUSTER, 1, 2, 0, 1), (CLUSTER, 2, 3, 2_000_000, 0), (CLUSTER, 3, 3, 3_000_000, 0),
+    ]  # fmt: skip
+    assert traffic.ask("missed", "capture first_ts broker controller_id") == [(CLUSTER, at(10), 1, 1)]
+    told = "broker partition leader_told newest_leader leader_epoch_told newest_leader_epoch"
+    assert traffic.ask("behind", told) == [(1, 3, 0, 1, 4, 5)]
+
+
+def test_a_clock_that_is_ahead_makes_no_broker_be_behind() -> None:
+    traffic = on_each_host(clock=40)
+    assert traffic.ask("behind", "broker") == [(1,)]
+
+
+def test_captures_that_share_updates_by_way_of_a_third_are_of_one_cluster() -> None:
+    traffic = Traffic()
+    for number, captures in enumerate(("ab", "bc", "d")):
+        for capture in captures:
+            traffic.send(number, number, [(number, 0, 4, 7, [0])], capture=capture)
+    assert traffic.ask("clusters", "capture cluster") == [
+        ("a", "a and 2 more"), ("b", "a and 2 more"), ("c", "a and 2 more"), ("d", "d"),
+    ]  # fmt: skip
+
+
+def test_the_same_update_of_another_controller_is_of_another_cluster() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0])], capture="a.pcap")
+    traffic.send(0, 1, [(3, 0, 4, 7, [0])], capture="b.pcap", controller=2)
+    assert traffic.ask("lag", "capture broker") == [("a.pcap", 0), ("b.pcap", 1)]
 
 
 def test_topics_are_chosen_by_patterns_and_answers_by_time() -> None:

@@ -10,6 +10,7 @@ import pytest
 from report_tables import BEGIN, Cluster, fleet, state
 
 from kproto.error_codes import ErrorCode
+from kproto.generate import Fleet, write_captures
 from kproto.report import Limits, report_facts
 from kproto.tables import read
 
@@ -136,3 +137,18 @@ def test_a_broker_is_slow_beside_the_others() -> None:
     cluster.rows["requests"][3]["latency_us"] = 400_000
     (finding,) = report_facts(cluster.tables())["findings"]
     assert finding["text"] == "Broker 3 is slow: 99 % of its answers took up to 0.4 s."
+
+
+def test_the_lag_of_captures_on_each_host_is_that_of_one_capture_of_all(tmp_path: Path) -> None:
+    whole, hosts = (_lag_of_generated(tmp_path / name, per_host=name == "hosts") for name in ("one", "hosts"))
+    columns = ("target_broker", "updates", "missing", "lag_us")
+    assert [[row[name] for name in columns] for row in hosts] == [[row[name] for name in columns] for row in whole]
+    assert len({row["capture"] for row in hosts}) == len(hosts) == 4
+    assert max(row["lag_us"][-1] for row in hosts) > 0
+
+
+def _lag_of_generated(directory: Path, *, per_host: bool) -> list[dict[str, Any]]:
+    directory.mkdir()
+    write_captures(Fleet(brokers=4, topics=2, partitions=20, elections=20, loss=0.1), directory, per_host=per_host)
+    rows: list[dict[str, Any]] = report_facts(read(directory))["lag"]["brokers"]
+    return rows

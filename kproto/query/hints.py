@@ -1,0 +1,91 @@
+"""Explains answers: why there are no rows, and what the times of captures on several hosts are worth."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
+
+    from kproto.tables.filters import Filters
+
+__all__ = ["absent", "comparison"]
+
+_NAMED: Final = 3
+"""How many of the names in the tables a hint lists."""
+
+
+def absent(tables: duckdb.DuckDBPyConnection, filters: Filters) -> str:
+    """Name the topics, partitions, brokers and controllers of filters that no request in the tables has.
+
+    Returns:
+        The sentence; empty where the tables have each of them.
+    """
+    return "; ".join([*_absent_topics(tables, filters), *_absent_ids(tables, filters)])
+
+
+def comparison(tables: duckdb.DuckDBPyConnection) -> str:
+    """Say over which captures brokers were compared, or why they could not be.
+
+    Returns:
+        The sentence; empty where one capture shows several brokers.
+    """
+    captures, largest, brokers = tables.execute("""
+        WITH compared AS (
+            SELECT c.captures, count(DISTINCT q.target_broker) AS brokers
+            FROM requests q JOIN clusters c ON c.capture = q.capture GROUP BY c.cluster, c.captures
+        )
+        SELECT coalesce(sum(captures), 0), coalesce(max(captures), 0), coalesce(max(brokers), 0) FROM compared
+    """).fetchone() or (0, 0, 0)
+    if largest > 1:
+        return (
+            "captures of one cluster are compared with each other, and of these the first is named; "
+            "between hosts, lag is as exact as their clocks"
+        )
+    if brokers != 1:
+        return ""
+    shown = (
+        "the capture shows one broker" if captures == 1 else "each capture shows one broker, and no update is in two"
+    )
+    return f"{shown}, so none can be compared; capture on the controller's host, or on all brokers at the same time"
+
+
+def _absent_topics(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]:
+    if not filters.topics and not filters.partitions:
+        return
+    known = [name for (name,) in tables.execute("SELECT DISTINCT topic FROM partition_states ORDER BY 1").fetchall()]
+    wanted = [*filters.topics, *sorted({topic for topic, _ in filters.partitions})]
+    for topic in wanted:
+        condition = "topic GLOB ?" if topic in filters.topics else "topic = ?"
+        if not tables.execute(f"SELECT 1 FROM partition_states WHERE {condition} LIMIT 1", [topic]).fetchall():  # noqa: S608
+            yield f"no topic {topic!r} is in the tables; {_there(get_close_matches(topic, known, _NAMED) or known)}"
+    for topic, partition in sorted(filters.partitions):
+        found = tables.execute(
+            "SELECT count(DISTINCT partition), bool_or(partition = ?) FROM partition_states WHERE topic = ?",
+            [partition, topic],
+        ).fetchone()
+        if found is not None and found[0] and not found[1]:
+            yield f"no partition {topic}-{partition} is in the tables; they have {found[0]} of this topic"
+
+
+def _absent_ids(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]:
+    for kind, column, wanted in (
+        ("broker", "target_broker", filters.brokers),
+        ("controller", "controller_id", filters.controllers),
+    ):
+        if not wanted:
+            continue
+        select = f"SELECT DISTINCT {column} FROM requests WHERE {column} IS NOT NULL ORDER BY 1"  # noqa: S608
+        known = [number for (number,) in tables.execute(select).fetchall()]
+        for number in sorted(wanted - set(known)):
+            yield f"no {kind} {number} is in the tables; {_there([str(each) for each in known])}"
+
+
+def _there(known: list[str]) -> str:
+    if not known:
+        return "there is none"
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known[:_NAMED])}{more}"
