@@ -84,6 +84,7 @@ class Collector:
         self._summary = summary
         self._capture = capture
         self._ports = None if ports is None else frozenset(ports)
+        summary.ports = self._ports
         self._wanted = apis if isinstance(apis, WantedApis) else WantedApis(apis)
         self._limit = limit
         self._most_held = most_held

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .conversation import Event
     from .payloads import PayloadStore
 
-__all__ = ["Captures", "exchanges", "frames"]
+__all__ = ["Captures", "exchanges", "frames", "problem_of"]
 
 Captures: TypeAlias = "File | CapturePoint | Iterable[str | os.PathLike[str]] | Iterable[tuple[Any, ...]]"
 """Inputs of ``frames`` and ``exchanges``: a file, a directory, several files, or packets (time, bytes, link type)."""
@@ -118,6 +118,33 @@ def exchanges(
         yield from chain.from_iterable(readings)
     else:
         yield from heapq.merge(*readings, key=_time_ns)
+
+
+def problem_of(
+    captures: Captures, summary: CaptureSummary, *, opener: Callable[[str], IO[bytes]] | None = None
+) -> str | None:
+    """Explain in one line why a capture holds no control request; None if it holds any.
+
+    Where ports were named and none of them carries Kafka, the capture is read again to name those that do.
+
+    Args:
+        captures: The files that were read, as of ``frames``.
+        summary: As reading them left it.
+        opener: As of ``frames``.
+    """
+    problem = summary.problem()
+    if problem is None or summary.ports is None or summary.kafka_connections:
+        return problem
+    whole = CaptureSummary()
+    try:
+        for _ in frames(captures, apis=(), capture=summary.file, summary=whole, opener=opener):
+            pass
+    except CaptureError:
+        return problem
+    if not whole.kafka_connections:
+        return whole.problem() or problem
+    named, found = (",".join(map(str, sorted(ports))) for ports in (summary.ports, whole.kafka_ports))
+    return f"{summary.file}: no Kafka request on --ports {named}; ports that carry Kafka: {found}"
 
 
 def _exchanges(reading: Iterator[_Read]) -> Iterator[Exchange]:

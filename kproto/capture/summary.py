@@ -65,6 +65,7 @@ class CaptureSummary:
         file: Name of the file, or of the capture point if it has several files.
         reading: Name of the file that is being read.
         format: ``pcap``, ``pcapng``, ``request log``; empty until known.
+        ports: The listener ports that were named; None if they were found from the traffic.
         packets: Packets (of a request log: lines with a request).
         first_ns: Time of the first packet, ns since the epoch, 0 if there is none.
         last_ns: Time of the last one.
@@ -97,6 +98,7 @@ class CaptureSummary:
     file: str = ""
     reading: str = ""
     format: str = ""
+    ports: frozenset[int] | None = None
     packets: int = 0
     first_ns: int = 0
     last_ns: int = 0
@@ -128,6 +130,7 @@ class CaptureSummary:
             self.first_ns = self.first_ns if self.packets else other.first_ns
             self.last_ns = other.last_ns
         self.format = self.format or other.format
+        self.ports = other.ports if self.ports is None else self.ports
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in _COUNTERS:
@@ -224,6 +227,11 @@ class CaptureSummary:
         if self.unknown_links and sum(self.unknown_links.values()) == self.packets:
             types = ", ".join(map(str, sorted(self.unknown_links)))
             return f"{name}: link type {types} is not read; capture on an Ethernet interface or with -i any"
+        if not self.connections and self.ports is not None:
+            return (
+                f"{name}: no TCP data on --ports {','.join(map(str, sorted(self.ports)))} in {self.packets} packets; "
+                "leave out --ports, and the brokers' listeners are found from the traffic"
+            )
         if not self.connections:
             return f"{name}: no TCP data in {self.packets} packets; try: {_USABLE}"
         if self.tls_connections and not self.kafka_connections:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kproto.api import CONTROL_APIS, api_name
-from kproto.cli.text import counted, day_and_clock, ranges
+from kproto.cli.text import counted, day_and_clock
 from kproto.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -95,12 +95,6 @@ def _where_to_look(captures: Sequence[Read]) -> str:
 def _why_nothing(path: str, summary: CaptureSummary, filters: Filters) -> str:
     """Explain why a capture gave no request at all."""
     problem = problem_with_path(path, summary)
-    if problem is not None and filters.ports is not None and not summary.kafka_connections:
-        kafka = _kafka_ports(path)
-        if kafka:
-            return (
-                f"{path}: no Kafka request on --ports {ranges(filters.ports)}; ports that carry Kafka: {ranges(kafka)}"
-            )
     if problem is not None:
         return problem
     wanted = ", ".join(api_name(api) for api in sorted(filters.apis))
@@ -109,20 +103,10 @@ def _why_nothing(path: str, summary: CaptureSummary, filters: Filters) -> str:
 
 def problem_with_path(path: str, summary: CaptureSummary) -> str | None:
     """Explain why a capture holds no control request, naming its whole path; None if it holds any."""
-    problem = summary.problem()
+    from kproto.capture.read import problem_of
+
+    problem = summary.problem() if path == "-" else problem_of(path, summary)
     return None if problem is None else path + problem.removeprefix(summary.file or "the capture")
-
-
-def _kafka_ports(path: str) -> set[int]:
-    """The ports of all Kafka listeners in a capture."""
-    from kproto.capture import frames
-
-    if path == "-":
-        return set()
-    try:
-        return {frame.connection.server.port for frame in frames(path, apis=None)}
-    except CaptureError:
-        return set()
 
 
 def has_loss(summary: CaptureSummary) -> bool:

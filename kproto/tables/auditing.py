@@ -11,6 +11,7 @@ import pyarrow as pa
 from kproto import capture
 from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary
+from kproto.capture.read import problem_of
 from kproto.codec import get_codec
 from kproto.errors import CaptureError
 from kproto.tables import ids
@@ -108,7 +109,7 @@ def audit(
                 rows = list(_mismatches(frames, decoders, counts))
                 if rows:
                     yield pa.RecordBatch.from_pylist(rows, AUDIT)
-            problem = summary.problem()
+            problem = problem_of(point, summary, opener=open_file)
         except CaptureError as e:
             problem = str(e)
         if problem is not None:

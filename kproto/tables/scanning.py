@@ -10,6 +10,7 @@ from kproto import capture
 from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary
 from kproto.capture.payloads import PayloadStore
+from kproto.capture.read import problem_of
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
 from kproto.prefix import prefix_of
@@ -149,7 +150,8 @@ def scan(
         except CaptureError as e:
             rows.add_bad_input(summary.reading or point.name, _with_path(str(e), point))
         else:
-            rows.add_summary(summary, point)
+            problem = summary.problem() if each == _STANDARD_INPUT else problem_of(point, summary, opener=opener)
+            rows.add_summary(summary, point, problem)
         waiting.give_up()
     yield from rows.take()
 
@@ -233,10 +235,9 @@ class ScanRows(RowBuffer):
         reason = request.unmatched_reason or "no response in the capture"
         self._add_note(request_frame_id=self.frame_id(request), unmatched_reason=reason)
 
-    def add_summary(self, summary: CaptureSummary, point: CapturePoint) -> None:
-        """Add the counts of a capture, and its faults."""
+    def add_summary(self, summary: CaptureSummary, point: CapturePoint, problem: str | None) -> None:
+        """Add the counts of a capture, why it holds no control request if it holds none, and its faults."""
         self._add_note(capture=plain_text(point.name), file=plain_text(summary.file), facts=_facts(summary))
-        problem = summary.problem()
         if problem is not None:
             self.add_bad_input(summary.file, _with_path(problem, point))
         for bad in summary.bad_inputs:

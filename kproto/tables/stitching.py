@@ -132,7 +132,7 @@ class Counts:
             total = CaptureSummary(file=capture, reading=capture)
             for _, summary in sorted(parts.items()):
                 total.add(summary)
-            rows.add_summary(total, points[capture])
+            rows.add_summary(total, points[capture], total.problem())
         yield from rows.take()
 
 

@@ -183,3 +183,11 @@ def test_reports_of_damage_do_not_fill_the_memory(tmp_path: Path) -> None:
     assert summary.bad_inputs[0].reason == (
         "10.0.0.1:50000 -> 10.0.0.2:9092: no request where one should begin (size -1)"
     )
+
+
+def test_tcp_on_other_ports_than_those_named_is_told_as_such() -> None:
+    summary = CaptureSummary()
+    assert list(frames(make.pcap(make.Talk().open().ask(b"SSH-2.0-x\r\n").packets), ports=[1234], summary=summary)) == []
+    problem = summary.problem() or ""
+    assert "no TCP data on --ports 1234 in" in problem
+    assert "tcpdump" not in problem
