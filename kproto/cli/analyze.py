@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
+from kproto.cli.bad_inputs import warn_of_bad_inputs
 from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
@@ -160,6 +161,7 @@ def command(
                 steps.show("asking the workers")
                 check_workers(spark, [path if is_uri(path) else str(Path(path).absolute()) for path in paths], out)
             run = analyze(spark, paths, directory, filters=filters, split_bytes=split_mb << 20, on_step=steps.show)
+    warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out))
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary, ensure_ascii=False))
     else:
@@ -189,6 +191,7 @@ def _follow(
             f"{run.seconds:.1f} s",
             flush=True,
         )
+        warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out.path))
 
     with _explained(), session as spark, _interruptible():
         query = follow(
@@ -204,6 +207,10 @@ def _follow(
             query.awaitTermination()
         except KeyboardInterrupt:
             query.stop()
+
+
+def _listed(out: Place) -> str:
+    return f"all stand in the table bad_inputs: kproto query {shlex.quote(f'{out}')} --sql 'from bad_inputs'"
 
 
 def _settings(texts: Sequence[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.api import CONTROL_APIS, api_name
+from kproto.cli.bad_inputs import warn_of_bad_inputs
 from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.output_format import format_option
 from kproto.errors import CaptureError, ConfigurationError
@@ -50,11 +51,9 @@ def command(captures: tuple[str, ...], filters: Filters, *, form: str) -> None:
     from kproto.tables.summary import summarize
 
     summary = summarize(chunks(captures, filters=filters))
-    unread = [bad["reason"] for bad in summary["bad_inputs"] if bad["offset"] is None]
     if not summary["requests"]:
         raise CaptureError(why_nothing(summary["bad_inputs"]))
-    for reason in unread:
-        print(f"warning: {reason}; skipped", file=sys.stderr)
+    warn_of_bad_inputs(summary["bad_inputs"], "all stand in bad_inputs of --format json")
     match form:
         case "json":
             print(json.dumps(summary, ensure_ascii=False))

@@ -187,7 +187,9 @@ def test_reports_of_damage_do_not_fill_the_memory(tmp_path: Path) -> None:
 
 def test_tcp_on_other_ports_than_those_named_is_told_as_such() -> None:
     summary = CaptureSummary()
-    assert list(frames(make.pcap(make.Talk().open().ask(b"SSH-2.0-x\r\n").packets), ports=[1234], summary=summary)) == []
+    assert (
+        list(frames(make.pcap(make.Talk().open().ask(b"SSH-2.0-x\r\n").packets), ports=[1234], summary=summary)) == []
+    )
     problem = summary.problem() or ""
     assert "no TCP data on --ports 1234 in" in problem
     assert "tcpdump" not in problem

@@ -166,6 +166,16 @@ def test_a_file_that_is_no_capture_is_skipped_with_a_warning(tmp_path: Path) -> 
     assert f"{text}: not a capture" in alone.stderr
 
 
+def test_a_damaged_capture_is_warned_of_in_one_line(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(gzip.decompress((CAPTURES / "ibp-3.9-a.pcap.gz").read_bytes())[:-3])
+    result = summary(str(cut), "--format", "line")
+    assert result.exit_code == 0
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("warning: cut.pcap: ")
+    assert line.endswith("; skipped; all stand in bad_inputs of --format json")
+
+
 def test_a_state_that_every_broker_refused_did_not_happen() -> None:
     """UpdateMetadata of an outdated controller changes no leader in the figures."""
     found = figures(path("external-controller-a"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -59,6 +60,24 @@ def test_the_summary_is_plain_text_in_a_pipe(spark: SparkSession, tmp_path: Path
     assert {frame["frame_id"] for frame in frames} == {row["frame_id"] for row in requests} | answers
     bodies = pq.read_table(tmp_path / "out" / "bodies").to_pylist()
     assert {body["body_id"] for body in bodies} == {frame["body_id"] for frame in frames}
+
+
+@pytest.mark.spark
+def test_bad_inputs_are_warned_of_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+    (recorded / "good.pcap").write_bytes(gzip.decompress(CAPTURE.read_bytes())[:-3])
+    (recorded / "garbage.pcap").write_bytes(b"\x01" * 5000)
+    (recorded / "empty.pcapng").touch()
+    out = tmp_path / "out"
+    result = run(recorded, "--out", out)
+    assert result.exit_code == 0, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"warning: {recorded / 'empty.pcapng'}: an empty file; nothing was recorded in it; skipped")
+    assert f"with 2 more bad inputs in 3 files; all stand in the table bad_inputs: kproto query {out}" in line
+    bad = pq.read_table(out / "bad_inputs").to_pylist()
+    assert {row["file"] for row in bad} == {"good.pcap", "garbage.pcap", "empty.pcapng"}
+    assert run(recorded, "--out", out).stderr.splitlines() == [line]
 
 
 @pytest.mark.spark
