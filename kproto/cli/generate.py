@@ -44,11 +44,11 @@ class _Size(click.ParamType[int]):
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 
-def _count(name: str, help_text: str) -> Callable[[_Command], _Command]:
+def _count(name: str, help_text: str, least: int = 0) -> Callable[[_Command], _Command]:
     """Make an option for an integer field of the fleet."""
     option, default = f"--{name.replace('_', '-')}", getattr(Fleet, name)
     return click.option(
-        option, metavar="N", type=click.IntRange(min=0), default=default, show_default=True, help=help_text
+        option, metavar="N", type=click.IntRange(min=least), default=default, show_default=True, help=help_text
     )
 
 
@@ -80,16 +80,16 @@ The same options give the same bytes, on any machine. """,
     help="The directory for the files; - for standard output.",
 )
 @_count("seed", "The seed of every random choice.")
-@_count("brokers", "Brokers.")
-@_count("topics", "Topics.")
-@_count("partitions", "Partitions of all topics together.")
-@_count("replication", "Replicas of each partition.")
+@_count("brokers", "Brokers.", 1)
+@_count("topics", "Topics.", 1)
+@_count("partitions", "Partitions of all topics together.", 1)
+@_count("replication", "Replicas of each partition.", 1)
 @click.option("--hours", type=float, default=Fleet.hours, show_default=True, help="From the first event to the last.")
 @_count("failovers", "How often another broker becomes the controller.")
 @_count("restarts", "How often a broker stops and comes back.")
 @_count("elections", "How often the leaders of a batch of partitions move.")
 @_count("isr_changes", "How often the in-sync replicas of a batch of partitions change.")
-@_count("batch", "Partitions in an election or ISR change.")
+@_count("batch", "Partitions in an election or ISR change.", 1)
 @click.option(
     "--zombies",
     metavar="N",

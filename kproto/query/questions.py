@@ -201,7 +201,7 @@ def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | Non
         return Answer([column[0] for column in relation.description or ()], relation.fetchall())
     except duckdb.CatalogException as e:
         hint = "; kproto tables lists the tables" if "Table with name" in str(e) else ""
-        raise ConfigurationError(str(e).strip().splitlines()[0] + hint) from None
+        raise ConfigurationError(str(e).strip().splitlines()[0].rstrip("!") + hint) from None
     except duckdb.Error as e:
         raise ConfigurationError(str(e).strip().splitlines()[0]) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -31,6 +32,19 @@ def test_a_generated_capture_is_summed_up(tmp_path: Path) -> None:
     summary = json.loads(run("summary", str(out), "--format", "json").output)
     assert {row["controller_epoch"] for row in summary["controllers"]} == {1, 2}
     assert summary["changes"]["partitions"] == 40
+
+
+@pytest.mark.parametrize(
+    ("option", "least"),
+    [("brokers", 1), ("topics", 1), ("partitions", 1), ("replication", 1), ("batch", 1), ("restarts", 0)],
+)
+def test_help_names_the_least_number_that_is_taken(option: str, least: int, tmp_path: Path) -> None:
+    told = re.search(rf"--{option} N .*?; (x>=\d)\]", " ".join(run("generate", "--help").output.split()))
+    assert told is not None
+    assert told[1] == f"x>={least}"
+    refused = run("generate", "--out", str(tmp_path), f"--{option}", str(least - 1))
+    assert refused.exit_code == 2
+    assert f"{least - 1} is not in the range x>={least}" in refused.stderr
 
 
 def test_json_names_the_files(tmp_path: Path) -> None:
