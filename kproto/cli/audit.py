@@ -20,6 +20,8 @@ from kproto.cli.text import counted, printable
 from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kproto.cli.sections import Section
     from kproto.tables.decoders import Decoder
 
@@ -94,7 +96,7 @@ def command(
     with ExitStack() as stack:
         decoders: list[Decoder] = codec_decoders()
         if oracle is not None:
-            decoders.append(stack.enter_context(KafkaDecoder(oracle)))
+            decoders.append(stack.enter_context(KafkaDecoder(oracle, _teller())))
         points = points_of(captures)
         progress = stack.enter_context(reading())
         batches = [
@@ -122,6 +124,11 @@ def command(
         print_sections(_sections(rows, mismatches, [decoder.name for decoder in decoders]))
     if mismatches:
         sys.exit(1)
+
+
+def _teller() -> Callable[[str], None] | None:
+    """Return a function that tells people what a command waits for; None unless standard error is a terminal."""
+    return (lambda text: print(printable(text), file=sys.stderr)) if sys.stderr.isatty() else None
 
 
 def _counts(rows: list[dict[str, Any]]) -> Counter[tuple[int, int, str, str]]:

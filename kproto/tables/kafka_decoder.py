@@ -14,7 +14,7 @@ from kproto.errors import ConfigurationError
 from kproto.tables.decoders import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -25,6 +25,9 @@ __all__ = ["KafkaDecoder"]
 _ANSWER_SECONDS: Final = 300.0
 """Seconds to wait for the first answer, which may include Maven and the JVM's start."""
 
+_PATIENCE_SECONDS: Final = 3.0
+"""Seconds without the first answer after which the user is told that it is waited for."""
+
 _END_SECONDS: Final = 10.0
 
 
@@ -34,6 +37,7 @@ class KafkaDecoder:
     Args:
         command: The process, e.g. ``tools/oracle/oracle serve``: it reads questions from standard input and answers
             each by one line on standard output.
+        tell: Called with a sentence, in another thread, where the first answer takes seconds.
 
     Raises:
         ConfigurationError: There is no such program.
@@ -41,8 +45,9 @@ class KafkaDecoder:
 
     name = "kafka"
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, tell: Callable[[str], object] | None = None) -> None:
         self._command = command
+        self._tell = tell
         try:
             self._process = subprocess.Popen(  # noqa: S603  # the user's own command
                 shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -98,7 +103,9 @@ class KafkaDecoder:
                 out.flush()
 
         limit = Timer(_ANSWER_SECONDS, self._process.kill)
+        patience = Timer(_PATIENCE_SECONDS, self._tell_of_waiting)
         limit.start()
+        patience.start()
         writer = Thread(target=write, name="audit-questions")
         writer.start()
         try:
@@ -109,6 +116,12 @@ class KafkaDecoder:
         finally:
             writer.join()
             limit.cancel()
+            patience.cancel()
+
+    def _tell_of_waiting(self) -> None:
+        tell = self._tell
+        if tell is not None:
+            tell(f"waiting for the first answer of --oracle {self._command!r}, at most {_ANSWER_SECONDS:.0f} s")
 
     def _answer(self, line: str) -> dict[str, Any]:
         try:
@@ -120,6 +133,7 @@ class KafkaDecoder:
             raise ConfigurationError(
                 f"--oracle {self._command!r} {said} instead of an answer; try e.g. 'tools/oracle/oracle serve'"
             )
+        self._tell = None  # later answers come quickly
         return answer
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+import pytest
 from click.testing import CliRunner
 from conftest import DATA
 
 from kproto.cli import main
+from kproto.cli.audit import command
+from kproto.errors import ConfigurationError
 from kproto.tables.auditing import AUDIT
 
 if TYPE_CHECKING:
@@ -48,6 +52,21 @@ def test_mismatches_are_listed_and_end_with_one(tmp_path: Path) -> None:
     answer = json.loads(told.output)
     assert answer["frames"] == len(answer["mismatches"]) == sum(row["frames"] for row in answer["counts"]) < 200
     assert {row["error_kafka"] for row in answer["mismatches"]} == {"bad"}
+
+
+@pytest.mark.parametrize("looking", [True, False], ids=["terminal", "pipe"])
+def test_a_program_that_is_slow_to_answer_is_named_on_a_terminal(
+    looking: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("kproto.tables.kafka_decoder._PATIENCE_SECONDS", 0.0)
+    shown = io.StringIO()
+    shown.isatty = lambda: looking  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stderr", shown)
+    program = tmp_path / "oracle.py"
+    program.write_text("import sys, time\nsys.stdin.readline()\ntime.sleep(0.5)\n")
+    with pytest.raises(ConfigurationError, match="instead of an answer"):
+        command.main([CAPTURE, "--oracle", f"{sys.executable} {program}"], standalone_mode=False)
+    assert ("waiting for the first answer of --oracle" in shown.getvalue()) == looking
 
 
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:

@@ -186,6 +186,24 @@ def test_another_program_is_asked_in_lines(tmp_path: Path) -> None:
     assert {row["error_kafka"] for row in wrong} == {"request refused", "response refused"}
 
 
+def test_a_first_answer_that_takes_long_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kproto.tables.kafka_decoder._PATIENCE_SECONDS", 0.01)
+    program, told = tmp_path / "oracle.py", tmp_path / "told"
+    wait = f"import pathlib, time\nwhile not pathlib.Path({str(told)!r}).exists(): time.sleep(0.01)\n"
+    program.write_text(wait + ANSWERS.format(refuses=True))  # it answers nothing before the user was told
+    texts = []
+
+    def tell(text: str) -> None:
+        texts.append(text)
+        told.touch()
+
+    with KafkaDecoder(f"{sys.executable} {program}", tell) as kafka:
+        for _ in range(2):
+            rows([REAL], CodecDecoder("cython", CYTHON), kafka)  # type: ignore[arg-type]
+    (text,) = texts
+    assert text.startswith("waiting for the first answer of --oracle ")
+
+
 @pytest.mark.parametrize("refuses", [False, None], ids=["no object", "ends"])
 def test_a_program_that_does_not_answer_is_named(tmp_path: Path, refuses: bool | None) -> None:
     program = tmp_path / "oracle.py"
