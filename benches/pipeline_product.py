@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow.compute as pc
-from processes import cpu_s, descendants
+from processes import CpuMeter, descendants
 
 from kproto import tables
 from kproto.capture import capture_points
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BODY_ID: Final = tables.SCAN.get_field_index("body_id")
+_METER: Final = CpuMeter()
 
 
 def main() -> None:
@@ -59,8 +60,8 @@ def main() -> None:
             "spark.eventLog.compress": "false",
             "spark.eventLog.rolling.enabled": "false",
         }
-        with spark_session(given.master, settings=settings) as spark:
-            figures = {"start cpu": cpu_s()} | WORKLOADS[given.workload](spark, given, Path(directory))
+        with _METER, spark_session(given.master, settings=settings) as spark:
+            figures = {"start cpu": _METER.cpu_s()} | WORKLOADS[given.workload](spark, given, Path(directory))
         print(json.dumps(figures | {"skew": _skew(next(log.iterdir()))}))
 
 
@@ -110,9 +111,9 @@ WORKLOADS = {"speed": speed, "sharing": sharing, "whole": whole}
 
 def _measure(figures: dict[str, float], name: str, job: Callable[[], T]) -> T:
     """Do a job; keep its CPU time, of all processes, and its wall time."""
-    began, started = cpu_s(), time.monotonic()
+    began, started = _METER.cpu_s(), time.monotonic()
     result = job()
-    figures |= {f"{name} cpu": cpu_s() - began, f"{name} wall": time.monotonic() - started}
+    figures |= {f"{name} cpu": _METER.cpu_s() - began, f"{name} wall": time.monotonic() - started}
     return result
 
 
