@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shlex
 import signal
 import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
@@ -144,14 +146,16 @@ def command(
     directory = OutputDirectory(out, overwrite=overwrite)
     if follows:
         check_followable(directory)
+        directory.check_writable()
         _follow(captures, directory, filters, split_mb << 20, spark_session(master, log=log, settings=settings))
         return
     directory.check()
     run = unchanged(paths, directory, filters)
     if run is None:
+        directory.check_writable()
         small = sum(map(file_size, paths)) < _SMALL
         with (
-            _explained(),
+            _explained(out),
             _Steps() as steps,
             spark_session(master, small=small, log=log, settings=settings) as spark,
             _interruptible(),
@@ -193,7 +197,7 @@ def _follow(
         )
         warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out.path))
 
-    with _explained(), session as spark, _interruptible():
+    with _explained(out.path), session as spark, _interruptible():
         query = follow(
             spark,
             captures[0],
@@ -274,18 +278,31 @@ def _readable(captures: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    """Turn a failure inside Spark into one line instead of two stack traces."""
+def _explained(out: Place) -> Iterator[None]:
+    """Turn a failure inside Spark into one line instead of two stack traces, and say which disk may be full."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
+    from kproto.pipeline.output import FULL, NO_SPACE
+
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # this logger prints stack traces
     try:
         yield
+    except OSError as e:
+        if e.errno not in FULL:
+            raise
+        raise click.ClickException(f"{out}: {os.strerror(e.errno).lower()}; {NO_SPACE}") from e
     except (Py4JError, PySparkException) as e:
         if _interrupted(e):
             raise KeyboardInterrupt from None
+        for full in map(os.strerror, FULL):
+            if full in str(e):
+                raise click.ClickException(
+                    f"{out}: {full.lower()} there, or where Spark keeps its temporary files "
+                    f"({os.environ.get('SPARK_LOCAL_DIRS', gettempdir())}; SPARK_LOCAL_DIRS names another place); "
+                    f"{NO_SPACE}"
+                ) from e
         lines = [line.strip() for line in str(e).splitlines() if line.strip()]
         reason = next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")
         raise click.ClickException(f"Spark failed: {reason[:300]}; --log FILE keeps what Spark says of it") from e

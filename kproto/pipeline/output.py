@@ -18,12 +18,14 @@ this machine get links.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import ConfigurationError
@@ -38,12 +40,20 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["CHECKPOINT", "OutputDirectory"]
+__all__ = ["CHECKPOINT", "FULL", "NO_SPACE", "OutputDirectory"]
 
 CHECKPOINT: Final = "_checkpoint"
 """The progress of ``follow``, kept with its tables."""
 
 _CURRENT: Final = "current"
+
+_PROBE: Final = 1 << 16
+"""So many bytes are written to see whether a directory takes them."""
+
+FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+"""The errors of a full disk, or of a user's full share of it."""
+
+NO_SPACE: Final = "free some space (df -h shows the disks), or choose a directory on another disk with --out"
 
 
 class OutputDirectory:
@@ -88,6 +98,27 @@ class OutputDirectory:
                 f"{self.path} holds something else ({', '.join(found[:3])}{' ...' if len(found) > 3 else ''}); "
                 f"choose an empty directory, or add --overwrite to replace its {', '.join(TABLES)}"
             )
+
+    def check_writable(self) -> None:
+        """Check before Spark starts that the directory can be made and written to; leaves nothing there.
+
+        On a store nothing is written: ``check`` has asked for its bucket.
+
+        Raises:
+            ConfigurationError: It cannot; says why, and what to try.
+        """
+        if not isinstance(self.path, Path):
+            return
+        try:
+            nearest = next(place for place in (self.path, *self.path.parents) if place.exists())
+            with TemporaryFile(dir=nearest) as file:  # it never gets a name
+                file.write(bytes(_PROBE))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as e:
+            reason = (e.strerror or str(e)).lower()
+            advice = NO_SPACE if e.errno in FULL else "choose another directory, or see who may write there: ls -ld"
+            raise ConfigurationError(f"{self.path}: tables cannot be written there: {reason}; {advice}") from None
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import subprocess
@@ -118,6 +119,7 @@ def test_wrong_input_is_told_before_spark_starts(tmp_path: Path) -> None:
     (unread / "garbage.pcap").write_bytes(b"\x01" * 5000)
     assert "garbage.pcap: not a capture" in refused(unread, "--out", out)
     assert "is a file" in refused(CAPTURE, "--out", text)
+    assert "/proc/x: tables cannot be written there: no such file" in refused(CAPTURE, "--out", "/proc/x")
     assert "a file URI names no other host" in refused(CAPTURE, "--out", "file://host/tables")
     assert "pyarrow knows no such scheme" in refused(CAPTURE, "--out", "carrier-pigeon://coop/tables")
     assert not Path("carrier-pigeon:").exists()
@@ -157,7 +159,7 @@ def test_help_needs_neither_spark_nor_java() -> None:
 def test_a_failure_inside_spark_is_one_line(error: Exception) -> None:
     with (
         pytest.raises(click.ClickException, match=r"^Spark failed: a \w+( of two)?; --log FILE keeps") as told,
-        _explained(),
+        _explained(Path("tables")),
     ):
         raise error
     assert told.value.__cause__ is error
@@ -166,5 +168,17 @@ def test_a_failure_inside_spark_is_one_line(error: Exception) -> None:
 def test_a_failure_that_came_of_ctrl_c_is_ctrl_c() -> None:
     failure = Py4JError("the connection is gone")
     failure.__context__ = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt), _explained():
+    with pytest.raises(KeyboardInterrupt), _explained(Path("tables")):
         raise failure
+
+
+def test_a_full_disk_is_told_with_the_directory_and_what_to_try() -> None:
+    inside = PySparkException("OSError: [Errno 28] Error writing bytes to file. Detail: No space left on device")
+    for error in (inside, OSError(errno.ENOSPC, "Error writing bytes to file")):
+        with (
+            pytest.raises(click.ClickException, match=r"^tables: no space left on device.*df -h.*--out"),
+            _explained(Path("tables")),
+        ):
+            raise error
+    with pytest.raises(PermissionError), _explained(Path("tables")):
+        raise PermissionError(errno.EACCES, "Permission denied")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -218,3 +219,23 @@ def test_names_that_are_no_unicode_stand_in_the_manifest(tmp_path: Path) -> None
     with out.writing():
         out.publish({"inputs": ["broken-\udcff.pcap"]})
     assert json.loads((tmp_path / "tables" / "_kproto.json").read_bytes())["inputs"] == ["broken-\udcff.pcap"]
+
+
+def test_a_directory_that_cannot_be_made_or_written_is_refused_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    OutputDirectory(tmp_path / "a" / "b").check_writable()
+    OutputDirectory(tmp_path).check_writable()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigurationError, match="/proc/x/y: tables cannot be written there"):
+        OutputDirectory("/proc/x/y").check_writable()
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="cannot be written there: not a directory"):
+        OutputDirectory(tmp_path / "file" / "tables").check_writable()
+
+    def full(**_where: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("kproto.pipeline.output.TemporaryFile", full)
+    with pytest.raises(ConfigurationError, match=r"tables: .* no space left on device; free some space \(df -h"):
+        OutputDirectory(tmp_path / "tables").check_writable()
