@@ -7,8 +7,8 @@ from .tcp cimport Stream, TcpConnection
 
 
 cdef class Collector:
-    cdef public object file, _summary, _capture, _ports, _wanted, _limit, _most_held, _keeps_payloads, _fragments, _payloads
-    cdef public object time_ns
+    cdef public object file, _summary, _capture, _ports, _wanted, _limit, _most_held, _keeps_payloads
+    cdef public object _fragments, _payloads, time_ns
     cdef public Reassembler _reassembler
     cdef public dict _conversations, _holding
     cdef public set _listeners
