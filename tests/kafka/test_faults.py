@@ -190,6 +190,7 @@ def test_a_controller_that_was_paused_for_longer_than_its_session_resigns(led: F
     before = led.settled()
     led.create("later")
     eventually(lambda: led.has_leaders("later") and led.is_in_sync("later", 3, {0, 1, 2}))
+    eventually(lambda: all(count > b for count, b in zip(led.counts(), before, strict=True)))
     active = led.active()
     assert active is not None
     assert active[0] == 2
