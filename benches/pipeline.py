@@ -63,7 +63,7 @@ def goals(sizes: list[int]) -> list[Goal]:
         Goal("speed", "frames to tables", distinct, rate, "tables rate", limit=25, at_least=True),
         Goal("speed", "frames to tables: states", distinct, "M / CPU-s", "states rate", limit=0.5, at_least=True),
         Goal("speed", "pcap to tables and summary", distinct, rate, "analyze rate", limit=25, at_least=True),
-        Goal("speed", "pcap to tables and summary", fleet, rate, "fleet rate"),
+        Goal("sharing", "pcap to tables and summary", fleet, rate, "fleet rate"),
         Goal("speed", "fixed cost: Spark's start", "", "CPU-s", "start cpu"),
         Goal("speed", "fixed cost: the first kproto analyze in a session", small, "CPU-s", "first cpu"),
         Goal("speed", "fixed cost: a later kproto analyze", small, "CPU-s", "later cpu"),

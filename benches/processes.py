@@ -85,6 +85,7 @@ class CpuMeter:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], float] = {}
+        self._own = 0.0
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
@@ -98,11 +99,13 @@ class CpuMeter:
         self._thread.join()
 
     def cpu_s(self) -> float:
-        """CPU time so far, in s."""
+        """CPU time so far, in s, without the meter's own."""
+        began = time.thread_time()
         with self._lock:
             for process in descendants(os.getpid()):
                 self._seen[process.pid, process.began] = process.cpu_s
-            return sum(self._seen.values())
+            self._own += time.thread_time() - began
+            return sum(self._seen.values()) - self._own
 
     def _watch(self) -> None:
         while not self._over.wait(0.2):
