@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -83,7 +84,7 @@ class PartitionHistory:
         """Split the history by partitions: each partition's states are in the same part in every process."""
         parts = [PartitionHistory() for _ in range(count)]
         table = self._compact()
-        places = [sum(name.encode("utf-8", "replace")) for name, _topic_id in self._topics]
+        places = [crc32(name.encode("utf-8", "replace")) for name, _topic_id in self._topics]
         place = pa.array(places, pa.int64()).take(pc.shift_right(table["partition_key"], 32))
         place = pc.add(place, pc.bit_wise_and(table["partition_key"], 0xFFFFFFFF))
         place = pc.subtract(place, pc.multiply(pc.divide(place, count), count)).combine_chunks()
