@@ -12,14 +12,13 @@ import os
 import re
 import statistics
 import tempfile
-import threading
 import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow.compute as pc
-from processes import CpuMeter, descendants
+from processes import CpuMeter, Watcher, descendants
 
 from kproto import tables
 from kproto.capture import capture_points
@@ -157,27 +156,18 @@ def _tables(spark: SparkSession, pieces: list[Piece], directory: Path) -> int:
     return sum(rows for each in made for file, rows in each.files.items() if file.startswith("partition_states"))
 
 
-class _Memory:
+class _Memory(Watcher):
     """Looks twice a second for the most memory that any Python worker has held."""
 
     def __init__(self) -> None:
+        super().__init__(0.5)
         self.most_kib = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
 
-    def __enter__(self) -> _Memory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def look(self) -> None:
+        """Look at the workers that run now."""
         own = os.getpid()
-        while not self._over.wait(0.5):
-            workers = (each.pid for each in descendants(own) if each.pid != own and "java" not in each.name)
-            self.most_kib = max([self.most_kib, *map(_most_kib, workers)])
+        workers = (each.pid for each in descendants(own) if each.pid != own and "java" not in each.name)
+        self.most_kib = max([self.most_kib, *map(_most_kib, workers)])
 
 
 def _most_kib(pid: int) -> int:

@@ -8,13 +8,15 @@ import resource
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Self
 
-__all__ = ["Cost", "CpuMeter", "Process", "cost_of", "descendants"]
+__all__ = ["Cost", "CpuMeter", "Process", "Watcher", "cost_of", "descendants"]
 
 _SET_CHILD_SUBREAPER = 36
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -76,7 +78,36 @@ class Process(NamedTuple):
     cpu_s: float
 
 
-class CpuMeter:
+class Watcher(ABC):
+    """Looks again and again at something that runs, while it is entered.
+
+    Args:
+        every_s: The time between two looks, in s.
+    """
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    @abstractmethod
+    def look(self) -> None:
+        """Take one look."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._every_s):
+            self.look()
+
+
+class CpuMeter(Watcher):
     """CPU time of this process and of all that were ever below it.
 
     Spark's workers end between two jobs, and their parent need not wait for them: what a process took counts as it was
@@ -84,19 +115,10 @@ class CpuMeter:
     """
 
     def __init__(self) -> None:
+        super().__init__(0.2)
         self._seen: dict[tuple[int, int], float] = {}
         self._own = 0.0
         self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-
-    def __enter__(self) -> CpuMeter:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._over.set()
-        self._thread.join()
 
     def cpu_s(self) -> float:
         """CPU time so far, in s, without the meter's own."""
@@ -107,9 +129,9 @@ class CpuMeter:
             self._own += time.thread_time() - began
             return sum(self._seen.values()) - self._own
 
-    def _watch(self) -> None:
-        while not self._over.wait(0.2):
-            self.cpu_s()
+    def look(self) -> None:
+        """Keep what every process has taken so far."""
+        self.cpu_s()
 
 
 def descendants(root: int) -> Iterator[Process]:

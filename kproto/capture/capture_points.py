@@ -32,12 +32,13 @@ Opener: TypeAlias = "Callable[[str], IO[bytes]]"
 
 __all__ = ["CapturePoint", "capture_points", "in_order"]
 
-_PACKED: Final = re.compile(r"\.(?:gz|zst|zstd)$")
-_ROTATED: Final = re.compile(r"(.*\.(?:pcapng|pcap|cap|dmp|dump|trace|log))[-_.]?\d[\d_.:T-]*")
+_EXTENSION: Final = "pcapng|pcap|cap|dmp|dump|trace"
+_ROTATION: Final = r"[-_.]?\d[\d_.:T-]*"
+_PACKING: Final = "gz|zst|zstd"
+_PACKED: Final = re.compile(rf"\.(?:{_PACKING})$")
+_ROTATED: Final = re.compile(rf"(.*\.(?:{_EXTENSION}|log)){_ROTATION}")
 _NAMED_AS_CAPTURE: Final = re.compile(
-    r".*(?:\.(?:pcapng|pcap|cap|dmp|dump|trace)|kafka-request\.log)"
-    r"(?:[-_.]?\d[\d_.:T-]*)?(?:\.(?:gz|zst|zstd|bz2|xz|zip))?",
-    re.I | re.S,
+    rf".*(?:\.(?:{_EXTENSION})|kafka-request\.log)(?:{_ROTATION})?(?:\.(?:{_PACKING}|bz2|xz|zip))?", re.I | re.S
 )
 """Names of captures and request logs, also rotated and packed, whether or not kproto reads their packing."""
 

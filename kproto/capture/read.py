@@ -16,7 +16,7 @@ from .capture_points import CapturePoint, capture_points, in_order
 from .model import Exchange, Frame
 from .ordering import TimeOrder
 from .reader import CaptureReader
-from .source import File, Source, check_begun, check_capture, file_name, is_file
+from .source import File, Source, check_begun, faults_of, file_name, is_file
 from .summary import CaptureSummary
 
 if TYPE_CHECKING:
@@ -197,20 +197,15 @@ def _readable(points: Sequence[CapturePoint], summary: CaptureSummary) -> list[s
     Raises:
         CaptureError: No file can be read.
     """
-    files: list[str] = []
-    unreadable: list[tuple[str, str]] = []
-    for file in (file for point in points for file in point.files):
-        try:
-            check_capture(file)
-            files.append(file)
-        except CaptureError as e:
-            unreadable.append((file_name(file), str(e)))
-    if not files:
-        raise CaptureError("; ".join(reason for _, reason in unreadable))
-    for summary.reading, reason in unreadable:
+    files = [file for point in points for file in point.files]
+    faults = faults_of(files)
+    if len(faults) == len(files):
+        raise CaptureError("; ".join(faults.values()))
+    for file, reason in faults.items():
+        summary.reading = file_name(file)
         summary.bad(reason, 0)
     summary.reading = ""
-    return files
+    return [file for file in files if file not in faults]
 
 
 def _read(

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from kproto.errors import CaptureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Self
 
 __all__ = ["HEAD", "File", "Format", "Source", "check_begun", "check_capture", "detect_format", "file_name", "is_file"]
@@ -271,6 +271,17 @@ def check_capture(file: File, *, opener: Callable[[str], IO[bytes]] | None = Non
         found = detect_format(source.name, head, whole=True)
         assert found is not None
         return found
+
+
+def faults_of(files: Iterable[str], *, opener: Callable[[str], IO[bytes]] | None = None) -> dict[str, str]:
+    """Tell which files cannot be read at all, and why: what ``check_capture`` says of them."""
+    faults: dict[str, str] = {}
+    for file in files:
+        try:
+            check_capture(file, opener=opener)
+        except CaptureError as e:
+            faults[file] = str(e)
+    return faults
 
 
 def check_begun(source: Source, *, begun: bool) -> None:

@@ -258,22 +258,18 @@ def _readable(captures: Sequence[str]) -> list[str]:
         CaptureError: A file that the user named is no capture, or no file can be read: told before Spark starts.
     """
     from kproto.capture import capture_points
-    from kproto.capture.source import check_capture
+    from kproto.capture.source import faults_of
     from kproto.tables.files import expand, open_file
 
     if "-" in captures:
         raise ConfigurationError("analyze reads files; save standard input to one first, or try kproto inspect -")
     files = [file for point in capture_points(expand(captures), opener=open_file) for file in point.files]
-    problems = []
-    for file in files:
-        try:
-            check_capture(file, opener=open_file)
-        except CaptureError as e:
-            if file in captures:
-                raise
-            problems.append(str(e))
-    if len(problems) == len(files):
-        raise CaptureError("; ".join(problems[:3]))
+    faults = faults_of(files, opener=open_file)
+    named = next((file for file in faults if file in captures), None)
+    if named is not None:
+        raise CaptureError(faults[named])
+    if len(faults) == len(files):
+        raise CaptureError("; ".join([*faults.values()][:3]))
     return files
 
 

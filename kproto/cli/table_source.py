@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from kproto.errors import ConfigurationError
@@ -22,10 +21,9 @@ def tables_of(source: Place) -> Place | dict[str, pa.Table]:
         ConfigurationError: It is a pipe or device, which cannot be read twice.
     """
     from kproto.tables import read
-    from kproto.tables.files import explained
-    from kproto.tables.places import RemotePath
+    from kproto.tables.places import explained_at
 
-    with explained(source) if isinstance(source, RemotePath) else nullcontext():
+    with explained_at(source):
         is_capture = source.is_file()
     if str(source) == "-" or (not is_capture and source.exists() and not source.is_dir()):
         raise ConfigurationError(

@@ -8,7 +8,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kproto.errors import ConfigurationError
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
@@ -18,17 +18,19 @@ from kproto.tables.stages import SMALL_TABLES
 from kproto.tables.stored import MANIFEST, SUMMARY, current_run, table_files
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from kproto.capture import CapturePoint
     from kproto.tables.filters import Filters
 
-__all__ = ["STORE_THREADS", "Former", "fingerprint", "store_facts"]
+__all__ = ["Former", "at_store", "fingerprint", "store_facts"]
 
 _FACTS: Final = "brokers.json"
 
-STORE_THREADS: Final = 16
+_STORE_THREADS: Final = 16
 """How many requests the driver has under way at a store, which answers each of them slowly."""
+
+T = TypeVar("T")
 
 Address = tuple[str, str, int]
 """Capture point, IP and port of a broker."""
@@ -146,9 +148,14 @@ class Former:
 
     def link_into(self, run: Place) -> None:
         """Give a run its table files too: as links, where the file system has them; a store copies them on its side."""
-        with ThreadPoolExecutor(STORE_THREADS) as threads:
-            for _done in threads.map(lambda file: _link(self.run / file, run / file), self.files()):
-                pass
+        at_store(lambda file: _link(self.run / file, run / file), self.files())
+
+
+def at_store(work: Callable[[T], object], things: Iterable[T]) -> None:
+    """Do the work for each of the things, several at once; the first error is raised."""
+    with ThreadPoolExecutor(_STORE_THREADS) as threads:
+        for _done in threads.map(work, things):
+            pass
 
 
 def _link(file: Place, place: Place) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +14,7 @@ import kproto
 from kproto import tables
 from kproto.errors import CaptureError
 from kproto.pipeline.captures import gather_captures
-from kproto.pipeline.former import STORE_THREADS, Former, fingerprint, store_facts
+from kproto.pipeline.former import Former, at_store, fingerprint, store_facts
 from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.filters import Filters
 from kproto.tables.places import place_of, remove_tree
@@ -216,10 +215,7 @@ class _Job:
             run.bodies_decoded += each.bodies
             for file, rows in each.files.items():
                 run.rows[file.partition("/")[0]] += rows
-        with ThreadPoolExecutor(STORE_THREADS) as threads:
-            moves = [(each.path, file) for each in made for file in each.files]
-            for _done in threads.map(lambda move: self._keep(*move), moves):
-                pass
+        at_store(lambda move: self._keep(*move), [(each.path, file) for each in made for file in each.files])
         if not run.rows["requests"]:
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
         for name, schema in tables.TABLES.items():

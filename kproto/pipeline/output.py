@@ -22,7 +22,7 @@ import errno
 import json
 import os
 import shutil
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -32,7 +32,7 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.locks import LOCKS, locked
 from kproto.tables import TABLES
 from kproto.tables.files import explained
-from kproto.tables.places import RemotePath, place_of, remove_tree
+from kproto.tables.places import RemotePath, explained_at, place_of, remove_tree
 from kproto.tables.stored import MANIFEST, RUNS, current_run
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class OutputDirectory:
         Raises:
             ConfigurationError: The path is no directory, or the directory holds files of somebody else.
         """
-        with explained(self.path) if isinstance(self.path, RemotePath) else nullcontext():
+        with explained_at(self.path):
             if not self.path.exists():
                 if isinstance(self.path, RemotePath):
                     self.path.require_store()

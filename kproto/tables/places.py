@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from kproto.errors import ConfigurationError
-from kproto.tables.files import NO_BUCKET, file_system, is_uri, split_uri, without_secret
+from kproto.tables.files import NO_BUCKET, explained, file_system, is_uri, split_uri, without_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from os import PathLike
 
-__all__ = ["Place", "RemotePath", "arrow_path", "copy", "open_input", "open_output", "place_of", "remove_tree"]
+__all__ = [
+    "Place",
+    "RemotePath",
+    "arrow_path",
+    "copy",
+    "explained_at",
+    "open_input",
+    "open_output",
+    "place_of",
+    "remove_tree",
+]
 
 _OBJECT_STORES: Final = {"s3", "gcs", "abfs"}
 """File systems without directories and without rename, on which a file appears whole when its writer closes it."""
@@ -56,7 +68,7 @@ class RemotePath:
     def __lt__(self, other: RemotePath) -> bool:
         return str(self) < str(other)
 
-    def __truediv__(self, name: str | PurePosixPath) -> RemotePath:
+    def __truediv__(self, name: str | PurePath) -> RemotePath:
         return RemotePath(f"{self._base}/{name}{self._query}")
 
     @property
@@ -211,6 +223,11 @@ def place_of(name: str | PathLike[str] | RemotePath) -> Place:
     if uri.netloc not in ("", "localhost"):
         raise ConfigurationError(f"{text}: a file URI names no other host; try file:///{uri.netloc}{uri.path}")
     return Path(unquote(uri.path))
+
+
+def explained_at(place: Place) -> AbstractContextManager[None]:
+    """Return ``explained`` for a URI; for a path a context that leaves errors as they are: they name the path."""
+    return explained(place) if isinstance(place, RemotePath) else nullcontext()
 
 
 def arrow_path(place: Place) -> tuple[str, Any]:
