@@ -69,11 +69,19 @@ def cluster_id(session: ZooKeeperSession) -> str:
         try:
             return str(json.loads(session.get(CLUSTER_ID)[0])["id"])
         except NoNode:
-            new = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            new = _random_cluster_id()
             with contextlib.suppress(NodeExists):  # another process has written the cluster's id first
                 session.create(CLUSTER_ID, json.dumps({"version": "1", "id": new}, separators=(",", ":")).encode())
         except (ValueError, KeyError, TypeError) as e:
             raise DecodeError(f"znode {CLUSTER_ID} holds no contents that Kafka would write there: {e}") from e
+
+
+def _random_cluster_id() -> str:
+    """Draw a cluster id; one that begins with ``-`` would be an option on the command lines of Kafka's own tools."""
+    while True:
+        drawn = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not drawn.startswith("-"):
+            return drawn
 
 
 # ---- brokers ---------------------------------------------------------------------------------------------------------

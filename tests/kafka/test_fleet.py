@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from channel.broker.fleet import Fleet
 from channel.broker.rehearsal import Step, rehearse
 from channel.config import ChannelConfig
 from channel.errors import NodeExists
+from channel.zookeeper.cluster import cluster_id, create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import (
     CLUSTER_ID,
@@ -71,6 +73,17 @@ def test_brokers_are_registered_in_the_form_of_their_protocol(zookeeper: str, ib
         with ZooKeeperSession(zookeeper) as session:
             assert json.loads(session.get(CLUSTER_ID)[0])["id"] == fleet[7].broker.cluster_id
     assert registrations(zookeeper) == {}
+
+
+@pytest.mark.zookeeper
+def test_a_new_cluster_gets_an_id_that_no_command_line_takes_for_an_option(
+    zookeeper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws = iter([b"\xfb" + bytes(15), b"\xf8" + bytes(15), bytes(range(16))])  # the first two are written as "-..."
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(bytes=next(draws)))
+    with ZooKeeperSession(zookeeper) as session:
+        create_persistent_nodes(session)
+        assert cluster_id(session) == cluster_id(session) == "AAECAwQFBgcICQoLDA0ODw"
 
 
 @pytest.mark.zookeeper

@@ -20,6 +20,7 @@ from channel.config import ChannelConfig
 from channel.security import read_security
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes
+from channel.zookeeper.cluster import create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ApiKey
 from kproto.types import TopicPartition
@@ -70,6 +71,9 @@ def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Pat
         listeners, security = read_security(secured)
         config = ChannelConfig().secured(listeners.name, security)
         quorum = [Node(KRAFT, "127.0.0.1", base + 1)]
+        with ZooKeeperSession(started["zookeeper_connect"]) as admin:  # one id of 64 looks like an option
+            create_persistent_nodes(admin)
+            admin.create(znodes.CLUSTER_ID, b'{"version":"1","id":"-MHVpmUARpqaNfW68SaFGg"}')
         with Fleet(
             started["zookeeper_connect"], [1, 2, 3], session_timeout_ms=4_000, replica_lag_time_max_ms=1_000,
             hooks=hooks, quorum=quorum, stand=candidates(config), protocol=listeners, security=security,
