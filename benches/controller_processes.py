@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from free_ports import free_ports
 from measure import CACHE, KAFKA_JVM
 
 from channel.types import LeaderAndIsr, ReplicaAssignment
@@ -66,15 +66,10 @@ def _real_kafka(*words: str) -> None:
     subprocess.run([sys.executable, str(REAL_KAFKA), *words], stdout=subprocess.DEVNULL, check=True, timeout=300)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
-
-
 @contextlib.contextmanager
 def zookeeper(folder: Path) -> Iterator[str]:
     """A real ZooKeeper that keeps its files in the folder; gives its address."""
-    port = _free_port()
+    port = free_ports(1)
     _real_kafka("install", str(folder), "--jars", str(jars()))
     try:
         _real_kafka("start", str(folder), "--no-brokers", "--zk-port", str(port), "--heap", "1g")
@@ -223,7 +218,7 @@ def _kafka(address: str, folder: Path) -> list[str]:
     properties = {
         "broker.id": CONTROLLER_ID,
         "zookeeper.connect": address,
-        "listeners": f"PLAINTEXT://127.0.0.1:{_free_port()}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{free_ports(1)}",
         "log.dirs": folder / "data",
         "inter.broker.protocol.version": "3.9",
         "auto.leader.rebalance.enable": "false",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
-from real_brokers import client_settings, free_ports, real_kafka, security_file
+from free_ports import free_ports
+from real_brokers import client_settings, real_kafka, security_file
 
 from channel.types import LeaderAndIsr
 from channel.zookeeper import znodes

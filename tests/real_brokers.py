@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+from free_ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,29 +74,6 @@ def client_settings(folder: Path, protocol: str, bootstrap: str) -> dict[str, An
     if protocol.startswith("SASL"):
         settings |= {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin-secret"}
     return settings
-
-
-def free_ports(count: int) -> int:
-    """Return the first of several consecutive ports that are free.
-
-    Each process begins its search at a place of its own: brokers are started later, and until then a test run beside
-    this one would find the same ports free.
-    """
-    ports = range(21_000, 31_000, count + 3)
-    first = os.getpid() * 97 % len(ports)
-    for base in (*ports[first:], *ports[:first]):
-        sockets = []
-        try:
-            for port in range(base, base + count):
-                sockets.append(socket.create_server(("127.0.0.1", port)))
-        except OSError:
-            continue
-        else:
-            return base
-        finally:
-            for s in sockets:
-                s.close()
-    raise RuntimeError("no free ports")
 
 
 def jars() -> Path:

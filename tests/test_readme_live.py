@@ -9,30 +9,15 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from free_ports import free_ports
+
 ROOT = Path(__file__).parents[1]
 LIVE = re.compile(r"^```console live\n(.*?)^```", re.DOTALL | re.MULTILINE)
 TIME = re.compile(r"[0-9-]{10}T[0-9:.]{12}Z| *[0-9.]+ ms")
-
-
-def free_ports() -> tuple[int, int]:
-    """The first of three ports in a row, and one more, all of five digits."""
-    for first in range(21_092, 60_000, 97):
-        socks = []
-        try:
-            socks = [socket.create_server(("127.0.0.1", port)) for port in (*range(first, first + 3), first + 10)]
-        except OSError:
-            continue
-        else:
-            return first, first + 10
-        finally:
-            for sock in socks:
-                sock.close()
-    raise AssertionError("no free ports")
 
 
 def steps(block: str) -> list[tuple[str, str]]:
@@ -59,7 +44,8 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def test_the_session_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    first, tapped = free_ports()
+    first = free_ports(11)
+    tapped = first + 10
     ports = {"29094": tapped} | {f"1909{2 + i}": first + i for i in range(3)}
 
     def here(text: str) -> str:

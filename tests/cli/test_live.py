@@ -12,6 +12,7 @@ import threading
 
 import pytest
 from click.testing import CliRunner
+from free_ports import free_ports
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.errors import BrokerNotAvailable
@@ -217,8 +218,7 @@ def test_a_scenario_that_cannot_begin_leaves_nothing(monkeypatch):
 
 
 def test_brokers_listen_at_the_base_port_and_their_id():
-    with socket.create_server(("127.0.0.1", 0)) as sock:  # a port that is free now
-        port = sock.getsockname()[1]
+    port = free_ports(1)
     first = port - 100
     with brokers("--count", "1", "--first-id", "100", "--base-port", str(first)) as server:
         assert json.loads(server.stdout.readline()) == {"broker": 100, "host": "127.0.0.1", "port": port} | {

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from real_brokers import free_ports, jars, real_kafka, zookeeper_alone
+from free_ports import free_ports
+from real_brokers import jars, real_kafka, zookeeper_alone
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.controller.manager import ControllerChannelManager

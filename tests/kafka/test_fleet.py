@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from free_ports import free_ports
 from kazoo.client import KazooClient
-from real_brokers import IS_LONG, PROTOCOL_VERSIONS, eventually, free_ports, real_kafka
+from real_brokers import IS_LONG, PROTOCOL_VERSIONS, eventually, real_kafka
 
 from channel.broker.fleet import Fleet
 from channel.broker.rehearsal import Step, rehearse

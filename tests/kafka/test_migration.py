@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from real_brokers import IS_LONG, client_settings, eventually, free_ports, real_kafka, security_file
+from free_ports import free_ports
+from real_brokers import IS_LONG, client_settings, eventually, real_kafka, security_file
 
 from channel.broker.fleet import Fleet
 from channel.broker.hooks import BrokerHooks

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from control_messages import leader_and_isr, leader_state, stop_replica, update_metadata
-from real_brokers import free_ports, real_kafka
+from free_ports import free_ports
+from real_brokers import real_kafka
 
 from channel.cluster_client import ClusterClient
 from channel.config import ChannelConfig

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from real_brokers import eventually, free_ports, real_kafka
+from free_ports import free_ports
+from real_brokers import eventually, real_kafka
 
 from channel.network.recorder import PcapngRecorder
 from channel.tap import Mapping, Tap

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
-from real_brokers import free_ports, real_kafka
+from free_ports import free_ports
+from real_brokers import real_kafka
 
 from channel.controller.topic_settings import _SETTINGS, check_topic_settings
 from kproto.error_codes import ErrorCode

@@ -27,7 +27,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[2] / "benches"))
 
 from mutations.campaign import Trial, attempts
 from mutations.covering import KEPT, measure, test_of

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-
-sys.path.append(str(Path(__file__).parents[2] / "benches"))  # a bench and a test start the same cluster
 
 
 @pytest.fixture(scope="session")

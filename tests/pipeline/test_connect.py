@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 from click.testing import CliRunner
+from free_ports import free_ports
 from table_truth import CAPTURES, name_of
 
 from kproto.cli import main
@@ -71,9 +72,7 @@ def test_a_session_of_spark_connect_reads_captures_makes_tables_and_asks_them(tm
 def server(log: Path) -> Iterator[str]:
     """A server on loopback, whose tasks are its own."""
     home = Path(pyspark.__file__).parent
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_ports(1)
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,
