@@ -30,11 +30,10 @@ for _layout in (*_root.glob("channel/**/*.p[xy][dx]"), *_root.glob("kproto/captu
 # A run in the background of a script ignores Ctrl-C, and so would the commands that tests start and end with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60, print_blob=True)
-settings.register_profile("dev", deadline=None, max_examples=60)
-settings.register_profile(
-    "soak", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+on_any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", on_any_machine, derandomize=True, max_examples=60, print_blob=True)
+settings.register_profile("dev", on_any_machine, max_examples=60)
+settings.register_profile("soak", on_any_machine, max_examples=5000)
 settings.register_profile(
     "mutations", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate]
 )  # no shrinking

@@ -120,7 +120,7 @@ class LedCluster:
         """End the controller's process by kill -9, if there is one."""
         if self.process is not None and self.process.stdout is not None:
             self.process.kill()
-            self.process.wait(60)
+            self.process.wait(120)
             self.process.stdout.close()
 
     # ---- brokers and ZooKeeper

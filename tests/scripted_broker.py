@@ -27,6 +27,13 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+def bound_socket() -> socket.socket:
+    """A socket with a port that refuses connections, and that no other socket can get, until it is told to listen."""
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    return sock
+
+
 _HEAD = struct.Struct(">ihhih")
 _BODIES = {4: b"\0\0\1\0", 5: b"\0\0\1\0", 6: b"\0\0\0"}  # no error, no partitions, no tags, in the newest versions
 
@@ -62,9 +69,19 @@ class ScriptedBroker:
     """Listens on loopback; the n-th request that comes meets the n-th step, later ones are answered.
 
     A step gets the connection and the request; it may answer, close, or keep silent.
+
+    Args:
+        steps: The steps, in their order.
+        bound: A socket that has a port already, on which nobody listens yet; None for any free port.
+        protocol: How the listener is secured.
     """
 
-    def __init__(self, *steps: Step, port: int = 0, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT) -> None:
+    def __init__(
+        self,
+        *steps: Step,
+        bound: socket.socket | None = None,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+    ) -> None:
         self._protocol = protocol
         self.seen: list[Seen] = []
         self.connections: list[float] = []
@@ -72,7 +89,8 @@ class ScriptedBroker:
         self.sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = bound or bound_socket()
+        self._listener.listen()
         self.port: int = self._listener.getsockname()[1]
         self._start(self._accept)
 

@@ -360,7 +360,7 @@ def test_a_named_pipe_is_followed_too(expected: dict[Path, Told], tmp_path: Path
     try:
         assert told(path) == expected[FOUR]
     finally:
-        writer.join(10)
+        writer.join(60)
 
 
 def test_progress_reaches_the_size_of_the_file() -> None:

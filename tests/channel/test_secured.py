@@ -168,7 +168,7 @@ def test_a_broker_that_restarts_is_reached_again(protocol: SecurityProtocol) -> 
 # ---- what fails ------------------------------------------------------------------------------------------------------
 
 
-def error_of(protocol: SecurityProtocol, port: int, security: SecurityConfig, timeout_ms: int = 5000) -> Exception:
+def error_of(protocol: SecurityProtocol, port: int, security: SecurityConfig, timeout_ms: int = 30_000) -> Exception:
     """How asking a broker ends."""
     with (
         ClusterClient([("localhost", port)], protocol=protocol, security=security, timeout_ms=timeout_ms) as client,

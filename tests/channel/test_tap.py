@@ -270,7 +270,7 @@ def test_a_killed_tap_leaves_a_recording_that_reads(echo: EchoServer, recording:
             sock.sendall(data)
             received(sock, len(data))
             tap.send_signal(signal.SIGKILL)
-            tap.wait(10)
+            tap.wait(60)
     finally:
         tap.kill()
         tap.communicate()

@@ -242,4 +242,4 @@ def test_each_answer_is_there_before_the_next_question() -> None:
             process.stdin.flush()
             assert json.loads(process.stdout.readline())["consumed"] == 4
         process.stdin.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from network_peers import until
 
 import channel.controller_node
 from kproto.cli import main
@@ -70,13 +71,19 @@ def test_a_controller_resigns_although_sigterm_comes_twice(monkeypatch: pytest.M
         endpoint = SimpleNamespace(host="127.0.0.1", port=1)
 
         def __enter__(self) -> None:
-            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            ending.start()
 
         def __exit__(self, *_: object) -> None:
             signal.raise_signal(signal.SIGTERM)
             ended.append("resigned")
 
+    def end_once_started() -> None:
+        until(lambda: b'"id":7' in sys.stdout.buffer.getvalue())  # type: ignore[attr-defined]  # the runner's
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    ending = threading.Thread(target=end_once_started)
     monkeypatch.setattr(channel.controller_node, "ControllerNode", lambda *_, **__: Node())
     result = CliRunner().invoke(main, ["controller", "--zookeeper", "127.0.0.1:1", "--id", "7"])
+    ending.join(60)
     assert (result.exit_code, ended) == (0, ["resigned"])
     assert '"id":7' in result.stdout

@@ -271,7 +271,7 @@ def on_a_terminal(*arguments: str, columns: int = 100) -> str:
             if not piece:
                 break
             pieces.append(piece)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=120) == 0
     os.close(outer)
     return b"".join(pieces).decode()
 

@@ -232,7 +232,7 @@ def test_an_interrupted_reader_of_standard_input_prints_the_totals() -> None:
         time.sleep(0.2)  # let it wait for more
         process.send_signal(signal.SIGINT)
         told = process.stderr.read().decode()
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=120) == 130
     assert told.startswith("1 of 1 requests shown: 1 UpdateMetadata; 1 ok")
 
 
@@ -241,7 +241,7 @@ def test_pyarrow_is_not_needed() -> None:
         "import sys; sys.modules['pyarrow'] = sys.modules['pandas'] = None\n"
         f"from kproto.cli import main; main(['inspect', {path('ibp-3.9-a')!r}, '--errors'])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 15
 

@@ -58,7 +58,7 @@ def brokers(*args):
         yield server
     finally:
         server.terminate()
-        server.wait(60)
+        server.wait(120)
         server.stdout.close()
         server.stderr.close()
 
@@ -86,7 +86,7 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         ]
     finally:
         server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=60)
+        _, errors = server.communicate(timeout=120)
     assert server.returncode == 0
     assert "Traceback" not in errors
 
@@ -150,7 +150,7 @@ def test_a_signal_ends_the_search_for_zookeeper(command, number):
             silent.settimeout(60)
             silent.accept()[0].close()
             process.send_signal(number)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=120)
         finally:
             process.kill()
     assert (process.returncode, errors) == (0, b"")
@@ -163,7 +163,7 @@ def test_closed_standard_streams_are_as_good_as_empty_ones():
         try:
             assert process.stderr.readline() == "1 broker listening; Ctrl-C ends them\n"
             process.terminate()
-            assert (process.wait(60), process.stderr.read()) == (0, "")
+            assert (process.wait(120), process.stderr.read()) == (0, "")
         finally:
             process.kill()
 
@@ -232,7 +232,7 @@ def test_brokers_end_when_nobody_reads_their_requests():
         server.stdout.close()
         out, _ = kproto("send", address, "--api", "6", text=json.dumps(UPDATE))
         assert json.loads(out) == {"errorCode": 0}  # the answer does not depend on who watches
-        assert server.wait(60) == 141
+        assert server.wait(120) == 141
         assert "Traceback" not in server.stderr.read()
 
 

@@ -23,7 +23,7 @@ CAPTURE = str(DATA / "captures/ibp-3.9-a.pcap.gz")
 
 
 def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*KPROTO, *arguments], capture_output=True, text=True, timeout=60, check=False, **more)
+    return subprocess.run([*KPROTO, *arguments], capture_output=True, text=True, timeout=120, check=False, **more)
 
 
 def test_help_lists_every_command_and_shows_examples() -> None:
@@ -129,7 +129,7 @@ def test_python_dash_m_is_the_same_command() -> None:
 
 def test_without_the_extra_the_command_says_in_one_line_what_to_install() -> None:
     script = "import sys; sys.modules['click'] = None; from kproto.__main__ import main; main()"
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     told = "kproto: this needs click, which is not installed; try: pip install 'kproto[cli]'\n"
     assert (result.returncode, result.stdout, result.stderr) == (2, "", told)
 
@@ -139,7 +139,7 @@ def test_no_optional_package_and_no_command_is_imported_before_it_is_chosen() ->
         "import json, sys, kproto.cli; kproto.cli.main(['--help'], standalone_mode=False);"
         "print(json.dumps(sorted(sys.modules)))"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
     loaded = set(json.loads(result.stdout.splitlines()[-1]))
     assert not loaded & {"pyspark", "pyarrow", "construct", "numpy", "rich", "zstandard", "prometheus_client", "kazoo"}
     assert not {m for m in loaded if m.startswith(("kproto._codec", "kproto.reference", "kproto.capture", "channel"))}
@@ -151,7 +151,7 @@ def test_inspecting_needs_no_optional_package() -> None:
         f"import sys, kproto.cli; kproto.cli.main(['inspect', {CAPTURE!r}], standalone_mode=False);"
         "print(sorted({'pyspark', 'pyarrow', 'construct', 'numpy', 'channel'} & set(sys.modules)))"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
     assert result.stdout.splitlines()[-1] == "[]"
 
 
@@ -164,7 +164,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
         assert json.loads(process.stdout.readline())
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(timeout=60) == 141
+        assert process.wait(timeout=120) == 141
 
 
 def test_ctrl_c_ends_without_a_traceback() -> None:
@@ -182,7 +182,7 @@ def test_ctrl_c_ends_without_a_traceback() -> None:
         process.stdin.flush()
         assert "BadQuestion" in process.stdout.readline()  # it is in its loop now
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=120) == 130
         assert process.stderr.read() == ""
 
 

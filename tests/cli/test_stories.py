@@ -33,7 +33,7 @@ def output(command: str, width: int | None) -> str:
     arguments = [sys.executable, "-m", "kproto", *command.split()]
     environment = {**os.environ, "COLUMNS": str(width), "NO_COLOR": "1", "TERM": "xterm"}
     if width is None:
-        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
         return done.stdout
     outer, inner = pty.openpty()
     with subprocess.Popen(
@@ -49,7 +49,7 @@ def output(command: str, width: int | None) -> str:
             if not piece:
                 break
             pieces.append(piece)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=120) == 0
     os.close(outer)
     return b"".join(pieces).decode().replace("\r\n", "\n")
 

@@ -188,7 +188,7 @@ def test_neither_spark_nor_pandas_is_loaded() -> None:
         f"main(['summary', {path('ibp-3.9-a')!r}, '--format', 'line'], standalone_mode=False)\n"
         "print(sorted({'pyspark', 'py4j', 'pandas', 'rich'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.splitlines()[1] == "[]"
 
 

@@ -375,7 +375,7 @@ def test_a_buffer_that_changes_while_it_is_read_gives_rows_or_an_error_never_a_c
                 body[:] = good
     finally:
         stop.set()
-        writer.join(30)
+        writer.join(60)
 
 
 def test_a_short_frame_says_where() -> None:

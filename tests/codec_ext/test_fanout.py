@@ -83,7 +83,7 @@ def test_the_buffers_go_through_a_socket_as_they_are() -> None:
                 sent -= len(buffers.pop(0))
             if sent:
                 buffers[0] = memoryview(buffers[0])[sent:]
-        reader.join(30)
+        reader.join(60)
     assert bytes(received) == b"".join(shared.buffers(3, 99))
 
 

@@ -217,7 +217,7 @@ def test_many_threads_read_one_message() -> None:
     start = threading.Barrier(8)
 
     def look(_: int) -> bool:
-        start.wait(30)
+        start.wait(60)
         return all(
             encode(message, 8) == body
             and message.to_json(8)["controllerEpoch"] == 0
@@ -241,6 +241,6 @@ else:
 """
     module = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
     outer = f"import kproto._codec, {module} as m; m.run_string(m.create(), {inner!r})"
-    run = subprocess.run([sys.executable, "-c", outer], capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run([sys.executable, "-c", outer], capture_output=True, text=True, timeout=120, check=False)
     assert run.stdout.startswith("refused: "), run.stdout + run.stderr
     assert "interpreter" in run.stdout

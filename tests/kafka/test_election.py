@@ -73,7 +73,7 @@ class Process:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(60)
+        self.process.wait(120)
         for reader in self._readers:
             reader.join(60)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):

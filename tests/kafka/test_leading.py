@@ -111,5 +111,5 @@ def test_a_real_broker_takes_over_and_the_controller_waits_for_its_turn(led: Led
         told = led.line()
     assert (told["controller"], told["controller_epoch"]) == (CONTROLLER, taken_over[0] + 1)
     led.process.send_signal(signal.SIGTERM)  # it resigns
-    assert led.process.wait(60) == 0
+    assert led.process.wait(120) == 0
     assert active() is None

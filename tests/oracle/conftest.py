@@ -60,7 +60,7 @@ class Oracle:
     def close(self) -> None:
         assert self._process.stdin
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(120)
         assert self._process.stdout
         self._process.stdout.close()
 

@@ -138,7 +138,7 @@ def test_a_missing_package_names_the_extra(package: str, extra: str, tmp_path: P
         "from kproto.cli import main\n"
         f"main(['analyze', {str(CAPTURE)!r}, '--out', {str(tmp_path / 'out')!r}])"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 2
     assert (
         result.stderr == f"kproto: this needs {package}, which is not installed; try: pip install 'kproto[{extra}]'\n"
@@ -150,7 +150,7 @@ def test_help_needs_neither_spark_nor_java() -> None:
         "import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None\n"
         "from kproto.cli import main\nmain(['analyze', '--help'])"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0
     assert "Examples:" in result.stdout
 

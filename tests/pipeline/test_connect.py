@@ -102,7 +102,7 @@ def server(log: Path) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=120)
 
 
 def test_the_command_says_how_to_use_a_server(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_kill_loses_and_repeats_nothing(spark: SparkSession, recordings: list[
             time.sleep(0.05)
     finally:
         os.killpg(follower.pid, signal.SIGKILL)
-        follower.wait(timeout=30)
+        follower.wait(timeout=120)
     for file in recordings[1:]:
         arrive(file, folder)
     follow(spark, str(folder), OutputDirectory(out), once=True).awaitTermination()

@@ -265,7 +265,7 @@ def test_a_metadata_request_holds_up_no_other_broker(cluster):
     def hold(context, _request):
         if context.api_key == 3:
             at_work.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
     def note(context, _request, _answer):
         threads[context.api_key] = threading.current_thread().name
@@ -274,7 +274,7 @@ def test_a_metadata_request_holds_up_no_other_broker(cluster):
         member.broker.hooks = BrokerHooks(intercept=hold, answered=note)
     with Peer(cluster[0]) as slow, Peer(cluster[1]) as quick:
         slow.send(3, 9, codec.encode(codec.message_class(3, "request")(topics=None), 9))
-        assert at_work.wait(10)
+        assert at_work.wait(60)
         assert quick.ask(update_metadata({}), 8).error_code == 0
         assert threads == {6: "embedded-cluster-network-thread"}
         go_on.set()
@@ -439,7 +439,7 @@ def test_a_request_without_an_answer_is_told_as_such(cluster, plan):
     cluster[0].broker.hooks = BrokerHooks(intercept=lambda context, request: plan, answered=note)
     with Peer(cluster[0]) as peer:
         peer.send(6, 8, codec.encode(update_metadata({}), 8))
-        assert seen.wait(30)
+        assert seen.wait(60)
         if plan.disconnect:
             assert peer.receive() is None
         else:

@@ -86,7 +86,7 @@ def test_the_state_of_the_brokers(server, fleet):
 
 def test_stop_is_handed_on(server, stopped):
     assert step(server, "stop") == (200, {"step": "stop"})
-    assert stopped.wait(10)
+    assert stopped.wait(60)
 
 
 def test_a_step_while_another_is_taken_is_refused(server, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_step_while_another_is_taken_is_refused(server, monkeypatch):
 
     def long_step(fleet, steps):
         begun.set()
-        assert release.wait(20)
+        assert release.wait(60)
         raise ValueError("ended by the test")
         yield
 
@@ -102,12 +102,12 @@ def test_a_step_while_another_is_taken_is_refused(server, monkeypatch):
     first = threading.Thread(target=step, args=(server, "wait 1"))
     first.start()
     try:
-        assert begun.wait(20)
+        assert begun.wait(60)
         status, answer = step(server, "kill 0")
         assert (status, answer) == (409, {"error": "another step is being taken; try again once it is over"})
     finally:
         release.set()
-        first.join(20)
+        first.join(60)
 
 
 @pytest.mark.parametrize(

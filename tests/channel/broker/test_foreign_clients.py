@@ -37,7 +37,7 @@ def test_any_broker_lists_the_cluster_once_a_controller_has_told_of_it(broker_id
 def test_librdkafka_renews_its_session_on_its_connection() -> None:
     protocol = SecurityProtocol.SASL_PLAINTEXT
     users = {"user": Password("secret")}
-    security = SecurityConfig(sasl_enabled_mechanisms=("PLAIN",), users=users, connections_max_reauth_ms=4000)
+    security = SecurityConfig(sasl_enabled_mechanisms=("PLAIN",), users=users, connections_max_reauth_ms=10_000)
     with EmbeddedCluster(1, protocol=protocol, security=security) as cluster:
         listener = cluster[0].listener
         assert listener is not None

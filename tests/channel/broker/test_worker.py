@@ -21,7 +21,7 @@ def test_work_is_done_in_order_and_a_failure_costs_nothing_else(caplog: pytest.L
         worker.submit(lambda number=number: done.append((number, threading.current_thread().name)))  # type: ignore[misc]
         worker.submit(fail)
     worker.submit(last.set)
-    assert last.wait(10)
+    assert last.wait(60)
     worker.close()
     worker.close()
     assert done == [(number, "worker-under-test") for number in range(5)]
@@ -33,15 +33,15 @@ def test_work_is_done_in_order_and_a_failure_costs_nothing_else(caplog: pytest.L
 
 def test_queued_work_is_dropped_at_the_end() -> None:
     worker, begun, go_on, done = Worker("worker-under-test"), threading.Event(), threading.Event(), []
-    worker.submit(lambda: (begun.set(), go_on.wait(10), done.append(1)))  # type: ignore[func-returns-value]
+    worker.submit(lambda: (begun.set(), go_on.wait(60), done.append(1)))  # type: ignore[func-returns-value]
     worker.submit(lambda: done.append(2))
-    assert begun.wait(10)
+    assert begun.wait(60)
     closer = threading.Thread(target=worker.close)
     closer.start()
     while not worker._is_closed:
         time.sleep(0.001)
     go_on.set()
-    closer.join(10)
+    closer.join(60)
     assert not closer.is_alive()
     assert done == [1]
 
@@ -50,7 +50,7 @@ def test_work_that_closes_its_own_worker_is_the_last() -> None:
     worker, done = Worker("worker-under-test"), []
     worker.submit(lambda: (worker.close(), done.append(1)))  # type: ignore[func-returns-value]
     assert worker._thread is not None
-    worker._thread.join(10)
+    worker._thread.join(60)
     assert not worker._thread.is_alive()
     assert done == [1]
     worker.close()

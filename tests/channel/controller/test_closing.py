@@ -32,7 +32,7 @@ class LostSession:
     def get(self, path: str) -> Any:
         """Wait for the end."""
         self.asked.set()
-        assert self.ended.wait(20)
+        assert self.ended.wait(60)
         raise IllegalState("the ZooKeeper session is closed")
 
     get_many = exists = get
@@ -50,10 +50,10 @@ def test_a_brokers_session_is_left_to_the_broker(end: Any, monkeypatch: pytest.M
     before = set(threading.enumerate())
     controller = Controller(7, session, None, Metrics())
     controller.start()
-    assert session.asked.wait(20)
+    assert session.asked.wait(60)
     (thread,) = set(threading.enumerate()) - before
     end(controller)
     assert not session.is_closed
     session.close()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()

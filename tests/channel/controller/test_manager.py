@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from network_peers import PLAIN_OR_TLS, SECURITY, accepted, greet
-from scripted_broker import ScriptedBroker, Seen, answer, until
+from scripted_broker import ScriptedBroker, Seen, answer, bound_socket, until
 
 from channel.config import ChannelConfig
 from channel.controller.broker_requests import Outcome
@@ -202,7 +202,7 @@ def test_a_request_whose_answer_was_lost_is_sent_again(make, scripted) -> None:
     assert [number(s) for s in broker.seen] == [1, 1, 2]
     assert again.connection == second.connection == first.connection + 1
     assert first.correlation_id < again.correlation_id < second.correlation_id
-    assert 0.09 <= again.at - first.at < 5
+    assert again.at - first.at >= 0.09
     assert answers.codes == [(1, 0), (2, 0)]
 
 
@@ -314,12 +314,17 @@ either_way = pytest.mark.parametrize(
 )
 def test_after_any_fault_the_request_is_sent_again_and_order_kept(make, scripted, fault, options, caplog) -> None:
     broker, answers = scripted(answer, fault, fault), Answers()
-    manager = make(broker.broker(), config=FAST, **options)
+    manager = make(broker.broker(), config=FAST if fault is silent else None, **options)
     for n in (1, 2, 3):
         manager.send_request(1, request(n), answers.to(n))
     until(lambda: len(answers.codes) == 3)
-    assert [number(s) for s in broker.seen] == [1, 2, 2, 2, 3]
-    assert [s.connection for s in broker.seen] == [1, 1, 2, 3, 3]
+    found = [(number(s), s.connection) for s in broker.seen]
+    if fault is not silent:
+        assert found == [(1, 1), (2, 1), (2, 2), (2, 3), (3, 3)]
+    else:  # on a busy machine an answer too may take longer than the request timeout, and is asked for again
+        assert found == sorted(found)
+        assert {n for n, _ in found} == {1, 2, 3}
+        assert len(found) >= 5
     assert answers.codes == [(1, 0), (2, 0), (3, 0)]
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING and "send" in r.name + r.msg]
     assert len(warnings) >= 2
@@ -331,14 +336,16 @@ def test_a_request_that_was_given_up_does_not_arrive_on_its_old_connection(make)
     size = 16 << 20
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        manager = make(Broker(1, (EndPoint("127.0.0.1", server.getsockname()[1]),)), config=FAST)
+        patient = ChannelConfig(request_timeout_ms=2000)  # the second connection must live until it is read from
+        manager = make(Broker(1, (EndPoint("127.0.0.1", server.getsockname()[1]),)), config=patient)
         endpoint = UpdateMetadataEndpoint(port=1, host="h" * 30_000, listener="PLAINTEXT")
         live = [UpdateMetadataBroker(id=n, endpoints=[endpoint], rack=None) for n in range(size // 30_000 + 1)]
         message = UpdateMetadataRequest(controller_id=1, controller_epoch=5, broker_epoch=7, live_brokers=live)
         manager.send_request(1, SingleRequest(message, 8), lambda _: None)
         first, _ = server.accept()
-        second, _ = server.accept()  # it was given up after half a second
+        second, _ = server.accept()  # it was given up after two seconds
         with first, second:
+            assert int.from_bytes(second.recv(4), "big") > size
             arrived, ended = 0, ""
             while not ended:
                 try:
@@ -347,7 +354,6 @@ def test_a_request_that_was_given_up_does_not_arrive_on_its_old_connection(make)
                 except ConnectionResetError:
                     ended = "reset"
             assert (ended, arrived < size) == ("reset", True)
-            assert int.from_bytes(second.recv(4), "big") > size
 
 
 @either_way
@@ -407,19 +413,18 @@ def test_a_broker_that_closes_idle_connections_costs_no_request(make, scripted, 
 
 @either_protocol
 def test_a_refused_connection_is_tried_until_the_broker_is_there(make, protocol, caplog) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    answers = Answers()
-    manager = make(Broker(1, (EndPoint("127.0.0.1", port, protocol.name, protocol),)))
-    for n in (1, 2):
-        manager.send_request(1, request(n), answers.to(n))
-    until(lambda: sum("no connection" in r.getMessage() for r in caplog.records) >= 2)
-    broker = ScriptedBroker(port=port, protocol=protocol)
-    try:
-        until(lambda: len(answers.codes) == 2)
-        assert [number(s) for s in broker.seen] == [1, 2]
-    finally:
-        broker.close()
+    with bound_socket() as bound:
+        answers, port = Answers(), bound.getsockname()[1]
+        manager = make(Broker(1, (EndPoint("127.0.0.1", port, protocol.name, protocol),)))
+        for n in (1, 2):
+            manager.send_request(1, request(n), answers.to(n))
+        until(lambda: sum("no connection" in r.getMessage() for r in caplog.records) >= 2)
+        broker = ScriptedBroker(bound=bound, protocol=protocol)
+        try:
+            until(lambda: len(answers.codes) == 2)
+            assert [number(s) for s in broker.seen] == [1, 2]
+        finally:
+            broker.close()
 
 
 def test_a_host_that_cannot_be_resolved_stops_nobody(make, scripted) -> None:
@@ -483,12 +488,11 @@ def test_a_broker_can_be_removed_while_it_reads_nothing(make, protocol, dropped:
 
 
 def test_a_broker_can_be_removed_while_it_cannot_be_reached(make, dropped: Dropped) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    manager = make(Broker(1, (EndPoint("127.0.0.1", port),)))
-    manager.send_request(1, request(1))
-    time.sleep(0.05)
-    manager.remove_broker(1)
+    with bound_socket() as bound:
+        manager = make(Broker(1, (EndPoint("127.0.0.1", bound.getsockname()[1]),)))
+        manager.send_request(1, request(1))
+        time.sleep(0.05)
+        manager.remove_broker(1)
     assert dropped.numbers(1, Outcome.NOT_SENT) == [1]
 
 

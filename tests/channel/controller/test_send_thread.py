@@ -266,7 +266,7 @@ def test_a_request_that_cannot_be_encoded_is_told_to_its_caller_at_once_and_the_
 def test_a_request_that_cannot_be_encoded_when_its_turn_comes_is_dropped_and_the_queue_goes_on(
     make, scripted, dropped: list[Any], many: int
 ) -> None:
-    broker, answered, gate = scripted(lambda sock, seen: (gate.wait(10), answer(sock, seen))), [], threading.Event()
+    broker, answered, gate = scripted(lambda sock, seen: (gate.wait(60), answer(sock, seen))), [], threading.Event()
     manager = make(broker.broker())
     manager.send_request(1, request(1), answered.append)
     until(lambda: len(broker.seen) == 1)
@@ -387,7 +387,7 @@ def test_a_name_that_takes_long_to_look_up_holds_up_no_other_broker(scripted, mo
     broker, answered, gate = scripted(), [], threading.Event()
 
     def slow(host: str, *args: Any, **options: Any) -> Any:
-        gate.wait(20)
+        gate.wait(60)
         raise OSError("no such name")
 
     with ControllerChannelManager(1, lambda: 5, send_threads=1) as manager:
@@ -494,13 +494,13 @@ SCRIPT = """
     manager = ControllerChannelManager(1, lambda: 5, send_threads=SETTING)
     manager.startup([Broker(1, (EndPoint("127.0.0.1", PORT),))])
     manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=1), 8), lambda _: answered.set())
-    assert answered.wait(10)
+    assert answered.wait(60)
 """
 
 
 def run_script(text: str, port: int, setting: int | str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
     script = textwrap.dedent(SCRIPT).replace("PORT", str(port)).replace("SETTING", repr(setting)) + text
-    return subprocess.run([sys.executable, "-c", script], timeout=60, check=check, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", script], timeout=120, check=check, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("setting", [1, "per_broker"])
@@ -526,7 +526,7 @@ def test_a_forked_child_has_no_channels_and_the_parents_go_on(scripted) -> None:
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
             answered.clear()
             manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=3), 8), lambda _: answered.set())
-            assert answered.wait(10)
+            assert answered.wait(60)
         print("the parent is done")
         """
     )

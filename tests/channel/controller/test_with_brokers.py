@@ -77,7 +77,7 @@ def send(manager: ControllerChannelManager, broker_id: int, message: Any, versio
         came.set()
 
     manager.send_request(broker_id, SingleRequest(message, version), callback)
-    assert came.wait(20)
+    assert came.wait(60)
     assert len(responses) == 1
     return responses[0]
 

@@ -80,9 +80,9 @@ def echo(request):
     request.respond([answer(request.payload)])
 
 
-def sends(client, node, builder=UPDATE):
-    assert await_ready(client, node, 5000)
-    return send_and_receive(client, client.new_request(node.key, builder))
+def sends(client, node, builder=UPDATE, **options):
+    assert await_ready(client, node, 30_000)
+    return send_and_receive(client, client.new_request(node.key, builder, **options))
 
 
 def test_requests_are_answered_over_one_connection(server, clients):
@@ -98,7 +98,7 @@ def test_requests_are_answered_over_one_connection(server, clients):
 def test_many_requests_in_flight_are_answered_in_order(server, clients):
     listener = server.listen(echo)
     client, node = clients(listener.port, max_in_flight=10)
-    assert await_ready(client, node, 5000)
+    assert await_ready(client, node, 30_000)
     order = []
     sent = 0
     while len(order) < 100:
@@ -115,15 +115,15 @@ def test_nobody_there(clients):
         sock.bind(("127.0.0.1", 0))
         client, node = clients(sock.getsockname()[1])
         with pytest.raises(Disconnected, match=r"Connection to 127\.0\.0\.1"):
-            await_ready(client, node, 5000)
+            await_ready(client, node, 30_000)
 
 
 def test_no_answer_in_time_ends_the_connection_and_the_next_attempt_makes_another(server, clients):
     held = []
     listener = server.listen(lambda request: echo(request) if held else held.append(request))
-    client, node = clients(listener.port, request_timeout_ms=50)
+    client, node = clients(listener.port)
     with pytest.raises(RequestTimeout, match="within 50 ms"):
-        sends(client, node)
+        sends(client, node, timeout_ms=50)
     assert sends(client, node).request.correlation_id == 1
     echo(held[0])
     until(lambda: len(listener.connections) == 1)
@@ -274,15 +274,12 @@ def test_a_connection_that_ended_while_idle_is_noticed_before_the_next_request(s
 
 
 def test_closing_ends_a_wait_from_another_thread(server, clients):
-    listener = server.listen(lambda request: None)
-    client, node = clients(listener.port)
-    timer = threading.Timer(0.05, client.initiate_close)
+    listener = server.listen(lambda request: client.initiate_close())
+    client, node = clients(listener.port, request_timeout_ms=120_000)
     began = time.monotonic()
-    timer.start()
     with pytest.raises(ClientClosed, match="Client was shutdown before response was read"):
         sends(client, node)
-    timer.join()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     client.close()
 
 

@@ -54,7 +54,7 @@ def test_closing_ends_a_wait(metadata: ProducerMetadata) -> None:
     thread = threading.Thread(target=wait)
     thread.start()
     metadata.close()
-    thread.join(10)
+    thread.join(60)
     assert "after close" in str(errors[0])
 
 
@@ -135,7 +135,7 @@ def waiting(metadata: ProducerMetadata, *arguments: Any, **more: Any) -> Callabl
     until(lambda: asked.is_set() or results)
 
     def result() -> Any:
-        thread.join(10)
+        thread.join(60)
         if isinstance(results[0], Exception):
             raise results[0]
         return results[0]

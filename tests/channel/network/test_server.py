@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from network_peers import frame, until
+from network_peers import FakeClock, frame, until
 
 from channel.config import ChannelConfig
 from channel.errors import IllegalState
@@ -176,7 +176,7 @@ def test_answers_may_come_later_and_from_other_threads(server):
         two.send(b"thread")
         assert two.receive() == b"from a thread"
         assert one.receive() == b"after 20 ms"
-        assert time.monotonic() - began >= 0.02
+        assert time.monotonic() - began >= 0.015
     for thread in threads:
         thread.join()
 
@@ -380,14 +380,14 @@ def test_a_handler_that_blocks_the_end_is_told(server, monkeypatch):
 
     def block(_request):
         entered.set()
-        go_on.wait(30)
+        go_on.wait(60)
 
     blocked = SocketServer("blocked")
     listener = blocked.listen(block)
     blocked.start()
     with Peer(listener) as peer:
         peer.sock.sendall(frame(b"stay"))
-        assert entered.wait(10)
+        assert entered.wait(60)
         monkeypatch.setattr(server_module, "_STOP_MS", 10)
         with pytest.raises(IllegalState, match="has not ended: a handler blocks it"):
             blocked.close()
@@ -423,12 +423,12 @@ def test_a_failing_timer_keeps_no_other_from_its_time(server, caplog):
 
     server.call_later(1, fails)
     server.call_later(2, done.set)
-    assert done.wait(10)
+    assert done.wait(60)
     assert "timer" in caplog.text
 
 
 def test_silent_connections_expire_although_nothing_else_happens():
-    with SocketServer("test", config=ChannelConfig(connections_max_idle_ms=50)) as server:
+    with SocketServer("test", config=ChannelConfig(connections_max_idle_ms=1500)) as server:
         listener = server.listen(echo)
         with Peer(listener) as one, Peer(listener) as two:
             for peer in (one, two):
@@ -525,13 +525,17 @@ def test_a_peer_that_announces_a_frame_and_does_not_send_it_is_closed_and_starve
 
 
 def test_a_frame_that_goes_on_arriving_is_waited_for():
-    config = ChannelConfig(receive_stall_max_ms=600)
-    with SocketServer("test", config=config) as server, Peer(server.listen(echo)) as peer:
+    config, clock = ChannelConfig(receive_stall_max_ms=600), FakeClock()
+    with SocketServer("test", config=config, clock=clock) as server, Peer(server.listen(echo)) as peer:
         payload = bytes(range(200))
         peer.sock.sendall(struct.pack(">i", len(payload)))
+        until(lambda: server.selector.channels)
+        (channel,) = server.selector.channels.values()
         for at in range(0, len(payload), 20):
+            until(lambda at=at: channel.connection.reader.bytes_read == 4 + at)
+            clock.sleep(400)
+            server.call(lambda: None)  # let it look for frames that have stalled
             peer.sock.sendall(payload[at : at + 20])
-            time.sleep(0.08)
         assert peer.receive() == payload
 
 
