@@ -42,7 +42,7 @@ Traffic = dict[str, dict[str, EventRequests]]
 """By event and broker."""
 
 OPTIONS = (
-    "--request-log", "--prop", "zookeeper.session.timeout.ms=4000", "--prop", "offsets.topic.replication.factor=3",
+    "--request-log", "--prop", "zookeeper.session.timeout.ms=9000", "--prop", "offsets.topic.replication.factor=3",
     "--prop", "replica.lag.time.max.ms=30000",
 )  # fmt: skip
 

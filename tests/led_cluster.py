@@ -60,7 +60,7 @@ class LedCluster:
         self.bootstrap = ",".join(f"127.0.0.1:{self.base + i}" for i in range(brokers))
         self.session = ZooKeeperSession(self.zookeeper)
         self.process: subprocess.Popen[str] | None = None
-        self._settings = {"zookeeper.session.timeout.ms": 6000, "default.replication.factor": 3, **(settings or {})}
+        self._settings = {"zookeeper.session.timeout.ms": 12_000, "default.replication.factor": 3, **(settings or {})}
         self._options = (
             "--brokers", str(brokers), "--base-port", str(self.base), "--zk-port", str(self.base + brokers),
             "--security", protocol, *options,

@@ -303,7 +303,7 @@ def test_a_controller_that_was_deposed_before_its_work_leaves_it_undone(
             fleet.admin.delete(znodes.CONTROLLER)
             zk.register_controller(other, 99)
         until(lambda: not node.controller.is_active and node.controller.active_id == 99)
-        assert any("ControllerMoved" in r.message and r.levelno == logging.INFO for r in caplog.records)
+        until(lambda: any("ControllerMoved" in r.message and r.levelno == logging.INFO for r in caplog.records))
         assert fleet.state("t") == before
         assert fleet.admin.exists(unfinished) is not None
     until(lambda: node.controller.is_active)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(300)]
 
-SESSION_MS = 4_000
+SESSION_MS = 8_000
 
 
 class Process:
@@ -43,7 +43,7 @@ class Process:
     def __init__(self, zookeeper: str, first_id: int, *options: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "kproto", "brokers", "--zookeeper", zookeeper, "--count", "3",
-             "--first-id", str(first_id), "--session-timeout", "4", "--replica-lag", "1", "--elect", *options],
+             "--first-id", str(first_id), "--session-timeout", "8", "--replica-lag", "10", "--elect", *options],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._lines: SimpleQueue[dict[str, Any]] = SimpleQueue()

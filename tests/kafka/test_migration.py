@@ -104,7 +104,7 @@ def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Pat
             eventually(lambda: set(fleet[1].broker.metadata.partition_info(*TP).isr) == {1, 2, 3})  # type: ignore[union-attr]
             assert (ApiKey.UPDATE_METADATA, 1, True, 0) in seen  # a change of the image
 
-            assert fleet.shut_down(1) == {}  # by a heartbeat that says so
+            assert fleet.shut_down(1, timeout_s=60) == {}  # by a heartbeat that says so
             eventually(lambda: fleet[2].broker.metadata.partition_info(*TP).leader in (2, 3))  # type: ignore[union-attr]
             survivor = 2 if fleet[2].broker.metadata.partition_info(*TP).leader == 3 else 3  # type: ignore[union-attr]
             fleet.kill(5 - survivor)  # its heartbeats end, and the controller fences it

@@ -213,6 +213,13 @@ def test_metadata_that_makes_no_sense(cluster, topic):
 
 # ---- bytes that are no request ---------------------------------------------------------------------------------------
 
+
+def received(peer):
+    """The payload of the next frame."""
+    with peer.makefile("rb") as stream:
+        return stream.read(int.from_bytes(stream.read(4), "big"))
+
+
 GOOD_HEAD = struct.pack(">hhih2s", 6, 8, 0, 2, b"77")
 CLOSED = {
     **{f"api {a} v{v}": frame(struct.pack(">hhih2s", a, v, 0, 2, b"77") + bytes(40))
@@ -238,10 +245,10 @@ def test_the_connection_is_closed_without_an_answer(cluster, what):
 def test_an_unknown_version_of_api_versions_is_answered(cluster):
     with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=60) as peer:
         peer.sendall(frame(struct.pack(">hhih2sB", 18, 99, 7, 2, b"77", 0)))
-        answer = peer.recv(4096)
-    assert struct.unpack(">ii", answer[:8]) == (len(answer) - 4, 7)
-    body, used = codec.decode_response_from(18, 0, answer[8:])
-    assert used == len(answer) - 8
+        answer = received(peer)
+    assert struct.unpack(">i", answer[:4]) == (7,)
+    body, used = codec.decode_response_from(18, 0, answer[4:])
+    assert used == len(answer) - 4
     assert [(k.api_key, k.min_version, k.max_version) for k in body.api_keys] == [(18, 0, 4)]
     assert body.error_code == 35
 
@@ -255,8 +262,8 @@ def test_clients_are_told_what_the_controller_said(cluster, topic):
     )
     with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=60) as peer:
         peer.sendall(frame(header + codec.encode(request, 12)))
-        answer = peer.recv(65536)
-    body = codec.decode_response(3, 12, answer[9:])
+        answer = received(peer)
+    body = codec.decode_response(3, 12, answer[5:])
     assert {b.node_id: b.port for b in body.brokers} == cluster.ports
     (told,) = body.topics
     assert (told.error_code, told.name, told.topic_id) == (0, topic, topic_id(topic))
