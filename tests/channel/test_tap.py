@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 from control_messages import update_metadata
 from network_peers import EchoServer, FakeClock, frame, until
+from scripted_broker import bound_socket
 from tls_certificates import certificates
 
 from channel.broker.cluster import EmbeddedCluster
@@ -161,10 +162,9 @@ def test_a_client_waits_for_a_node_that_does_not_read(recording: Path) -> None:
 
 
 def test_a_node_that_is_down_resets_its_clients_and_nobody_else(echo: EchoServer, recording: Path) -> None:
-    with socket.create_server(LOOPBACK) as gone:
-        nowhere = gone.getsockname()
-    mappings = [Mapping(LOOPBACK, nowhere), Mapping(LOOPBACK, echo.address)]
-    with PcapngRecorder(recording) as recorder, Tap(mappings, recorder) as tap:
+    gone = bound_socket()
+    mappings = [Mapping(LOOPBACK, gone.getsockname()), Mapping(LOOPBACK, echo.address)]
+    with gone, PcapngRecorder(recording) as recorder, Tap(mappings, recorder) as tap:
         with pytest.raises(ConnectionResetError), connect(tap, 0) as sock:  # on connecting or on reading
             sock.recv(1)
         with connect(tap, 1) as sock:
@@ -195,8 +195,8 @@ def test_a_client_that_resets_while_the_node_is_slow_costs_no_cpu(recording: Pat
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         sock.close()
         before = tap.dispatched
-        time.sleep(0.2)
-        assert tap.dispatched - before < 10
+        time.sleep(0.5)
+        assert tap.dispatched - before < 1000  # what it had still to read; without rest it would be tens of thousands
 
 
 def test_ports_that_are_taken_and_hosts_that_are_not_there_are_named(recording: Path) -> None:

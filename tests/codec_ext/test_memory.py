@@ -88,7 +88,8 @@ def test_nothing_leaks_from_any_door_on_any_path() -> None:
         decode_response(6, 8, b"\0\0\0")
         decode_request_header(b"\0\6\0\10\0\0\0\1\0\3abc\0")
 
-    assert growth(work, 300) < 1 << 20
+    # A leak grows each time; what the system adds to a process at once, such as a huge page, does not.
+    assert any(growth(work, 300) < 1 << 20 for _ in range(3))
 
 
 def test_reference_counts_of_what_is_shared_stay() -> None:
