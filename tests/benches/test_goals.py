@@ -108,10 +108,10 @@ def test_tls_and_tap_are_held_to_what_was_promised() -> None:
 def test_a_quick_run_gives_every_figure(program: ModuleType, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     command = [sys.executable, str(program.__file__), "--quick", "--json", str(result)]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=240)
     _, lines = load(result)
     assert [row.what for row in lines] == [goal.what for goal in program.goals()]
-    assert all(row.ours for row in lines)
+    assert all(row.ours is not None for row in lines)
     assert "the figures say nothing" in capfd.readouterr().err
 
 
