@@ -16,7 +16,6 @@ may be embedded ones or real ones.
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK
@@ -36,6 +35,7 @@ from channel.types import (
     LeaderRecoveryState,
     ReplicaAssignment,
 )
+from channel.uuids import random_uuid
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class ScriptedController:
 
         def create() -> None:
             self.context.set_all_topics([*self.context.all_topics, name])
-            self.context.add_topic_id(name, topic_id or uuid.uuid4().bytes)
+            self.context.add_topic_id(name, topic_id or random_uuid())
             for tp, replicas in placed.items():
                 self.context.update_partition_full_replica_assignment(tp, ReplicaAssignment(replicas))
                 self._lead(tp, LeaderAndIsr(replicas[0], replicas), is_new=True)

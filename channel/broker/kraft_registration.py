@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +9,7 @@ from channel.errors import IllegalState
 from channel.logs import get_logger
 from channel.network.request import MessageRequest
 from channel.types import NO_BROKER_EPOCH, Node, SecurityProtocol
+from channel.uuids import random_uuid
 from kproto import messages
 from kproto.api import metadata_version_level
 from kproto.error_codes import ErrorCode, error_name
@@ -94,7 +94,7 @@ class KRaftRegistration:
         self._level = metadata_version_level(ibp)
         self.channel = channel
         self._call_later = call_later
-        self._description = _Description(embedded.cluster_id, os.urandom(16), os.urandom(16))
+        self._description = _Description(embedded.cluster_id, random_uuid(), random_uuid())
         self._is_closed = False
         embedded.kraft_epoch = NO_BROKER_EPOCH
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from channel.errors import BadVersion, NodeExists
 from channel.logs import get_logger
 from channel.types import ReplicaAssignment
+from channel.uuids import random_uuid
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster import fenced
 from channel.zookeeper.operations import Create, SetData
@@ -227,7 +227,7 @@ class Administration:
 
     def _create_topic(self, name: str, new: _NewTopic) -> Uuid:
         """Write a topic's configuration and assignment; returns its id, all zero before topic ids existed."""
-        topic_id = os.urandom(16) if self._has_topic_ids else None
+        topic_id = random_uuid() if self._has_topic_ids else None
         config, settings = f"{znodes.TOPIC_CONFIGS}/{name}", znodes.encode_config(new.config)
         fence = self._context.epoch_zk_version
         write: Operation = Create(config, settings)

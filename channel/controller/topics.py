@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 from channel.logs import bounded
+from channel.uuids import random_uuid
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
@@ -52,7 +52,7 @@ class TopicChanges:
         self._replicas = replicas
         self._deletions = deletions
         self._forget_topic = forget_topic
-        self._new_topic_id = new_topic_id or _random_topic_id
+        self._new_topic_id = new_topic_id or random_uuid
         self._gives_ids = ibp_at_least(cluster.config.inter_broker_protocol_version, "2.8-IV0")
 
     # ---- a failover
@@ -143,7 +143,3 @@ class TopicChanges:
             tp.partition: context.partition_full_replica_assignment(tp) for tp in context.partitions_for_topic(topic)
         }
         self._cluster.store.write_assignment(topic, TopicAssignment(known, found.topic_id), self._cluster.fence)
-
-
-def _random_topic_id() -> Uuid:
-    return uuid.uuid4().bytes

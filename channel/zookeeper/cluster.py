@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import time
-import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
 from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode
 from channel.logs import get_logger
+from channel.uuids import random_uuid
 from kproto.errors import DecodeError
+from kproto.json_form import uuid_to_json
 
 from .operations import Check, Create, Delete, SetData, Stat, Transaction
 from .znodes import (
@@ -69,19 +69,11 @@ def cluster_id(session: ZooKeeperSession) -> str:
         try:
             return str(json.loads(session.get(CLUSTER_ID)[0])["id"])
         except NoNode:
-            new = _random_cluster_id()
+            new = uuid_to_json(random_uuid())
             with contextlib.suppress(NodeExists):  # another process has written the cluster's id first
                 session.create(CLUSTER_ID, json.dumps({"version": "1", "id": new}, separators=(",", ":")).encode())
         except (ValueError, KeyError, TypeError) as e:
             raise DecodeError(f"znode {CLUSTER_ID} holds no contents that Kafka would write there: {e}") from e
-
-
-def _random_cluster_id() -> str:
-    """Draw a cluster id; one that begins with ``-`` would be an option on the command lines of Kafka's own tools."""
-    while True:
-        drawn = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not drawn.startswith("-"):
-            return drawn
 
 
 # ---- brokers ---------------------------------------------------------------------------------------------------------
