@@ -128,6 +128,8 @@ def command(
     paths = [] if follows else _readable(captures)
     check_apis(filters)
     if report is not None:
+        if str(report) == "-":
+            raise ConfigurationError("--report: standard output has the summary; name a file, e.g. report.html")
         check_place(report)
         if isinstance(out, Path) and report.absolute() == out.absolute():
             raise ConfigurationError(f"{report} is the directory of --out; name a file with --report")

@@ -30,6 +30,9 @@ __all__ = ["command"]
 _SHOWN: Final = 20
 """The most mismatches that the text output lists."""
 
+_WARNED: Final = 3
+"""The most bad inputs of which a warning is printed."""
+
 _DIRECTIONS: Final = {"req": "request", "resp": "response"}
 
 
@@ -113,13 +116,15 @@ def command(
         raise CaptureError(
             "; ".join(unread[:3]) or "no control frame in these captures; kproto summary says what they hold"
         )
-    for reason in unread:
-        print(f"warning: {reason}; skipped", file=sys.stderr)
+    for reason in unread[:_WARNED]:
+        print(f"warning: {printable(reason)}; skipped", file=sys.stderr)
+    if len(unread) > _WARNED:
+        print(f"warning: {len(unread) - _WARNED} more bad inputs; --format json lists all", file=sys.stderr)
     if write is not None:
         pq.write_table(table, write)
     mismatches = [row for row in rows if row["outcome"] not in AGREEMENTS]
     if form == "json":
-        print(json.dumps(_as_json(rows, mismatches), ensure_ascii=False))
+        print(json.dumps(_as_json(rows, mismatches, unread), ensure_ascii=False))
     else:
         print_sections(_sections(rows, mismatches, [decoder.name for decoder in decoders]))
     if mismatches:
@@ -138,12 +143,13 @@ def _counts(rows: list[dict[str, Any]]) -> Counter[tuple[int, int, str, str]]:
     return counts
 
 
-def _as_json(rows: list[dict[str, Any]], mismatches: list[dict[str, Any]]) -> dict[str, Any]:
+def _as_json(rows: list[dict[str, Any]], mismatches: list[dict[str, Any]], unread: list[str]) -> dict[str, Any]:
     names = ("api_key", "api_version", "direction", "outcome")
     return {
         "frames": sum(row["frames"] for row in rows),
         "counts": [{**dict(zip(names, key, strict=True)), "frames": n} for key, n in sorted(_counts(rows).items())],
         "mismatches": [{**row, "frame_id": row["frame_id"].hex(), "ts": row["ts"].isoformat()} for row in mismatches],
+        "bad_inputs": unread,
     }
 
 

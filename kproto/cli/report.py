@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ The page is one file and asks no network: mail it, attach it, open it from disk.
     default=Path("report.html"),
     show_default=True,
     metavar="FILE",
-    help="The file of the page; an existing file is replaced.",
+    help="The file of the page; an existing file is replaced. - is standard output.",
 )
 @click.option(
     "--partitions",
@@ -60,18 +61,20 @@ def command(source: Place, *, out: Path, partitions: int) -> None:
     A capture is read into memory; for large ones keep tables: kproto analyze.
     """
     check_place(out)
-    from kproto.report import Limits, write_report
+    from kproto.report import Limits, report_facts
+    from kproto.report.page import page, write_page
 
-    facts = write_report(tables_of(source), out, limits=Limits(partitions=partitions, states=10 * partitions))
-    if not facts["findings"]:
-        print("Nothing stands out.")
+    facts = report_facts(tables_of(source), Limits(partitions=partitions, states=10 * partitions))
+    html = page(facts)
+    lines = [f"  {printable(finding['text'])}" for finding in facts["findings"]]
+    lines = ["What stands out", *lines] if lines else ["Nothing stands out."]
+    lines += [f"note: {printable(text)}" for text in facts["cut"]]
+    if str(out) == "-":
+        sys.stdout.buffer.write(html.encode("utf-8"))
+        print(*lines, sep="\n", file=sys.stderr)
     else:
-        print("What stands out")
-        for finding in facts["findings"]:
-            print(f"  {printable(finding['text'])}")
-    for text in facts["cut"]:
-        print(f"note: {printable(text)}")
-    print(_place(facts, out))
+        write_page(html, out)
+        print(*lines, _place(facts, out), sep="\n")
 
 
 def check_place(out: Path) -> None:

@@ -43,7 +43,7 @@ AUDIT: Final = described(
         "outcome",
         pa.string(),
         "Mismatches: values_differ, one_rejects, reencode_differs. Else equal, both_reject, incomplete (not whole, so "
-        "not read), or bad_input (a capture that cannot be read).",
+        "not read), or bad_input (a capture, or a piece of one, that cannot be read).",
     ),
     column("frames", pa.int64(), "How many frames the row is about: 1 of a mismatch."),
     column("field_path", pa.string(), "The first field that differs, or the first byte; null where none does."),
@@ -54,7 +54,7 @@ AUDIT: Final = described(
     column("error_cython", pa.string(), "Why the C-accelerated codec refuses it; null where it does not."),
     column("error_construct", pa.string(), "Why the reference refuses it."),
     column("error_kafka", pa.string(), "Why Kafka's own classes refuse it."),
-    column("reason", pa.string(), "Why a capture cannot be read, in its row."),
+    column("reason", pa.string(), "Why a capture or a piece of one cannot be read, in a row of each."),
 )
 
 _DECODERS: Final = ("cython", "construct", "kafka")
@@ -112,14 +112,19 @@ def audit(
             problem = problem_of(point, summary, opener=open_file)
         except CaptureError as e:
             problem = str(e)
-        if problem is not None:
-            bad = {
+        reasons = [] if problem is None else [problem]
+        reasons += [f"{bad.file}: {bad.reason}, at byte {bad.offset}" for bad in summary.bad_inputs]
+        rows = [
+            {
                 "capture": plain_text(point.name),
                 "outcome": "bad_input",
                 "frames": 0,
-                "reason": plain_text(problem),
+                "reason": plain_text(reason),
             }
-            yield pa.RecordBatch.from_pylist([bad], AUDIT)
+            for reason in reasons
+        ]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, AUDIT)
         names = ("api_key", "api_version", "direction", "outcome")
         rows = [
             {"capture": plain_text(point.name), **dict(zip(names, key, strict=True)), "frames": number}

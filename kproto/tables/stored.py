@@ -55,7 +55,7 @@ def current_run(tables: Place) -> Place:
         run = json.loads(_manifest(tables).read_bytes())["run"]
         assert isinstance(run, str)
     except FileNotFoundError:
-        raise ConfigurationError(f"{tables} has no tables; make them: kproto analyze CAPTURE --out {tables}") from None
+        raise ConfigurationError(_no_tables(tables)) from None
     except (ValueError, TypeError, KeyError, AssertionError) as e:
         if isinstance(e, ConfigurationError):
             raise
@@ -64,6 +64,19 @@ def current_run(tables: Place) -> Place:
         with explained(tables / MANIFEST):
             raise
     return tables / run
+
+
+def _no_tables(place: Place) -> str:
+    """Tell what a place without a manifest lacks, and how to make tables."""
+    if isinstance(place, RemotePath):
+        return f"{place} has no tables; make them: kproto analyze CAPTURE --out {place}"
+    if not place.exists():
+        return (
+            f"{place}: no such file or directory; check the path, or make tables: kproto analyze CAPTURE --out {place}"
+        )
+    if any(place.iterdir()):
+        return f"{place} has no tables; make them: kproto analyze CAPTURE --out DIR (if captures lie there, of {place})"
+    return f"{place} has no tables; make them: kproto analyze CAPTURE --out {place}"
 
 
 def _manifest(tables: Place) -> Place:

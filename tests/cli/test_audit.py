@@ -81,3 +81,14 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     beside = run(CAPTURE, str(tmp_path / "notes.pcap"))
     assert beside.exit_code == 0
     assert "warning: " in beside.output
+
+
+def test_pieces_of_a_capture_that_were_not_read_are_named(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcap.gz"
+    cut.write_bytes((DATA / "captures" / "ibp-2.6-a.pcap.gz").read_bytes()[:20_000])
+    found = run(str(cut))
+    assert found.exit_code == 0
+    assert found.stderr.startswith("warning: cut.pcap.gz: the compressed file is cut off, at byte ")
+    assert len(found.stderr.splitlines()) == 1
+    (reason,) = json.loads(run(str(cut), "--format", "json").stdout)["bad_inputs"]
+    assert "cut.pcap.gz: the compressed file is cut off, at byte " in reason

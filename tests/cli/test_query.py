@@ -73,7 +73,7 @@ def test_an_empty_answer_names_the_filter_that_nothing_matches(form: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nowhere", "leader"), "nowhere has no tables; make them: kproto analyze CAPTURE --out nowhere"),
+        (("nowhere", "leader"), "nowhere: no such file or directory; check the path, or make tables: kproto analyze"),
         ((str(CAPTURE), "who"), "there is no question 'who'; try leader, behind"),
         ((str(CAPTURE), "lag", "--topic", "t"), "--topic does not apply to the question 'lag'"),
         ((str(CAPTURE), "--sql", "SELECT nothing FROM requests"), "nothing"),
@@ -81,6 +81,10 @@ def test_an_empty_answer_names_the_filter_that_nothing_matches(form: str) -> Non
         ((str(CAPTURE), "leader", "--sql", "SELECT 1"), "--sql is a whole query"),
         ((str(CAPTURE), "leader", "--at", "soon"), "'soon' is not a time"),
         ((str(CAPTURE), "--sql", " ;"), "this SQL asks nothing; try: SELECT"),
+        (
+            (str(CAPTURE.parent), "leader"),
+            "has no tables; make them: kproto analyze CAPTURE --out DIR (if captures lie",
+        ),
         (("/dev/null",), "/dev/null: tables are made from files alone; save the capture to a file"),
         (("-", "leader"), "-: tables are made from files alone"),
     ],

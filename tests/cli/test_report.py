@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ def test_a_small_page_says_what_it_leaves_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nowhere",), "nowhere has no tables; make them: kproto analyze CAPTURE --out nowhere"),
+        (("nowhere",), "nowhere: no such file or directory; check the path, or make tables: kproto analyze"),
         ((str(CAPTURE), "--out", "nowhere/page.html"), "there is no directory nowhere for page.html"),
         ((__file__,), "test_report.py"),
     ],
@@ -54,3 +56,29 @@ def test_what_cannot_be_shown_is_said_in_one_line(
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_for_standard_output_comes_alone_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = report(str(CAPTURE), "--out", "-")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("<!DOCTYPE html>")
+    assert result.stdout.rstrip().endswith("</html>")
+    assert result.stderr.startswith("What stands out\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_goes_through_a_link_or_a_pipe_and_leaves_both_in_place(tmp_path: Path) -> None:
+    (tmp_path / "shared.html").write_text("a former page")
+    (tmp_path / "link.html").symlink_to("shared.html")
+    assert report(str(CAPTURE), "--out", str(tmp_path / "link.html")).exit_code == 0
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "shared.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as pipe, ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read)
+        try:
+            assert report(str(CAPTURE), "--out", f"/dev/fd/{writer}").exit_code == 0
+        finally:
+            os.close(writer)
+        assert read.result(timeout=60).startswith(b"<!DOCTYPE html>")
