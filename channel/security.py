@@ -8,8 +8,6 @@ an error or a repr.
 from __future__ import annotations
 
 import re
-import ssl
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +32,7 @@ __all__ = [
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that both ends of the channel speak."""
 
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _LOGIN_MODULE: Final = re.compile(r"\s*[\w.]*\.(?P<module>\w+LoginModule)\s+required(?P<options>.*?);?\s*\Z", re.DOTALL)
 _LOGIN_OPTION: Final = re.compile(r"""\s*(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s;"]+))""")
 
@@ -164,7 +162,7 @@ class SecurityConfig:
         if not self.ssl_enabled_protocols:
             raise ConfigurationError("ssl.enabled.protocols is empty; name TLSv1.2, TLSv1.3 or both")
         for version in self.ssl_enabled_protocols:
-            _one_of("ssl.enabled.protocols", version, tuple(_VERSIONS))
+            _one_of("ssl.enabled.protocols", version, _VERSIONS)
         for mechanism in (*filter(None, [self.sasl_mechanism]), *self.sasl_enabled_mechanisms):
             _one_of("a SASL mechanism", mechanism, MECHANISMS)
         if self.ssl_keystore_location and self.ssl_keystore_certificate_chain:
@@ -205,78 +203,6 @@ class SecurityConfig:
     def has_certificate(self) -> bool:
         """Whether this end has a certificate of its own."""
         return bool(self.ssl_keystore_location or self.ssl_keystore_certificate_chain)
-
-    def client_context(self) -> ssl.SSLContext:
-        """Build the TLS context of connections that this end makes.
-
-        Raises:
-            ConfigurationError: A certificate, key or authority cannot be read.
-        """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = self.ssl_endpoint_identification_algorithm == "https"
-        self._trust(context)
-        return self._configured(context)
-
-    def server_context(self) -> ssl.SSLContext:
-        """Build the TLS context of connections that this end accepts.
-
-        Raises:
-            ConfigurationError: There is no certificate, or a certificate, key or authority cannot be read.
-        """
-        if not self.has_certificate:
-            raise ConfigurationError("a TLS listener needs a certificate: set ssl.keystore.location to a PEM file")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.num_tickets = (
-            0  # a client that closes with tickets unread would reset the connection and lose its last request
-        )
-        if self.ssl_client_auth != "none":
-            context.verify_mode = ssl.CERT_REQUIRED if self.ssl_client_auth == "required" else ssl.CERT_OPTIONAL
-            self._trust(context)
-        return self._configured(context)
-
-    def _configured(self, context: ssl.SSLContext) -> ssl.SSLContext:
-        versions = sorted(_VERSIONS[name] for name in self.ssl_enabled_protocols)
-        context.minimum_version, context.maximum_version = versions[0], versions[-1]
-        context.options |= ssl.OP_NO_RENEGOTIATION
-        if self.ssl_cipher_suites is not None:
-            try:
-                context.set_ciphers(self.ssl_cipher_suites)
-            except ssl.SSLError as e:
-                raise ConfigurationError(f"ssl.cipher.suites: OpenSSL knows none of {self.ssl_cipher_suites!r}") from e
-        if self.ssl_keystore_location is not None:
-            self._load_certificate(context, _file("ssl.keystore.location", self.ssl_keystore_location))
-        elif self.ssl_keystore_certificate_chain is not None:
-            with tempfile.NamedTemporaryFile(
-                "w", suffix=".pem"
-            ) as pem:  # OpenSSL reads keys from files only; mode 0600
-                pem.write(f"{self.ssl_keystore_key!s}\n{self.ssl_keystore_certificate_chain}\n")
-                pem.flush()
-                self._load_certificate(context, Path(pem.name))
-        return context
-
-    def _load_certificate(self, context: ssl.SSLContext, path: Path) -> None:
-        def password() -> str:
-            if self.ssl_key_password is None:
-                raise ConfigurationError("the private key is encrypted; set ssl.key.password")
-            return str(self.ssl_key_password)
-
-        source = self.ssl_keystore_location or "ssl.keystore.certificate.chain"
-        try:
-            context.load_cert_chain(path, password=password)
-        except (ssl.SSLError, OSError) as e:
-            raise ConfigurationError(f"{source}: no usable PEM certificate with its private key ({_why(e)})") from e
-
-    def _trust(self, context: ssl.SSLContext) -> None:
-        try:
-            if self.ssl_truststore_location is not None:
-                context.load_verify_locations(_file("ssl.truststore.location", self.ssl_truststore_location))
-            elif self.ssl_truststore_certificates is not None:
-                context.load_verify_locations(cadata=self.ssl_truststore_certificates)
-            else:
-                context.load_default_certs()
-        except (ssl.SSLError, OSError, ValueError) as e:
-            source = self.ssl_truststore_location or "ssl.truststore.certificates"
-            raise ConfigurationError(f"{source}: no usable PEM certificates ({_why(e)})") from e
 
     # ---- SASL --------------------------------------------------------------------------------------------------------
 
@@ -349,15 +275,3 @@ def _take_login(values: dict[str, Any], text: str) -> None:
 def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ConfigurationError(f"{key} is {value!r}; there are: {', '.join(each or 'empty' for each in allowed)}")
-
-
-def _file(key: str, location: str) -> Path:
-    path = Path(location).expanduser()
-    if not path.is_file():
-        raise ConfigurationError(f"{key}: there is no file {location}")
-    return path
-
-
-def _why(error: Exception) -> str:
-    reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-    return str(reason).replace("_", " ").lower()

@@ -19,6 +19,7 @@ from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 from channel.security import Password, SecurityConfig
+from channel.tls_contexts import server_context
 from channel.types import SecurityProtocol
 
 WAIT_S = 30
@@ -72,7 +73,7 @@ def accepted(sock: socket.socket, protocol: SecurityProtocol) -> socket.socket:
     """A blocking peer's end of an accepted connection; over TLS the handshake is still to do."""
     if not protocol.uses_tls:
         return sock
-    return SECURITY.server_context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+    return server_context(SECURITY).wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
 
 def greet(sock: socket.socket) -> None:
@@ -85,7 +86,7 @@ class EchoServer:
     """Sends every byte back; a thread for each connection. Closes everything at the end of a ``with``."""
 
     def __init__(self, *, tls: bool = False) -> None:
-        self._context = SECURITY.server_context() if tls else None
+        self._context = server_context(SECURITY) if tls else None
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = self._listening.getsockname()
         self.sockets: list[socket.socket] = []

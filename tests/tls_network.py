@@ -11,6 +11,7 @@ from network_peers import SECURITY, ObservedSelector, frame
 
 from channel.errors import AuthenticationFailed
 from channel.network.tls import TlsTransport
+from channel.tls_contexts import client_context, server_context
 
 
 class _NearTransport(TlsTransport):
@@ -39,7 +40,7 @@ class TlsSelector(ObservedSelector):
 
     def __init__(self, clock: Any, version: str) -> None:
         security = dataclasses.replace(SECURITY, ssl_enabled_protocols=(version,))
-        self._client, self._server = security.client_context(), security.server_context()
+        self._client, self._server = client_context(security), server_context(security)
         self._nodes: dict[str, TlsTransport] = {}
         self._scratch = memoryview(bytearray(65_536))
 

@@ -1,4 +1,7 @@
-"""Channel builders for every security protocol: TLS below, SASL above it."""
+"""Channel builders for every security protocol: TLS below, SASL above it.
+
+Modules of TLS are imported for the first connection that needs them: with OpenSSL they take 4 MiB of memory.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from kproto.errors import ConfigurationError
 
 from .authenticator import SaslAuthenticator
 from .sasl import SaslClient, SaslServer
-from .tls import TlsTransport
 from .transport import PlaintextTransport
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client
     Raises:
         ConfigurationError: A setting that the protocol needs is missing.
     """
-    context = security.client_context() if protocol.uses_tls else None
+    transport_of = _client_transport(protocol, security)
     mechanism, credentials = security.sasl_mechanism, None
     if protocol.uses_sasl:
         credentials = security.credentials
@@ -43,11 +45,7 @@ def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client
             raise ConfigurationError(f"{protocol.name} needs sasl.mechanism, for example SCRAM-SHA-512")
 
     def build(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
-        transport: Transport
-        if context is None:
-            transport = PlaintextTransport(sock, connected=False)
-        else:
-            transport = TlsTransport(sock, context, server_side=False, server_hostname=peer.host)
+        transport = transport_of(sock, peer)
         if credentials is None or mechanism is None:
             return transport, None
         side = SaslClient(mechanism, credentials, client_id, f"{peer.host}:{peer.port}")
@@ -107,7 +105,7 @@ def server_channels(
     Raises:
         ConfigurationError: A setting that the protocol needs is missing.
     """
-    context = security.server_context() if protocol.uses_tls else None
+    transport_of = _server_transport(protocol, security)
     if protocol.uses_sasl and not (security.sasl_enabled_mechanisms and security.users):
         raise ConfigurationError(
             f"a {protocol.name} listener needs sasl.enabled.mechanisms and users "
@@ -115,11 +113,7 @@ def server_channels(
         )
 
     def build(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
-        transport: Transport
-        if context is None:
-            transport = PlaintextTransport(sock, connected=True)
-        else:
-            transport = TlsTransport(sock, context, server_side=True, connected=True)
+        transport = transport_of(sock)
         if not protocol.uses_sasl:
             return transport, None
         side = SaslServer(
@@ -128,3 +122,29 @@ def server_channels(
         return transport, SaslAuthenticator(transport, side)
 
     return build
+
+
+def _client_transport(
+    protocol: SecurityProtocol, security: SecurityConfig
+) -> Callable[[socket.socket, Peer], Transport]:
+    """Return the function that makes the transport of a connection to a node."""
+    if not protocol.uses_tls:
+        return lambda sock, peer: PlaintextTransport(sock, connected=False)
+    from channel.tls_contexts import client_context
+
+    from .tls import TlsTransport
+
+    context = client_context(security)
+    return lambda sock, peer: TlsTransport(sock, context, server_side=False, server_hostname=peer.host)
+
+
+def _server_transport(protocol: SecurityProtocol, security: SecurityConfig) -> Callable[[socket.socket], Transport]:
+    """Return the function that makes the transport of an accepted connection."""
+    if not protocol.uses_tls:
+        return lambda sock: PlaintextTransport(sock, connected=True)
+    from channel.tls_contexts import server_context
+
+    from .tls import TlsTransport
+
+    context = server_context(security)
+    return lambda sock: TlsTransport(sock, context, server_side=True, connected=True)

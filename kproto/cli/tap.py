@@ -125,6 +125,7 @@ def _has_ended(tap: Tap, recorder: PcapngRecorder | RotatingRecorder, seconds: f
 
 def _context(path: Path, *, server: bool) -> ssl.SSLContext:
     from channel.security import SecurityConfig, read_properties
+    from channel.tls_contexts import client_context, server_context
 
     security = SecurityConfig.of(read_properties(path))
-    return security.server_context() if server else security.client_context()
+    return server_context(security) if server else client_context(security)

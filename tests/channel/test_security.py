@@ -10,6 +10,7 @@ from tls_certificates import certificates
 
 from channel.config import ChannelConfig
 from channel.security import Credentials, Password, SecurityConfig, security_protocol
+from channel.tls_contexts import client_context, server_context
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def test_no_secret_is_shown() -> None:
     assert "hunter2" not in repr(security.credentials)
     assert "hunter2" not in repr(security.users)
     with pytest.raises(ConfigurationError) as caught:
-        security.server_context()
+        server_context(security)
     assert "hunter2" not in str(caught.value)
 
 
@@ -117,21 +118,21 @@ def test_times_are_kafkas_by_default_and_come_from_a_brokers_file() -> None:
 def test_files_that_are_missing_or_no_certificates_are_named(tmp_path: Path) -> None:
     nothing = tmp_path / "nothing.pem"
     with pytest.raises(ConfigurationError, match=r"ssl\.truststore\.location: there is no file .*nothing\.pem"):
-        SecurityConfig(ssl_truststore_location=str(nothing)).client_context()
+        client_context(SecurityConfig(ssl_truststore_location=str(nothing)))
     nothing.write_text("no certificate")
     with pytest.raises(ConfigurationError, match=r"nothing\.pem: no usable PEM"):
-        SecurityConfig(ssl_truststore_location=str(nothing)).client_context()
+        client_context(SecurityConfig(ssl_truststore_location=str(nothing)))
     with pytest.raises(ConfigurationError, match=r"nothing\.pem: no usable PEM"):
-        SecurityConfig(ssl_keystore_location=str(nothing)).server_context()
+        server_context(SecurityConfig(ssl_keystore_location=str(nothing)))
     with pytest.raises(ConfigurationError, match=r"set ssl\.keystore\.location"):
-        SecurityConfig().server_context()
+        server_context(SecurityConfig())
 
 
 def test_contexts_verify_by_default(tmp_path: Path) -> None:
     pem = tmp_path / "server.pem"
     pem.write_text(certificates().server)
     security = SecurityConfig(ssl_keystore_location=str(pem), ssl_truststore_certificates=certificates().authority)
-    client, server = security.client_context(), security.server_context()
+    client, server = client_context(security), server_context(security)
     assert (client.verify_mode, client.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert server.verify_mode == ssl.CERT_NONE
     assert client.minimum_version == ssl.TLSVersion.TLSv1_2

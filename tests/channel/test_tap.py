@@ -31,6 +31,7 @@ from channel.network.sasl import SaslClient, SaslServer
 from channel.sasl_mask import SaslMask
 from channel.security import Credentials, Password, SecurityConfig
 from channel.tap import Mapping, Tap
+from channel.tls_contexts import client_context, server_context
 from channel.types import Broker, EndPoint
 from kproto.api import ApiKey
 from kproto.capture import CaptureSummary, exchanges, frames
@@ -352,8 +353,8 @@ def test_tls_ends_at_the_tap_and_begins_anew(echo: EchoServer, recording: Path, 
     """Two taps in a row: TLS between them, plaintext at both ends, and both recordings readable."""
     pem = tmp_path / "server.pem"
     pem.write_text(certificates().server)
-    server = SecurityConfig(ssl_keystore_location=str(pem)).server_context()
-    client = SecurityConfig(ssl_truststore_certificates=certificates().authority).client_context()
+    server = server_context(SecurityConfig(ssl_keystore_location=str(pem)))
+    client = client_context(SecurityConfig(ssl_truststore_certificates=certificates().authority))
     data = frame(b"\0\x12\0\0\0\0\0\7\xff\xff") * 20_000
     with contextlib.ExitStack() as stack:
         far_recorder = stack.enter_context(PcapngRecorder(recording))
@@ -374,8 +375,8 @@ def test_many_tls_records_that_come_at_once_all_pass(recording: Path, tmp_path: 
     """More than the tap reads of one connection in one turn, and no event that would announce the rest."""
     pem = tmp_path / "server.pem"
     pem.write_text(certificates().server)
-    server = SecurityConfig(ssl_keystore_location=str(pem)).server_context()
-    client = SecurityConfig(ssl_truststore_certificates=certificates().authority).client_context()
+    server = server_context(SecurityConfig(ssl_keystore_location=str(pem)))
+    client = client_context(SecurityConfig(ssl_truststore_certificates=certificates().authority))
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = client.wrap_bio(incoming, outgoing, server_hostname="localhost")
     with (
@@ -402,7 +403,7 @@ def test_many_tls_records_that_come_at_once_all_pass(recording: Path, tmp_path: 
 def test_a_plaintext_client_of_a_tls_listener_is_reset(echo: EchoServer, recording: Path, tmp_path: Path) -> None:
     pem = tmp_path / "server.pem"
     pem.write_text(certificates().server)
-    server = SecurityConfig(ssl_keystore_location=str(pem)).server_context()
+    server = server_context(SecurityConfig(ssl_keystore_location=str(pem)))
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(PcapngRecorder(recording))
         tap = stack.enter_context(Tap([Mapping(LOOPBACK, echo.address)], recorder, listener_tls=server))

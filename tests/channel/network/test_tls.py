@@ -15,6 +15,7 @@ from channel.errors import AuthenticationFailed
 from channel.network.tls import TlsState, TlsTransport
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 from channel.security import SecurityConfig
+from channel.tls_contexts import client_context, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +86,7 @@ class Pair:
 
 def context_of(settings: dict[str, str], *, server: bool) -> ssl.SSLContext:
     security = SecurityConfig.of(settings)
-    return security.server_context() if server else security.client_context()
+    return server_context(security) if server else client_context(security)
 
 
 def keystore(pem: str) -> dict[str, str]:
