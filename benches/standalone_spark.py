@@ -35,7 +35,13 @@ def standalone(
         The master's URL.
     """
     home = Path(pyspark.__file__).parent
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # they only start others
+    }
     started: list[subprocess.Popen[bytes]] = []
 
     def start(log: Path, *arguments: str, core: int | None = None) -> None:
@@ -61,12 +67,12 @@ def standalone(
         for process in reversed(started):
             process.send_signal(signal.SIGTERM)
         for process in started:
-            process.wait(timeout=30)
+            process.wait(timeout=120)
 
 
 def _said(log: Path, pattern: str) -> str:
     """Wait until a log says something."""
-    for _ in range(600):
+    for _ in range(1200):
         found = re.search(pattern, log.read_text())
         if found:
             return found[0]

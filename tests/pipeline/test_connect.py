@@ -54,7 +54,7 @@ def test_a_session_of_spark_connect_reads_captures_makes_tables_and_asks_them(tm
             [sys.executable, "-c", NOTEBOOK, remote, str(CAPTURE), str(out)],
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=500,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             check=False,
         )
@@ -77,6 +77,7 @@ def server(log: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": 1,
         "spark.ui.enabled": "false",
     }

@@ -48,7 +48,7 @@ def test_a_disk_that_fills_leaves_the_former_tables_and_one_line(spark: SparkSes
         command,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         check=False,
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"},

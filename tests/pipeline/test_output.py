@@ -181,7 +181,7 @@ def check_result(path: Path) -> str:
 def test_a_kill_at_any_step_leaves_whole_tables_and_the_next_run_able_to_start(tmp_path: Path) -> None:
     tests = Path(__file__).parent.parent
     command = [sys.executable, "-c", KILLED_AT_EACH_STEP, str(tmp_path), str(tests)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     outcomes = [line.split()[1] for line in done.stdout.splitlines()]
     assert outcomes == sorted(outcomes)

@@ -85,9 +85,10 @@ def test_the_master_and_the_settings_of_spark_submit_stay(tmp_path: Path) -> Non
     (tmp_path / "job.py").write_text(SUBMITTED)
     submit = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]"]
     settings = ["--conf", "spark.sql.shuffle.partitions=3", "--conf", "spark.ui.enabled=false"]
+    settings += ["--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]  # quicker to start
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [*submit, *settings, str(tmp_path / "job.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment, check=False)
     assert done.stdout.splitlines() == ["local[2] 3 UTC", "True"], done.stderr[-2000:]
 
 

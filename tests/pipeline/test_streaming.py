@@ -90,7 +90,7 @@ def test_a_kill_loses_and_repeats_nothing(spark: SparkSession, recordings: list[
         start_new_session=True,
     )
     try:
-        for _ in range(1200):
+        for _ in range(2400):
             if list(out.glob("kproto-runs/*/tasks")):
                 break
             assert follower.poll() is None
