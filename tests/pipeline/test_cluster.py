@@ -1,4 +1,4 @@
-"""The same tables from other processes, to which kproto is sent: two standalone workers."""
+"""The same tables from other processes, to which kproto is sent: Spark's local cluster, and two standalone workers."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PARTED = next(path for path in CAPTURES if name_of(path) == "ibp-3.9-a")
+LOCAL_CLUSTER = "local-cluster[2,1,700]"
 SMALL = next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a")
 ANALYZE = """
 import sys
 from pathlib import Path
 from kproto.pipeline import OutputDirectory, analyze, check_workers, spark_session
 from kproto.errors import KprotoError
-out, master, *captures = sys.argv[1:]
-out = Path(out)
+directory, local, standalone, *captures = sys.argv[1:]
 settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "600m",
             "spark.cores.max": "2", "spark.executor.cores": "1",
             # Two small captures need neither Spark's 200 shuffle partitions nor the JVM's second compiler.
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-with spark_session(master, settings=settings) as spark:
-    try:
-        check_workers(spark, [captures[0] + ".missing"], out)
-    except KprotoError as e:
-        print(e)
-    check_workers(spark, captures, out)
-    def where(_numbers):
-        import kproto
-        yield kproto.__file__
-    print(set(spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()))
-    analyze(spark, captures, OutputDirectory(out), split_bytes=100_000)
+for master, out in (local, Path(directory) / "local"), (standalone, Path(directory) / "standalone"):
+    with spark_session(master, settings=settings) as spark:
+        try:
+            check_workers(spark, [captures[0] + ".missing"], out)
+        except KprotoError as e:
+            print(master, e)
+        check_workers(spark, captures, out)
+        def where(_numbers):
+            import kproto
+            yield kproto.__file__
+        print(master, set(spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()))
+        analyze(spark, captures, OutputDirectory(out), split_bytes=100_000)
 """
 SUBMITTED = """
 import os, signal, sys
@@ -98,24 +99,26 @@ def assert_same_as_here(captures: list[str], out: Path) -> None:
     assert rows.keys() == TABLES.keys()
 
 
-def test_two_standalone_workers_make_the_same_tables(
+def test_a_local_cluster_and_two_standalone_workers_make_the_same_tables(
     cluster: tuple[str, Path], captures: list[str], tmp_path: Path
 ) -> None:
-    """The driver is a process of its own; the workers find kproto only if it is sent to them."""
+    """A driver in a process of its own has two sessions; the workers find kproto only if it is sent to them."""
     master, work = cluster
     done = subprocess.run(
-        [sys.executable, "-c", ANALYZE, str(tmp_path / "tables"), master, *captures],
+        [sys.executable, "-c", ANALYZE, str(tmp_path), LOCAL_CLUSTER, master, *captures],
         capture_output=True,
         text=True,
         timeout=500,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / "work")},
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    missing, places = done.stdout.splitlines()
-    assert re.search(r"worker \S+ cannot open \S+\.missing: .*No such file", missing)
-    assert "kproto-shipped/kproto/__init__.py" in places
-    assert_same_as_here(captures, tmp_path / "tables")
+    for name in (LOCAL_CLUSTER, master):
+        said = [line.removeprefix(name) for line in done.stdout.splitlines() if line.startswith(name)]
+        assert re.search(r"worker \S+ cannot open \S+\.missing: .*No such file", said[0])
+        assert "kproto-shipped/kproto/__init__.py" in said[1]
+    assert_same_as_here(captures, tmp_path / "local")
+    assert_same_as_here(captures, tmp_path / "standalone")
     assert len({path.parent.name for path in work.glob("*/*/kproto-shipped")}) >= 2
 
 
