@@ -132,7 +132,7 @@ class Source:
             try:
                 raw = opener(str(file)) if opener else Path(file).open("rb", buffering=0)  # noqa: SIM115  ``close`` closes it
             except OSError as e:
-                raise CaptureError(f"{file}: {_why(e)}") from None
+                raise CaptureError(f"{file}: {_why(e, str(file))}") from None
             self._close = raw.close
         try:
             size = _regular_size(raw)
@@ -142,7 +142,7 @@ class Source:
             self._take = self._unpacked(counted)
         except OSError as e:
             self.close()
-            raise CaptureError(f"{self.name}: {_why(e)}") from None
+            raise CaptureError(f"{self.name}: {_why(e, self.name)}") from None
         except BaseException:
             self.close()
             raise
@@ -306,8 +306,10 @@ def _regular_size(raw: Any) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _why(e: OSError) -> str:
+def _why(e: OSError, name: str) -> str:
     match e:
+        case FileNotFoundError() if "://" in name:
+            return "no such file here; summary, query, report, analyze and audit read URIs: try these, or copy the file"
         case FileNotFoundError():
             return "no such file; check the path (a shell pattern that matches nothing is passed on as it is)"
         case IsADirectoryError():

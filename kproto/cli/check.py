@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kproto.cli.output_format import format_option
-from kproto.cli.text import counted
+from kproto.cli.text import counted, printable
 
 __all__ = ["command"]
 
@@ -20,12 +20,15 @@ _SHOWN = 20  # the most damages of one file that the text output lists
     epilog="""\b
 Examples:
   kproto check control.pcapng
+  ssh host cat tap.pcapng | kproto check -
   kproto check /var/tmp/tap-*.pcapng --format json | jq 'select(.whole | not)' """
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @format_option("json")
 def command(files: tuple[str, ...], form: str) -> None:
     """Verify captures and recordings: every packet against its checksum, the file to its last byte.
+
+    FILE is a capture, a directory of captures, or - for standard input.
 
     Recordings of kproto carry a CRC-32C beside each packet; of other captures only the structure can be verified. A
     recording whose end was torn off by kill -9 is damaged in its last packet alone. The exit code is 1 if any file is
@@ -38,10 +41,14 @@ def command(files: tuple[str, ...], form: str) -> None:
     for file in files:
         summary, error = CaptureSummary(), None
         try:
-            for _ in frames(file, apis=(), summary=summary):
+            source = sys.stdin.buffer if file == "-" else file
+            for _ in frames(source, apis=(), summary=summary):
                 pass
         except CaptureError as e:
             error = str(e)
+        is_log = summary.format == "request log"
+        if is_log and not error and not summary.packets:
+            error = "no line of this text is a request that kafka.request.logger wrote; name a kafka-request.log"
         whole = error is None and not summary.bad_input_count
         damaged += not whole
         if form == "json":
@@ -59,13 +66,16 @@ def command(files: tuple[str, ...], form: str) -> None:
             }))  # fmt: skip
             continue
         if error is not None:
-            print(f"{file}: {error.removeprefix(f'{file}: ').removeprefix(f'{Path(file).name}: ')}")
+            reason = (
+                error.removeprefix("standard input: ").removeprefix(f"{file}: ").removeprefix(f"{Path(file).name}: ")
+            )
+            print(f"{printable(file)}: {printable(reason)}")
             continue
         verdict = "whole" if whole else f"damaged in {counted(summary.bad_input_count, 'place')}"
-        print(f"{file}: {verdict}, {counted(summary.packets, 'packet')}")
+        print(f"{printable(file)}: {verdict}, {counted(summary.packets, 'request' if is_log else 'packet')}")
         for bad in summary.bad_inputs[:_SHOWN]:
             lost = f" ({counted(bad.bytes_skipped, 'byte')} lost)" if bad.bytes_skipped else ""
-            print(f"  byte {bad.offset}: {bad.reason}{lost}")
+            print(f"  byte {bad.offset}: {printable(bad.reason)}{lost}")
         if summary.bad_input_count > _SHOWN:
             print(f"  and {summary.bad_input_count - _SHOWN} more")
     if damaged:

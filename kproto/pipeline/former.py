@@ -15,7 +15,7 @@ from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.files import file_state
 from kproto.tables.places import Place, RemotePath, copy
 from kproto.tables.stages import SMALL_TABLES
-from kproto.tables.stored import MANIFEST, SUMMARY, current_run, table_files
+from kproto.tables.stored import MANIFEST, SUMMARY, checked_run, table_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -87,9 +87,9 @@ class Former:
 
     @classmethod
     def of(cls, directory: Place) -> Former | None:
-        """The current run of a directory; None if there is none, or none to which captures can be added."""
+        """The current run of a directory; None if there is none, it is damaged, or captures cannot be added to it."""
         try:
-            run = current_run(directory)
+            run = checked_run(directory)
             manifest = json.loads((directory / MANIFEST).read_bytes())
             stored = json.loads((run / _FACTS).read_bytes())
             facts = BrokerFacts()

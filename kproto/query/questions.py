@@ -55,7 +55,7 @@ QUESTIONS: Final = {
         "Who led a partition, from when to when, and which controller said so?",
         "SELECT capture, topic, partition, leader, leader_epoch, controller_id, controller_epoch, valid_from, valid_to "
         "FROM leadership",
-        "capture, topic, partition, valid_from",
+        "capture, topic, partition, valid_from, leader_epoch",
         "valid_from",
         "valid_to",
     ),
@@ -181,7 +181,8 @@ def ask(
     conditions, values = _conditions(question, found, columns, filters, at_ns)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     bound = f"LIMIT {int(limit)}" if limit is not None else ""
-    answer = ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {found.order} {bound}", values)  # noqa: S608
+    order = f"{found.order}, {', '.join(columns)}"  # by all columns, so that the same tables give the same order
+    answer = ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {order} {bound}", values)  # noqa: S608
     notes = [absent(tables, filters)] if filters is not None and not answer.rows else []
     if found.compares:
         notes.append(comparison(tables))

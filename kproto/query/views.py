@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import duckdb
 
+from kproto.errors import ConfigurationError
 from kproto.tables.derived import VIEWS
 from kproto.tables.places import RemotePath, place_of
 from kproto.tables.schemas import TABLES
-from kproto.tables.stored import current_run, table_dataset
+from kproto.tables.stored import checked_run, table_dataset
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kproto.tables.places import Place
 
-__all__ = ["open_tables"]
+__all__ = ["explained_by_duckdb", "open_tables"]
 
 _CLUSTERS: Final = """
     CREATE TEMP VIEW clusters AS
@@ -57,6 +59,19 @@ _SPARK_FUNCTIONS: Final = """
 """Defines the functions that the derived tables' SQL calls by Spark's names."""
 
 
+@contextmanager
+def explained_by_duckdb() -> Iterator[None]:
+    """Turn DuckDB's errors at reading tables, such as a damaged or vanished file, into errors of one line.
+
+    Raises:
+        ConfigurationError: In DuckDB's words.
+    """
+    try:
+        yield
+    except duckdb.Error as e:
+        raise ConfigurationError(f"the tables cannot be read: {str(e).strip().splitlines()[0]}") from None
+
+
 def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
     """Open tables for questions.
 
@@ -71,31 +86,34 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
         ``cluster_requests`` and ``cluster_propagation``, whose column ``capture`` names the cluster.
 
     Raises:
-        ConfigurationError: There are no tables in that directory.
+        ConfigurationError: There are no tables in that directory, or files of them are missing or damaged.
     """
-    run = None if isinstance(tables, Mapping) else current_run(place_of(tables))
+    run = None if isinstance(tables, Mapping) else checked_run(place_of(tables))
     connection = duckdb.connect()
     try:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(_SPARK_FUNCTIONS)
-        for name, schema in TABLES.items():
-            if isinstance(tables, Mapping):
-                connection.register(name, tables[name])
-                continue
-            assert run is not None
-            if isinstance(run, RemotePath):  # DuckDB itself would fetch an extension from the network for each store
-                connection.register(name, table_dataset(run, name))
-                continue
-            files = str(run / name / "**" / "*.parquet").replace("'", "''")
-            columns = ", ".join(f'"{column}"' for column in schema.names)
-            source = f"read_parquet('{files}', hive_partitioning = true)"
-            connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {source}")  # noqa: S608  # our own names
-        names = {name: name for name in (*TABLES, *VIEWS)}
-        for name, derived in VIEWS.items():
-            connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
-        connection.execute(_CLUSTERS)
-        over_clusters = VIEWS["propagation"].sql.format_map(names | {"requests": "cluster_requests"})
-        connection.execute(f"CREATE TEMP VIEW cluster_propagation AS {over_clusters}")
+        with explained_by_duckdb():
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(_SPARK_FUNCTIONS)
+            for name, schema in TABLES.items():
+                if isinstance(tables, Mapping):
+                    connection.register(name, tables[name])
+                    continue
+                assert run is not None
+                if isinstance(
+                    run, RemotePath
+                ):  # DuckDB itself would fetch an extension from the network for each store
+                    connection.register(name, table_dataset(run, name))
+                    continue
+                files = str(run / name / "**" / "*.parquet").replace("'", "''")
+                columns = ", ".join(f'"{column}"' for column in schema.names)
+                source = f"read_parquet('{files}', hive_partitioning = true)"
+                connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {source}")  # noqa: S608  # our own names
+            names = {name: name for name in (*TABLES, *VIEWS)}
+            for name, derived in VIEWS.items():
+                connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
+            connection.execute(_CLUSTERS)
+            over_clusters = VIEWS["propagation"].sql.format_map(names | {"requests": "cluster_requests"})
+            connection.execute(f"CREATE TEMP VIEW cluster_propagation AS {over_clusters}")
     except BaseException:
         connection.close()
         raise

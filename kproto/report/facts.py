@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import kproto
 from kproto.api import CONTROL_APIS, api_name
 from kproto.error_codes import error_name
-from kproto.query import open_tables
+from kproto.query.views import explained_by_duckdb, open_tables
 from kproto.report.figures import (
     captures,
     controllers,
@@ -68,11 +68,11 @@ def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | 
         -1 for none; a capture is its place in ``captures``.
 
     Raises:
-        ConfigurationError: There are no tables in that directory.
+        ConfigurationError: There are no tables in that directory, or they cannot be read.
     """
     limits = limits or Limits()
     cut: list[str] = []
-    with open_tables(tables) as sql:
+    with explained_by_duckdb(), open_tables(tables) as sql:
         keep_changes(sql)
         keep_stale(sql)
         requests = RequestIndex(sql)

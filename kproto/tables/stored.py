@@ -6,7 +6,7 @@ A directory of tables has a manifest, ``_kproto.json``, which names the subdirec
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +16,7 @@ from kproto.tables.files import explained
 from kproto.tables.places import Place, RemotePath, arrow_path
 from kproto.tables.schemas import TABLES
 from kproto.tables.summary import SUMMARY_COLUMNS
+from kproto.tables.writing import file_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,7 @@ __all__ = [
     "MANIFEST",
     "RUNS",
     "SUMMARY",
+    "checked_run",
     "current_run",
     "read_parquet",
     "stored_pieces",
@@ -51,9 +53,51 @@ def current_run(tables: Place) -> Place:
     Raises:
         ConfigurationError: It has no manifest, or the manifest cannot be read.
     """
+    run: Place = tables / _facts(tables)["run"]
+    return run
+
+
+def checked_run(tables: Place) -> Place:
+    """Return ``current_run`` if the tables on this machine's file systems are as they were written.
+
+    The footers of the Parquet files are read. Tables in an object store are not checked: each footer costs a request.
+
+    Raises:
+        ConfigurationError: As of ``current_run``; or a file is missing, damaged, or of another format.
+    """
+    facts = _facts(tables)
+    run: Place = tables / facts["run"]
+    if isinstance(run, RemotePath):
+        return run
+    if not isinstance(facts.get("tables"), dict):
+        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names no tables)")
+    again = f"make the tables again: kproto analyze CAPTURE --out {tables} --overwrite"
+    for name in TABLES:
+        rows = 0
+        for file in table_files(run / name):
+            try:
+                footer = pq.read_metadata(str(file))
+            except (pa.ArrowException, OSError) as e:
+                raise ConfigurationError(f"{file} cannot be read ({str(e).splitlines()[0]}); {again}") from None
+            lacking = set(file_schema(name).names) - set(footer.schema.to_arrow_schema().names)
+            if lacking:
+                raise ConfigurationError(
+                    f"{file} has no column {min(lacking)}: another version or program wrote it; {again}"
+                )
+            rows += footer.num_rows
+        written = facts["tables"].get(name, rows)
+        if rows != written:
+            raise ConfigurationError(
+                f"{run / name} has {rows} rows, where {written} were written: files are missing or new; {again}"
+            )
+    return run
+
+
+def _facts(tables: Place) -> dict[str, Any]:
+    """Return the manifest."""
     try:
-        run = json.loads(_manifest(tables).read_bytes())["run"]
-        assert isinstance(run, str)
+        facts = json.loads(_manifest(tables).read_bytes())
+        assert isinstance(facts["run"], str)
     except FileNotFoundError:
         raise ConfigurationError(_no_tables(tables)) from None
     except (ValueError, TypeError, KeyError, AssertionError) as e:
@@ -63,7 +107,8 @@ def current_run(tables: Place) -> Place:
     except OSError:
         with explained(tables / MANIFEST):
             raise
-    return tables / run
+    assert isinstance(facts, dict)
+    return facts
 
 
 def _no_tables(place: Place) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -150,3 +151,39 @@ def test_each_file_gets_its_verdict_and_one_damaged_file_decides_the_exit_code(r
     assert (code, [row["whole"] for row in rows]) == (1, [True, False, True])
     code, rows = objects(str(recording), str(recording))
     assert (code, [row["whole"] for row in rows]) == (0, [True, True])
+
+
+def test_standard_input_is_verified_like_a_file(recording: Path) -> None:
+    whole = CliRunner().invoke(main, ["check", "-"], input=recording.read_bytes())
+    assert (whole.exit_code, whole.output) == (0, check(str(recording))[1].replace(str(recording), "-"))
+    torn = CliRunner().invoke(main, ["check", "-"], input=recording.read_bytes()[:-9])
+    assert torn.exit_code == 1
+    assert torn.output.startswith("-: damaged in 1 place, ")
+    nothing = CliRunner().invoke(main, ["check", "-"], input=b"")
+    assert (nothing.exit_code, nothing.output) == (1, "-: an empty file; nothing was recorded in it\n")
+
+
+def test_a_log_is_counted_in_requests_and_other_text_is_no_log(tmp_path: Path) -> None:
+    log = str(DATA / "request_log" / "broker-0-kafka-request.log.gz")
+    code, text = check(log)
+    assert code == 0
+    assert re.fullmatch(rf"{re.escape(log)}: whole, [1-9][0-9]* requests\n", text)
+    (tmp_path / "server.log").write_text("[2026-11-20 19:35:04,696] INFO [KafkaServer id=1] started\n" * 3)
+    code, text = check(str(tmp_path / "server.log"))
+    assert code == 1
+    assert "no line of this text is a request that kafka.request.logger wrote" in text
+
+
+def test_a_name_with_a_line_break_stays_on_its_line(recording: Path) -> None:
+    odd = recording.rename(recording.with_name("a\nb.pcapng"))
+    assert check(str(odd))[1].splitlines() == [
+        f"{odd.parent}/a\\nb.pcapng: whole, {objects(str(odd))[1][0]['packets']} packets"
+    ]
+
+
+def test_a_uri_is_told_which_commands_read_it() -> None:
+    assert check("s3://bucket/a.pcap") == (
+        1,
+        "s3://bucket/a.pcap: no such file here; summary, query, report, analyze and audit read URIs: "
+        "try these, or copy the file\n",
+    )

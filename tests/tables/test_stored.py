@@ -1,0 +1,117 @@
+"""Stored tables that someone damaged: one line that names the file or the table, never an answer from the rest."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from conftest import DATA
+
+from kproto.cli import main
+from kproto.errors import ConfigurationError
+from kproto.pipeline.former import Former, store_facts
+from kproto.query import ask, open_tables
+from kproto.report import report_facts
+from kproto.tables import read
+from kproto.tables.stored import checked_run
+from kproto.tables.writing import DATED, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+DAY = "date=2026-11-20"
+CAPTURE = DATA / "captures" / "external-controller-a.pcap.gz"
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """The tables of a capture, stored as ``kproto analyze`` stores them."""
+    rows = {}
+    for name, table in read(str(CAPTURE)).items():
+        folder = f"{name}/{DAY}" if name in DATED else name
+        write_table(tmp_path / "kproto-runs" / "1" / folder / "part-0.zstd.parquet", name, table)
+        rows[name] = table.num_rows
+    (tmp_path / "_kproto.json").write_text(json.dumps({"run": "kproto-runs/1", "tables": rows}))
+    return tmp_path
+
+
+def requests_of(tables: Path) -> Path:
+    return tables / "kproto-runs" / "1" / "requests" / DAY / "part-0.zstd.parquet"
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+def copy(file: Path) -> None:
+    file.with_name("part-1.zstd.parquet").write_bytes(file.read_bytes())
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def replace_by_another_programs(file: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), file)
+
+
+def drop_a_column(file: Path) -> None:
+    table = pq.read_table(file, partitioning=None)
+    pq.write_table(table.drop_columns(["broker_epoch"]), file)
+
+
+def test_whole_tables_are_read(tables: Path) -> None:
+    assert checked_run(tables) == tables / "kproto-runs" / "1"
+    with open_tables(tables) as stored, open_tables(read(str(CAPTURE))) as direct:
+        assert ask(stored, "leader") == ask(direct, "leader")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (remove, "requests has 0 rows, where 95 were written"),
+        (copy, "requests has 190 rows, where 95 were written"),
+        (cut, "part-0.zstd.parquet cannot be read ("),
+        (replace_by_another_programs, "part-0.zstd.parquet has no column api_key: another version or program wrote it"),
+        (drop_a_column, "part-0.zstd.parquet has no column broker_epoch: another version or program wrote it"),
+    ],
+)
+@pytest.mark.parametrize("command", [["query", "leader"], ["report"]], ids=lambda command: command[0])
+def test_damaged_tables_are_refused_in_one_line(
+    damage: Callable[[Path], None], words: str, command: list[str], tables: Path
+) -> None:
+    damage(requests_of(tables))
+    name, *more = command
+    result = CliRunner().invoke(main, [name, str(tables), *more], prog_name="kproto")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert f"kproto analyze CAPTURE --out {tables} --overwrite" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_captures_are_not_added_to_damaged_tables(tables: Path) -> None:
+    store_facts(tables / "kproto-runs" / "1", [], set())
+    assert Former.of(tables) is not None
+    remove(requests_of(tables))
+    assert Former.of(tables) is None
+
+
+@pytest.mark.parametrize("manifest", ['{"run": "../.."}', '{"run": "x", "tables": 7}', '{"run": ', "[]"])
+def test_a_damaged_manifest_is_named(manifest: str, tables: Path) -> None:
+    (tables / "_kproto.json").write_text(manifest)
+    with pytest.raises(ConfigurationError, match=r"_kproto\.json is no manifest of kproto"):
+        open_tables(tables)
+
+
+def test_rows_that_cannot_be_unpacked_are_refused_when_they_are_read(tables: Path) -> None:
+    file = requests_of(tables)
+    data = bytearray(file.read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    file.write_bytes(data)
+    with pytest.raises(ConfigurationError, match="the tables cannot be read: "):
+        report_facts(tables)
