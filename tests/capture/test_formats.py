@@ -292,7 +292,7 @@ def pipe() -> Iterator[Pipe]:
     pipe.file.close()
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("write", [make.pcap, make.pcapng], ids=["pcap", "pcapng"])
 def test_a_pipe_is_followed_without_waiting_for_more(write: Callable[[list[make.Packet]], bytes], pipe: Pipe) -> None:
     """Each frame comes out as soon as its last packet went in, though the pipe stays open and silent."""
@@ -315,7 +315,7 @@ def test_a_pipe_is_followed_without_waiting_for_more(write: Callable[[list[make.
     assert list(reading) == []
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_exchanges_of_a_pipe_come_when_answered(pipe: Pipe) -> None:
     talk = make.Talk().open()
     talk.ask(make.request(6, 8, 0, bytes(30))).answer(make.response(6, 8, 0, b"\0\0\0"))

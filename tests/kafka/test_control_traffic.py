@@ -18,7 +18,7 @@ from real_brokers import IS_LONG, PROTOCOL_VERSIONS
 if TYPE_CHECKING:
     from control_events import Traffic
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.kafka
 
 KEPT = Path(__file__).parents[1] / "data" / "control_traffic"
 RECORDS = 500

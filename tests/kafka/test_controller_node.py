@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
 CONFIG = ChannelConfig(zookeeper_session_timeout_ms=6000, default_replication_factor=3)
 

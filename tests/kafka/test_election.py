@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
 SESSION_MS = 8_000
 

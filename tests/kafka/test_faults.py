@@ -30,7 +30,6 @@ _missing = NetworkNamespace.missing()
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.proof(6),
-    pytest.mark.timeout(400),
     pytest.mark.skipif(_missing is not None, reason=str(_missing)),
 ]
 

@@ -38,7 +38,7 @@ from kproto.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.kafka, pytest.mark.proof(3), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kafka, pytest.mark.proof(3)]
 
 COUNT = int(os.environ.get("KPROTO_FLEET", "200" if IS_LONG else "50"))
 FIRST = 100

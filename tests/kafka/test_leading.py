@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from channel.broker.hooks import RequestContext
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.kafka
 
 KRAFT = 3000
 TP = TopicPartition("t", 0)

@@ -16,7 +16,7 @@ from kproto.cli.comparison import differences
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 VALUES = [
     "", "0", "1", "-1", "-2", "-3", "2", "3", "4", "9", "10", "13", "14", "17", "18", "22", "23", "+5", "0.5", "1.0",

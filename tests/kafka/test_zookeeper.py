@@ -30,7 +30,7 @@ from kproto.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from channel.controller.events import ControllerEvent
 
-pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BROKER = Broker(5, (EndPoint("h", 1),), "rack")
