@@ -95,6 +95,7 @@ def command(
     from kproto.tables.auditing import AGREEMENTS, AUDIT, audit, codec_decoders
     from kproto.tables.kafka_decoder import KafkaDecoder
     from kproto.tables.planning import points_of
+    from kproto.tables.whole_file import whole_file
 
     with ExitStack() as stack:
         decoders: list[Decoder] = codec_decoders()
@@ -121,7 +122,8 @@ def command(
     if len(unread) > _WARNED:
         print(f"warning: {len(unread) - _WARNED} more bad inputs; --format json lists all", file=sys.stderr)
     if write is not None:
-        pq.write_table(table, write)
+        with whole_file(write) as file:
+            pq.write_table(table, file)
     mismatches = [row for row in rows if row["outcome"] not in AGREEMENTS]
     if form == "json":
         print(json.dumps(_as_json(rows, mismatches, unread), ensure_ascii=False))

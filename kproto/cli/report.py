@@ -62,18 +62,20 @@ def command(source: Place, *, out: Path, partitions: int) -> None:
     """
     check_place(out)
     from kproto.report import Limits, report_facts
-    from kproto.report.page import page, write_page
+    from kproto.report.page import page
+    from kproto.tables.whole_file import whole_file
 
     facts = report_facts(tables_of(source), Limits(partitions=partitions, states=10 * partitions))
-    html = page(facts)
+    html = page(facts).encode("utf-8")
     lines = [f"  {printable(finding['text'])}" for finding in facts["findings"]]
     lines = ["What stands out", *lines] if lines else ["Nothing stands out."]
     lines += [f"note: {printable(text)}" for text in facts["cut"]]
     if str(out) == "-":
-        sys.stdout.buffer.write(html.encode("utf-8"))
+        sys.stdout.buffer.write(html)
         print(*lines, sep="\n", file=sys.stderr)
     else:
-        write_page(html, out)
+        with whole_file(out) as file:
+            file.write(html)
         print(*lines, _place(facts, out), sep="\n")
 
 

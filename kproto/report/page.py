@@ -7,13 +7,13 @@ import gzip
 import hashlib
 import html
 import json
-import os
 import re
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.report.facts import report_facts
+from kproto.tables.whole_file import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kproto.report.facts import Limits
     from kproto.tables.places import Place
 
-__all__ = ["page", "write_page", "write_report"]
+__all__ = ["page", "write_report"]
 
 _SCRIPTS: Final = ("common", "lanes", "timeline", "controllers", "request", "tables", "charts", "main")
 """The script's parts in the order of their use."""
@@ -47,22 +47,9 @@ def write_report(
         OSError: The file cannot be written.
     """
     facts = report_facts(tables, limits)
-    write_page(page(facts), out)
+    with whole_file(out) as file:
+        file.write(page(facts).encode("utf-8"))
     return facts
-
-
-def write_page(text: str, out: Path) -> None:
-    """Write a page to a file, complete or not at all; to a pipe or device as it is."""
-    if out.exists() and not out.is_file():
-        out.write_text(text, encoding="utf-8")
-        return
-    out = out.resolve()  # the file that a symbolic link names is replaced, not the link
-    part = out.with_name(f".kproto-{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def page(facts: Mapping[str, Any]) -> str:

@@ -92,3 +92,11 @@ def test_pieces_of_a_capture_that_were_not_read_are_named(tmp_path: Path) -> Non
     assert len(found.stderr.splitlines()) == 1
     (reason,) = json.loads(run(str(cut), "--format", "json").stdout)["bad_inputs"]
     assert "cut.pcap.gz: the compressed file is cut off, at byte " in reason
+
+
+def test_a_disk_that_is_full_is_named_and_nothing_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "full.parquet").symlink_to("/dev/full")
+    found = run(CAPTURE, "--write", str(tmp_path / "full.parquet"))
+    assert found.exit_code == 2
+    assert found.stderr == f"kproto: {tmp_path}/full.parquet: no space left on device\n"
+    assert (tmp_path / "full.parquet").is_char_device()

@@ -1,0 +1,41 @@
+"""Writes a file that is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["whole_file"]
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing; it takes its place, or that of a former file, when the block ends without an error.
+
+    Of a symbolic link the file that it names is replaced. A pipe or device is written as it is.
+
+    Raises:
+        OSError: It cannot be written; the error names ``path``.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+            return
+        path = path.resolve()
+        part = path.with_name(f".kproto-{os.getpid()}.part")
+        try:
+            with part.open("wb") as file:
+                yield file
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as e:
+        if e.errno is None:
+            raise
+        raise OSError(e.errno, e.strerror, str(path)) from e
