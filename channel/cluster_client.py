@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from channel.addresses import show_address
 from channel.clock import FOREVER
 from channel.cluster_view import ClusterView
 from channel.errors import ChannelError, Disconnected, RequestTimeout
@@ -16,6 +17,7 @@ from channel.network.metadata_updater import DefaultMetadataUpdater, metadata_re
 from channel.network.producer_metadata import ProducerMetadata
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
+from channel.reachability import why_unreachable
 from channel.security import SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.errors import KprotoError
@@ -108,8 +110,9 @@ class ClusterClient(_Connected):
             try:
                 return self.ask(node, topics)
             except Disconnected as e:
-                failures.append(f"{node.host}:{node.port}: {e}")
-        raise Disconnected(f"no node answers: {'; '.join(failures)} {_HINT}")
+                reason = why_unreachable(node.host, node.port) or str(e).rstrip(".")
+                failures.append(f"{show_address((node.host, node.port))}: {reason}")
+        raise Disconnected(f"no node answers: {'; '.join(failures)}. {_HINT}")
 
     def ask_all(self, topics: Sequence[str] | None = None) -> tuple[list[ClusterView], dict[int, str]]:
         """Ask every live broker; return the views, and the errors of brokers that gave none, by broker id."""

@@ -81,6 +81,7 @@ def command(
 def _ask(
     address: tuple[str, int], request: Any, version: int, client_id: str, timeout_ms: int, security: Path | None
 ) -> Any:
+    from channel.addresses import show_address
     from channel.errors import Disconnected, RequestTimeout
     from channel.network.blocking import await_ready, send_and_receive
     from channel.network.client import NetworkClient
@@ -88,6 +89,7 @@ def _ask(
     from channel.network.request import MessageRequest
     from channel.network.secured import client_channels
     from channel.network.selector import Selector
+    from channel.reachability import why_unreachable
     from channel.security import read_security
     from channel.types import Node
 
@@ -109,9 +111,12 @@ def _ask(
     except Disconnected as e:
         if isinstance(e, RequestTimeout):
             raise
+        reason = why_unreachable(*address)
+        if reason is not None:
+            raise Disconnected(f"{show_address(address)} could not be reached: {reason}") from e
         raise Disconnected(
-            f"{address[0]}:{address[1]} closed the connection without an answer or could not be reached; a broker does "
-            "so for a version that it does not know, or where the listener wants TLS (--security)"
+            f"{show_address(address)} closed the connection without an answer; a broker does so for a version that "
+            "it does not know, or where the listener wants TLS (--security)"
         ) from e
     finally:
         client.close()
