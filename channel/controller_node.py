@@ -7,6 +7,7 @@ address in their metadata. It keeps no records, and gets no replicas.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -112,6 +113,7 @@ class ControllerNode:
         )
         self._broker.hooks = BrokerHooks(controller=ForwardedRequests(self.controller))
         self.endpoint: EndPoint | None = None
+        self._closing = threading.Event()
 
     def start(self) -> None:
         """Listen, and stand for election.
@@ -132,6 +134,7 @@ class ControllerNode:
 
     def close(self) -> None:
         """Resign if active, leave the cluster, and close every socket. Harmless if closed."""
+        self._closing.set()
         self.controller.close()
         self._server.close()
         self._worker.close()
@@ -157,7 +160,8 @@ class ControllerNode:
                 if time.monotonic() > deadline:
                     raise
                 _log.info("broker id %d is still registered by another session; waiting for its end", self._id)
-                time.sleep(_RETRY_S)
+                if self._closing.wait(_RETRY_S):
+                    raise
             else:
                 return
 

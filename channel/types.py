@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ __all__ = [
     "ReplicaAssignment",
     "SecurityProtocol",
     "UpdateType",
+    "is_topic_name",
 ]
 
 NO_LEADER: Final = -1
@@ -238,3 +240,11 @@ class ReplicaAssignment(NamedTuple):
             tuple(r for r in target if r not in origin),
             tuple(r for r in origin if r not in target),
         )
+
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows this name for a topic."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")

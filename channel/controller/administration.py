@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.errors import BadVersion, NodeExists
 from channel.logs import get_logger
-from channel.types import ReplicaAssignment
+from channel.types import ReplicaAssignment, is_topic_name
 from channel.uuids import random_uuid
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster import fenced
@@ -39,7 +38,6 @@ __all__ = ["Administration"]
 
 _log = get_logger(__name__)
 
-_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _BLOCK: Final = 1000
 """The number of producer ids in a broker's block, as in Kafka."""
 
@@ -189,7 +187,7 @@ class Administration:
         return _NewTopic({p: ReplicaAssignment(replicas) for p, replicas in placed.items()}, config)
 
     def _check_name(self, name: str) -> None:
-        if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        if not is_topic_name(name):
             raise _Refused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",

@@ -37,6 +37,7 @@ __all__ = [
     "PartitionReassignmentIsrChange",
     "PreferredReplicaLeaderElection",
     "ReplicaLeaderElection",
+    "SendThreadFailed",
     "TopicChange",
     "TopicDeletion",
     "ZkPartitionReassignment",
@@ -126,7 +127,16 @@ class ConfigChangeNotification(ControllerEvent):
     state: ClassVar[ControllerState] = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
 
 
-# ---- timers
+# ---- timers and threads
+
+
+@dataclass(frozen=True, slots=True)
+class SendThreadFailed(ControllerEvent):
+    """A send thread of this controller epoch has died of an error: only a new leadership reaches its brokers again."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
+    name: str
+    broker_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

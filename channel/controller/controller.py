@@ -8,7 +8,7 @@ resignation, so that no two send paths are alive at a time.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import ChannelError, ControllerMoved, IllegalState, SessionExpired
@@ -16,6 +16,8 @@ from channel.logs import bounded, get_logger
 from channel.threads import ends_with_process
 from channel.zookeeper.cluster import create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.znodes import CONTROLLER_EPOCH
+from kproto.errors import KprotoError
 
 from .candidate_events import Abandon, ControllerChange, Expire, Reelect, Resign
 from .elector import NO_CONTROLLER, Elector
@@ -26,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.metrics import Metrics
-    from channel.zookeeper.cluster import Election
 
     from .events import ControllerEvent
+    from .leadership_protocol import Leadership, MakeLeadership
 
-__all__ = ["Controller", "Leadership", "MakeLeadership"]
+__all__ = ["Controller"]
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
 _MOST_SECONDS_AWAY: Final = 3
@@ -38,36 +40,6 @@ _MOST_SECONDS_AWAY: Final = 3
 
 _AGAIN_AFTER_S: Final = 1.0
 """The pause before a controller that failed to take over stands for election again, as the cause may last a while."""
-
-
-class Leadership(Protocol):
-    """An active controller's context, decisions and channels, from its election to its resignation."""
-
-    def start(self) -> None:
-        """Take over as the active controller of the cluster.
-
-        Raises:
-            ChannelError: The start failed; ``close`` must follow.
-        """
-
-    def process(self, event: ControllerEvent) -> None:
-        """Do the work of an event.
-
-        Raises:
-            ControllerMoved: Another controller was elected.
-        """
-
-    def close(self) -> None:
-        """Close all channels to the brokers and drop the context. Harmless if closed."""
-
-
-class MakeLeadership(Protocol):
-    """A function that makes an elected controller's leadership."""
-
-    def __call__(
-        self, session: ZooKeeperSession, election: Election, put: Callable[[ControllerEvent], object]
-    ) -> Leadership:
-        """Make the leadership; ``put`` takes events from any thread."""
 
 
 class Controller:
@@ -121,6 +93,7 @@ class Controller:
         self._fence = 0
         self._is_closed = False
         self._has_started = False
+        self._is_pausing = False
         self._again: threading.Timer | None = None
         self._log = get_logger(__name__, f"[Controller id={controller_id}]")
         self._owns_session = isinstance(zookeeper, str)
@@ -241,7 +214,7 @@ class Controller:
         expire = Expire()
         self.events.clear_and_put(expire)
         while not expire.done.wait(1.0):
-            if self._is_closed:
+            if self._is_closed or self.session.is_closed:
                 return
 
     def session_began(self) -> None:
@@ -276,7 +249,7 @@ class Controller:
         except ControllerMoved as e:
             self._log.info("ControllerMoved while processing %s: %s", bounded(event), e)
             refuse(event)
-            self._maybe_resign()
+            self._lose()
         except SessionExpired as e:
             self._log.warning("while processing %s: %s", bounded(event), e)
             refuse(event)
@@ -287,9 +260,13 @@ class Controller:
                 )
             refuse(event)
             self._move()
-        except Exception:
+        except Exception as e:
             refuse(event)
-            raise
+            if not isinstance(event, (ControllerChange, Reelect)):
+                raise
+            # Whatever it was, no change of /controller may follow that would make this broker stand again.
+            self._log.error("cannot stand for election now: %s", e, exc_info=not isinstance(e, KprotoError))
+            self._stand_later()
         finally:
             self._report()
             if isinstance(event, (Expire, Resign)):
@@ -300,7 +277,10 @@ class Controller:
         if now != self._reported:
             self._reported = now
             if self._on_change is not None:
-                self._on_change(*now)
+                try:
+                    self._on_change(*now)
+                except Exception:  # noqa: BLE001  (it must not hold up the end of the controller)
+                    self._log.exception("the observer of elections failed at %s", now)
 
     def preempt(self, event: ControllerEvent) -> None:
         """Refuse an event that will not be processed; on the thread that cleared the queue."""
@@ -315,8 +295,24 @@ class Controller:
             self._log.info("broker %d is the controller now; resigning", self._elector.active_id)
             self._resign()
 
+    def _lose(self) -> None:
+        """Resign, as another broker was elected; or as somebody has written ``/controller_epoch``: then stand again."""
+        self._maybe_resign()
+        if self._leadership is None:
+            return
+        self._log.error(
+            "%s was written, though no other broker was elected: giving up controller epoch %d",
+            CONTROLLER_EPOCH,
+            self.epoch,
+        )
+        try:
+            self._resign()
+            self._elector.withdraw()
+        finally:
+            self._stand_later()
+
     def _elect(self) -> None:
-        if self._is_closed:
+        if self._is_closed or self._is_pausing:
             return
         try:
             election = self._elector.elect()
@@ -325,6 +321,8 @@ class Controller:
         except ControllerMoved as e:
             self._log.info("lost the election: %s", e)
             self._maybe_resign()
+            if self._elector.active_id == NO_CONTROLLER:
+                self._stand_later()
             return
         self._fence = election.epoch_zk_version
         try:
@@ -344,12 +342,25 @@ class Controller:
     def _move(self) -> None:
         """Resign so that any broker can be elected, and stand for election again after a pause."""
         try:
-            self._give_up()
+            self._stand_later()
         finally:
-            if not self._is_closed:
-                self._again = threading.Timer(_AGAIN_AFTER_S, lambda: self.events.put(ControllerChange()))
-                self._again.daemon = True
-                self._again.start()
+            self._give_up()
+
+    def _stand_later(self) -> None:
+        """Stand for election again after a pause, and not before, even if ``/controller`` is free."""
+        if self._is_closed:
+            return
+        self._is_pausing = True
+
+        def stand() -> None:
+            self._is_pausing = False
+            self.events.put(ControllerChange())
+
+        if self._again is not None:
+            self._again.cancel()
+        self._again = threading.Timer(_AGAIN_AFTER_S, stand)
+        self._again.name, self._again.daemon = "controller-election-pause", True
+        self._again.start()
 
     def _give_up(self) -> None:
         """Resign, and delete ``/controller``."""

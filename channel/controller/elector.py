@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from channel.logs import get_logger
 from channel.zookeeper.cluster import delete_controller, read_controller, register_controller
-from channel.zookeeper.znodes import CONTROLLER
+from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +77,21 @@ class Elector:
     def forget(self) -> None:
         """Forget the active controller, as the session has expired or this broker is resigning."""
         self.active_id, self.is_active = NO_CONTROLLER, False
+
+    def withdraw(self) -> None:
+        """Delete this broker's own ``/controller``, though ``/controller_epoch`` has been written since its election.
+
+        Raises:
+            ControllerMoved: Another broker was elected meanwhile.
+        """
+        epoch = self._session.exists(CONTROLLER_EPOCH)
+        self.look()
+        is_ours = self.is_active
+        self.forget()
+        if is_ours and epoch is not None:
+            delete_controller(self._session, epoch.version)
+        elif is_ours:
+            self._session.delete(CONTROLLER)
 
     def release(self, fence: int) -> None:
         """Delete ``/controller``, so that any broker may stand for election.

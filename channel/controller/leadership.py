@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from channel.errors import ControllerMoved, NodeExists, StaleBrokerEpoch
+from channel.errors import ControllerMoved, IllegalState, NodeExists, StaleBrokerEpoch
 from channel.types import LeaderAndIsr, LeaderRecoveryState
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster import fenced
@@ -22,6 +22,7 @@ from .cluster_events import (
     AlterPartitionResult,
     AutoPreferredReplicaLeaderElection,
     ControlledShutdown,
+    SendThreadFailed,
     TopicChange,
 )
 from .decisions import ControllerDecisions
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from channel.zookeeper.cluster import Election
     from channel.zookeeper.session import ZooKeeperSession
 
-    from .controller import MakeLeadership
     from .events import ControllerEvent
+    from .leadership_protocol import MakeLeadership
 
 __all__ = ["MakeChannels", "ZooKeeperLeadership", "leadership_of"]
 
@@ -60,6 +61,7 @@ class MakeChannels(Protocol):
         *,
         metrics: Metrics,
         recorder: Recorder | None,
+        on_thread_failed: Callable[[str, list[int]], None],
     ) -> ControllerChannelManager:
         """Make the channels."""
 
@@ -100,7 +102,14 @@ class ZooKeeperLeadership:
         self._config = config
         self._fence = election.epoch_zk_version
         self._store = ZooKeeperStore(session, put)
-        channels = make_channels(controller_id, lambda: election.epoch, config, metrics=metrics, recorder=recorder)
+        channels = make_channels(
+            controller_id,
+            lambda: election.epoch,
+            config,
+            metrics=metrics,
+            recorder=recorder,
+            on_thread_failed=self._send_thread_failed,
+        )
         self._decisions = ControllerDecisions(
             controller_id,
             election.epoch,
@@ -120,6 +129,9 @@ class ZooKeeperLeadership:
             controller_id,
             stores_records=stores_records,
         )
+
+    def _send_thread_failed(self, name: str, broker_ids: list[int]) -> None:
+        self._put(SendThreadFailed(name, tuple(broker_ids)))
 
     def start(self) -> None:
         """Take over as the active controller of the cluster."""
@@ -156,6 +168,8 @@ class ZooKeeperLeadership:
                 self._alter_partition(event)
             case ShutdownReceived():
                 self._shut_down(event)
+            case SendThreadFailed():
+                raise IllegalState(f"{event.name} has died, and brokers {list(event.broker_ids)} get no requests")
             case ApiRequest():
                 event.callback(self._administration.answer(event))
             case _:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from channel.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
-from channel.logs import get_logger
+from channel.logs import bounded, get_logger
+from channel.types import is_topic_name
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster import fenced, fenced_all
+from channel.zookeeper.contents import decoded_or_none
 from channel.zookeeper.operations import Create, Delete, SetData
-from kproto.errors import DecodeError
 
 from .cluster_events import (
     BrokerChange,
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["ZooKeeperStore"]
 
 _log = get_logger(__name__)
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 _GROUP: Final = 100
 """The number of partitions that one transaction writes: far from ZooKeeper's limit of 1 MiB for a request."""
@@ -66,13 +65,23 @@ class ZooKeeperStore:
 
     def unwatch(self) -> None:
         """End all watches, as the controller resigns."""
-        for path in self._watched:
-            self._session.unwatch(path)
-        self._watched.clear()
+        for path in list(self._watched):
+            self._unwatch(path)
 
-    def _watch_children(self, path: str, event: ControllerEvent) -> None:
+    def _unwatch(self, path: str) -> None:
+        self._watched.discard(path)
+        self._session.unwatch(path)
+
+    def _watched_children(self, path: str, event: ControllerEvent) -> list[str]:
+        """Read the names of the children of a permanent znode, and watch these; a missing znode is created again."""
         self._watched.add(path)
         self._session.watch_children(path, lambda: self._put(event))
+        try:
+            return self._session.children(path)
+        except NoNode:
+            _log.error("ZooKeeper has no %s; somebody has deleted this znode, and it is created again", path)
+            self._session.ensure(path)
+            return self._session.children(path)
 
     def _watch_node(self, path: str, event: ControllerEvent) -> None:
         self._watched.add(path)
@@ -82,15 +91,15 @@ class ZooKeeperStore:
 
     def read_brokers(self) -> Mapping[Broker, int]:
         """All registered brokers with their epochs."""
-        self._watch_children(znodes.BROKER_IDS, BrokerChange())
-        ids = [int(name) for name in self._session.children(znodes.BROKER_IDS) if name.isdecimal()]
+        names = self._watched_children(znodes.BROKER_IDS, BrokerChange())
+        ids = [broker_id for name in names if (broker_id := decoded_or_none(znodes.decode_broker_id, name)) is not None]
         for broker_id in ids:
             self._watch_node(znodes.broker_path(broker_id), BrokerModifications(broker_id))
         brokers = {}
         for broker_id, found in zip(
             ids, self._session.get_many([znodes.broker_path(broker_id) for broker_id in ids]), strict=True
         ):
-            broker = None if found is None else _decoded(znodes.decode_broker, broker_id, found[0])
+            broker = None if found is None else decoded_or_none(znodes.decode_broker, broker_id, found[0])
             if found is not None and broker is not None:
                 brokers[broker] = found[1].czxid
         return brokers
@@ -101,16 +110,22 @@ class ZooKeeperStore:
         self._watch_node(path, BrokerModifications(broker_id))
         found = self._session.get_many([path])[0]
         if found is None:
-            self._session.unwatch(path)  # the broker's return is a change of the children
+            self._unwatch(path)  # the broker's return is a change of the children
             return None
-        return _decoded(znodes.decode_broker, broker_id, found[0])
+        return decoded_or_none(znodes.decode_broker, broker_id, found[0])
 
     # ---- topics
 
     def read_topics(self) -> Set[str]:
         """The names of all topics."""
-        self._watch_children(znodes.TOPICS, TopicChange())
-        return set(self._session.children(znodes.TOPICS))
+        names = self._watched_children(znodes.TOPICS, TopicChange())
+        topics = {name for name in names if is_topic_name(name)}
+        if len(topics) < len(names):
+            _log.error(
+                "%s has children that are no names of topics; they are passed over, delete them: %s",
+                znodes.TOPICS, bounded([name for name in names if name not in topics]),
+            )  # fmt: skip
+        return topics
 
     def read_assignments(self, topics: Collection[str]) -> Mapping[str, TopicAssignment]:
         """The assignments of those topics that exist."""
@@ -123,9 +138,9 @@ class ZooKeeperStore:
             names, self._session.get_many([znodes.topic_path(topic) for topic in names]), strict=True
         ):
             if found is None:
-                self._session.unwatch(znodes.topic_path(topic))
+                self._unwatch(znodes.topic_path(topic))
                 continue
-            contents = _decoded(znodes.decode_topic, topic, found[0])
+            contents = decoded_or_none(znodes.decode_topic, topic, found[0])
             if contents is not None:
                 partitions = {p: known.setdefault(each, each) for p, each in contents.partitions.items()}
                 assignments[topic] = TopicAssignment(partitions, contents.topic_id)
@@ -146,7 +161,7 @@ class ZooKeeperStore:
         paths = [f"{znodes.TOPIC_CONFIGS}/{topic}" for topic in names]
         settings = {}
         for topic, path, found in zip(names, paths, self._session.get_many(paths), strict=True):
-            config = None if found is None else _decoded(znodes.decode_config, path, found[0])
+            config = None if found is None else decoded_or_none(znodes.decode_config, path, found[0])
             if config is not None:
                 settings[topic] = config
         return settings
@@ -155,17 +170,17 @@ class ZooKeeperStore:
         """The settings of all brokers that were changed while they run."""
         path = znodes.DEFAULT_BROKER_CONFIG
         found = self._session.get_many([path])[0]
-        return (found and _decoded(znodes.decode_config, path, found[0])) or {}
+        return (found and decoded_or_none(znodes.decode_config, path, found[0])) or {}
 
     def read_config_changes(self, after: int | None) -> ConfigChanges:
         """The notifications with a higher number than ``after``; for None the latest number alone."""
-        self._watch_children(znodes.CONFIG_CHANGES, ConfigChangeNotification())
-        numbers = {int(name[-10:]): name for name in self._session.children(znodes.CONFIG_CHANGES) if _numbered(name)}
+        names = self._watched_children(znodes.CONFIG_CHANGES, ConfigChangeNotification())
+        numbers = {int(name[-10:]): name for name in names if _numbered(name)}
         last = max(numbers, default=-1 if after is None else after)
         new = [] if after is None else sorted(number for number in numbers if number > after)
         paths = [f"{znodes.CONFIG_CHANGES}/{numbers[number]}" for number in new]
         entities = [
-            _decoded(znodes.decode_config_change, path, found[0])
+            decoded_or_none(znodes.decode_config_change, path, found[0])
             for path, found in zip(paths, self._session.get_many(paths), strict=True)
             if found is not None
         ]
@@ -175,8 +190,7 @@ class ZooKeeperStore:
     def delete_topic(self, topic: str, fence: int) -> None:
         """Delete all znodes of a topic: its own with those below it, its configuration, last its deletion marker."""
         path = znodes.topic_path(topic)
-        self._session.unwatch(path)
-        self._watched.discard(path)
+        self._unwatch(path)
         paths = [path]
         level = [path]
         while level:
@@ -209,7 +223,7 @@ class ZooKeeperStore:
             if found is None:
                 continue
             contents = found[0], found[1].version
-            state = known.get(contents) or _decoded(znodes.decode_partition_state, tp, *contents)
+            state = known.get(contents) or decoded_or_none(znodes.decode_partition_state, tp, *contents)
             if state is not None:
                 if len(known) == _KNOWN_STATES:
                     known.clear()
@@ -220,7 +234,7 @@ class ZooKeeperStore:
         """Watch a znode until its next change only: other reads do not watch the znode again."""
 
         def changed() -> None:
-            self._session.unwatch(path)
+            self._unwatch(path)
             self._put(event)
 
         self._watched.add(path)
@@ -282,8 +296,7 @@ class ZooKeeperStore:
 
     def read_topic_deletions(self) -> Set[str]:
         """The topics that are marked for deletion."""
-        self._watch_children(znodes.ADMIN_DELETE_TOPICS, TopicDeletion())
-        return set(self._session.children(znodes.ADMIN_DELETE_TOPICS))
+        return set(self._watched_children(znodes.ADMIN_DELETE_TOPICS, TopicDeletion()))
 
     def delete_topic_deletions(self, topics: Iterable[str], fence: int) -> None:
         """Remove deletion markers; those that do not exist are passed over."""
@@ -297,7 +310,7 @@ class ZooKeeperStore:
         """The target replicas in ``/admin/reassign_partitions``; empty without the znode."""
         self._watch_node(znodes.REASSIGN_PARTITIONS, ZkPartitionReassignment())
         found = self._session.get_many([znodes.REASSIGN_PARTITIONS])[0]
-        return (found and _decoded(znodes.decode_reassignments, found[0])) or {}
+        return (found and decoded_or_none(znodes.decode_reassignments, found[0])) or {}
 
     def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]], fence: int) -> None:
         """Replace the content of ``/admin/reassign_partitions``; the znode is deleted if there is none left."""
@@ -315,7 +328,7 @@ class ZooKeeperStore:
         """The partitions in ``/admin/preferred_replica_election``; empty without the znode."""
         self._watch_node(znodes.PREFERRED_ELECTION, PreferredReplicaLeaderElection())
         found = self._session.get_many([znodes.PREFERRED_ELECTION])[0]
-        return set((found and _decoded(znodes.decode_partitions, znodes.PREFERRED_ELECTION, found[0])) or ())
+        return set((found and decoded_or_none(znodes.decode_partitions, znodes.PREFERRED_ELECTION, found[0])) or ())
 
     def delete_preferred_elections(self, fence: int) -> None:
         """Delete ``/admin/preferred_replica_election``; its next creation becomes an event."""
@@ -325,11 +338,10 @@ class ZooKeeperStore:
 
     def read_isr_changes(self) -> Notifications:
         """The ISR changes that brokers below inter.broker.protocol.version 2.7-IV2 have written themselves."""
-        self._watch_children(znodes.ISR_CHANGES, IsrChangeNotification())
-        contents = self._notifications(znodes.ISR_CHANGES)
+        contents = self._notifications(znodes.ISR_CHANGES, IsrChangeNotification())
         partitions: dict[TopicPartition, None] = {}
         for path, data in contents.items():
-            partitions.update(dict.fromkeys(_decoded(znodes.decode_partitions, path, data) or ()))
+            partitions.update(dict.fromkeys(decoded_or_none(znodes.decode_partitions, path, data) or ()))
         return Notifications(_names(contents), tuple(partitions))
 
     def delete_isr_changes(self, names: Iterable[str], fence: int) -> None:
@@ -338,11 +350,10 @@ class ZooKeeperStore:
 
     def read_log_dir_failures(self) -> Notifications:
         """The brokers with a failed log directory."""
-        self._watch_children(znodes.LOG_DIR_EVENTS, LogDirEventNotification())
-        contents = self._notifications(znodes.LOG_DIR_EVENTS)
+        contents = self._notifications(znodes.LOG_DIR_EVENTS, LogDirEventNotification())
         broker_ids: dict[int, None] = {}
         for path, data in contents.items():
-            broker_id = _decoded(znodes.decode_log_dir_event, path, data)
+            broker_id = decoded_or_none(znodes.decode_log_dir_event, path, data)
             if broker_id is not None:
                 broker_ids[broker_id] = None
         return Notifications(_names(contents), broker_ids=tuple(broker_ids))
@@ -351,8 +362,8 @@ class ZooKeeperStore:
         """Remove log directory notifications by their names."""
         self._delete([f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names], fence)
 
-    def _notifications(self, parent: str) -> dict[str, bytes]:
-        paths = [f"{parent}/{name}" for name in self._session.children(parent)]
+    def _notifications(self, parent: str, event: ControllerEvent) -> dict[str, bytes]:
+        paths = [f"{parent}/{name}" for name in self._watched_children(parent, event)]
         found = self._session.get_many(paths)
         return {path: each[0] for path, each in zip(paths, found, strict=True) if each is not None}
 
@@ -385,12 +396,3 @@ def _state_write(outcome: Transaction, partition_epoch: int) -> StateWrite:
             return StateWrite(WriteOutcome.CONFLICT)
         case ZooKeeperError() as error:
             return StateWrite(WriteOutcome.FAILED, reason=str(error))
-
-
-def _decoded(decode: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
-    """Decode contents; None, with a line in the log, if they are damaged."""
-    try:
-        return decode(*args, **kwargs)
-    except DecodeError as e:
-        _log.error("%s; the znode is passed over: correct or delete it", e)
-        return None

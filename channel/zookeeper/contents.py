@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from channel.logs import bounded, get_logger
 from kproto.errors import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["Decoding", "json_bytes", "json_object", "string", "whole_number", "whole_numbers"]
+__all__ = [
+    "Decoding",
+    "decoded_or_none",
+    "json_bytes",
+    "json_object",
+    "natural_number",
+    "string",
+    "whole_number",
+    "whole_numbers",
+]
+
+_log = get_logger(__name__)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_LONGEST: Final = (1 << 15) - 1
+"""The length in bytes of the longest text that every version of a control request can hold."""
 
 
 def json_bytes(value: Any) -> bytes:
@@ -32,6 +49,15 @@ class Decoding:
             raise DecodeError(f"znode {self._path} holds no contents that Kafka would write there: {why}") from error
 
 
+def decoded_or_none(decode: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
+    """Decode contents; None, with a line in the log, if they are damaged."""
+    try:
+        return decode(*args, **kwargs)
+    except DecodeError as e:
+        _log.error("%s; the znode is passed over: correct or delete it", bounded(str(e)))
+        return None
+
+
 def json_object(data: bytes) -> dict[str, Any]:
     """Read an object; a ``ValueError`` or ``TypeError`` for anything else."""
     value = json.loads(data)
@@ -41,19 +67,31 @@ def json_object(data: bytes) -> dict[str, Any]:
 
 
 def whole_number(value: object) -> int:
-    """Return a number of the contents; ``TypeError`` for anything else."""
+    """Return a number of the contents, which fits into 32 bits; ``TypeError`` or ``ValueError`` for anything else."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{value!r} is no whole number")
+    if not -0x80000000 <= value <= 0x7FFFFFFF:
+        raise ValueError(f"{value} does not fit into 32 bits")
+    return value
+
+
+def natural_number(text: str) -> int:
+    """Return the number that decimal digits spell, a partition or a port; ``ValueError`` for anything else."""
+    value = whole_number(int(text))
+    if str(value) != text or value < 0:
+        raise ValueError(f"{text!r} is no number from 0")
     return value
 
 
 def whole_numbers(values: Iterable[object]) -> tuple[int, ...]:
-    """Return an array of numbers of the contents; ``TypeError`` for anything else."""
+    """Return an array of such numbers; ``TypeError`` or ``ValueError`` for anything else."""
     return tuple([whole_number(v) for v in values])
 
 
 def string(value: object) -> str:
-    """Return a text of the contents; ``TypeError`` for anything else."""
+    """Return a text of the contents that a request can hold; ``TypeError`` or ``ValueError`` for anything else."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    if len(value.encode()) > _LONGEST:
+        raise ValueError(f"a text of {len(value)} characters is too long")
     return value

@@ -179,20 +179,25 @@ class ZooKeeperSession:
         _log.warning("ZooKeeper session 0x%x has expired", self._last_id)
         self.previous_ids.append(self._last_id)
         expired.stop()  # all requests of the old session fail
-        if self._on_expired is not None:
-            self._on_expired()
+        self._call_owner(self._on_expired)
         expired.close()
         with self._lock:
             if self._is_closed:
                 return
             self._make_client()
-            client = self._client
-        began = client.start_async()
+            began = self._client.start_async()  # under the lock, as a closed client must not be started
         while not began.wait(SLICE_S):
             if self.is_closed:
                 return
-        if self._on_new_session is not None:
-            self._on_new_session()
+        self._call_owner(self._on_new_session)
+
+    def _call_owner(self, callback: Callable[[], None] | None) -> None:
+        """Call a callback of the owner's; its error must not end the session's renewal."""
+        if callback is not None:
+            try:
+                callback()
+            except Exception:  # noqa: BLE001
+                _log.exception("the owner of the ZooKeeper session failed to take note of its renewal")
 
     # ---- watches
 

@@ -20,7 +20,7 @@ from channel.types import (
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition, Uuid
 
-from .contents import Decoding, json_bytes, json_object, string, whole_number, whole_numbers
+from .contents import Decoding, json_bytes, json_object, natural_number, string, whole_number, whole_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -48,6 +48,7 @@ __all__ = [
     "TopicZnode",
     "broker_path",
     "decode_broker",
+    "decode_broker_id",
     "decode_config",
     "decode_config_change",
     "decode_controller",
@@ -188,6 +189,12 @@ def encode_broker(
     return json_bytes(value)
 
 
+def decode_broker_id(name: str) -> int:
+    """The broker id that a child of ``/brokers/ids`` is named after."""
+    with Decoding(f"{BROKER_IDS}/{name}"):
+        return natural_number(name)
+
+
 def decode_broker(broker_id: int, data: bytes) -> Broker:
     """A broker's registration, of JSON version 1 to 5."""
     with Decoding(broker_path(broker_id)):
@@ -196,7 +203,8 @@ def decode_broker(broker_id: int, data: bytes) -> Broker:
             return Broker(broker_id, (EndPoint(string(value["host"]), whole_number(value["port"])),))
         protocols = value.get("listener_security_protocol_map")
         endpoints = tuple([_endpoint(string(text), protocols) for text in value["endpoints"]])
-        return Broker(broker_id, endpoints, value.get("rack"))
+        rack = value.get("rack")
+        return Broker(broker_id, endpoints, None if rack is None else string(rack))
 
 
 def _bracketed(host: str) -> str:
@@ -207,7 +215,7 @@ def _endpoint(text: str, protocols: Mapping[str, str] | None) -> EndPoint:
     listener, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
     protocol = SecurityProtocol[listener if protocols is None else protocols[listener]]
-    return EndPoint(host.removeprefix("[").removesuffix("]"), int(port), listener, protocol)
+    return EndPoint(host.removeprefix("[").removesuffix("]"), natural_number(port), listener, protocol)
 
 
 # ---- topics and partitions -------------------------------------------------------------------------------------------
@@ -251,11 +259,14 @@ def decode_topic(topic: str, data: bytes) -> TopicZnode:
         value = json_object(data)
         adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
         partitions = {
-            int(p): ReplicaAssignment(
+            natural_number(p): ReplicaAssignment(
                 whole_numbers(replicas), whole_numbers(adding.get(p, ())), whole_numbers(removing.get(p, ()))
             )
             for p, replicas in value["partitions"].items()
         }
+        for p, (replicas, *_) in partitions.items():
+            if len(set(replicas)) < len(replicas) or min(replicas, default=0) < 0:
+                raise ValueError(f"the replicas {list(replicas)} of partition {p} are not on different brokers")
         text = value.get("topic_id")
         return TopicZnode(partitions, None if text is None else _topic_id(text))
 

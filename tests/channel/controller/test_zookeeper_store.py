@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import pytest
+
+from channel.controller.cluster_events import PartitionReassignmentIsrChange
 from channel.controller.zookeeper_store import ZooKeeperStore
-from channel.types import LeaderAndIsr
+from channel.errors import NoNode
+from channel.types import Broker, EndPoint, LeaderAndIsr
 from channel.zookeeper import znodes
 from channel.zookeeper.operations import Stat
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from channel.zookeeper.session import ZooKeeperSession
 
@@ -46,3 +50,76 @@ def test_a_read_of_many_states_keeps_the_states_and_not_their_contents() -> None
     assert [states[tp].leader_and_isr.leader_epoch for tp in partitions] == [i * (i % 2) for i in range(5_000)]
     assert states[partitions[0]] is states[partitions[2]]
     assert Contents.most < 1_100
+
+
+class Watched:
+    """A session whose permanent znodes have the given children, and whose handlers a test calls."""
+
+    def __init__(self, children: dict[str, list[str]]) -> None:
+        self.names = children
+        self.handlers: dict[str, Callable[[], object]] = {}
+
+    def watch_children(self, path: str, handler: Callable[[], object]) -> None:
+        self.handlers[path] = handler
+
+    watch_node = watch_children
+
+    def unwatch(self, path: str) -> None:
+        self.handlers.pop(path, None)
+
+    def children(self, path: str) -> list[str]:
+        if path not in self.names:
+            raise NoNode(path)
+        return self.names[path]
+
+    def ensure(self, path: str) -> None:
+        self.names[path] = []
+
+    def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        contents = znodes.encode_broker(Broker(7, (EndPoint("h", 9092),)), "3.9", 0)
+        return [(contents, Stat(5, 0, 1)) if path.startswith(znodes.BROKER_IDS) else None for path in paths]
+
+
+def _store(session: Watched, events: list[Any]) -> ZooKeeperStore:
+    return ZooKeeperStore(cast("ZooKeeperSession", cast("Any", session)), events.append)
+
+
+def test_children_that_no_broker_or_topic_is_named_after_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    names = {
+        znodes.BROKER_IDS: ["7", "007", "99999999999", "abc", "\u0663"],
+        znodes.TOPICS: ["orders", "a b", "n" * 250, ".."],
+    }
+    store = _store(Watched(names), [])
+    assert [broker.id for broker in store.read_brokers()] == [7]
+    assert store.read_topics() == {"orders"}
+    for name in ("/brokers/ids/007", "/brokers/ids/99999999999", "/brokers/ids/abc", "'a b'"):
+        assert name in caplog.text
+
+
+def test_a_permanent_znode_that_was_deleted_is_created_and_watched_again(caplog: pytest.LogCaptureFixture) -> None:
+    session = Watched({})
+    store = _store(session, [])
+    for read, path in [
+        (store.read_brokers, znodes.BROKER_IDS), (store.read_topics, znodes.TOPICS),
+        (store.read_topic_deletions, znodes.ADMIN_DELETE_TOPICS), (store.read_isr_changes, znodes.ISR_CHANGES),
+        (store.read_log_dir_failures, znodes.LOG_DIR_EVENTS),
+    ]:  # fmt: skip
+        assert not any(cast("Any", read()))
+        assert path in session.names
+        assert path in session.handlers
+        assert f"ZooKeeper has no {path}" in caplog.text
+
+
+def test_a_watch_that_is_over_is_forgotten() -> None:
+    events: list[Any] = []
+    session = Watched({})
+    store = _store(session, events)
+    for i in range(100):
+        tp = TopicPartition("t", i)
+        store.read_partition_states([tp], watch=True)
+        session.handlers[znodes.partition_state_path(tp)]()
+        store.read_broker(i)
+        store.read_assignments([f"topic-{i}"])
+    assert events == [PartitionReassignmentIsrChange(TopicPartition("t", i)) for i in range(100)]
+    kept = {znodes.broker_path(i) for i in range(100)}
+    assert session.handlers.keys() == store._watched == kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.serialization import ReplyHeader
 from kazoo.protocol.states import KeeperState
+from network_peers import until
 
 from channel.zookeeper.bulk_reads import NO_NODE, ReadMany
 from channel.zookeeper.session import ZooKeeperSession
@@ -158,3 +160,18 @@ def test_an_answer_about_bulk_reads_holds_for_its_connection_alone(server: Serve
     assert not server.session._bulk.is_served()
     server.client.command = lambda _: OLD
     assert not server.session._bulk.is_served()
+
+
+def test_an_owner_that_fails_at_the_end_of_a_session_gets_the_next_session(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise ValueError("the owner's fault")
+
+    session = ZooKeeperSession("127.0.0.1:1", on_expired=fail)
+    expired = session._client
+    renewing = threading.Thread(target=session._renew, args=(expired,), daemon=True)
+    renewing.start()
+    until(lambda: session._client is not expired)
+    session.close()
+    renewing.join(60)
+    assert not renewing.is_alive()
+    assert "the owner's fault" in caplog.text

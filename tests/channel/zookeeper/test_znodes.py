@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -145,4 +146,49 @@ _DECODERS: list[tuple[str, Callable[[bytes], Any]]] = [
 )  # fmt: skip
 def test_damaged_contents_name_their_znode(path: str, decode: Callable[[bytes], Any], data: bytes) -> None:
     with pytest.raises(DecodeError, match=path):
+        decode(data)
+
+
+def _broker(**changed: Any) -> bytes:
+    return json.dumps({"version": 5, "endpoints": ["PLAINTEXT://h:1"], **changed}).encode()
+
+
+def _topic(partitions: dict[str, Any]) -> bytes:
+    return json.dumps({"version": 3, "partitions": partitions}).encode()
+
+
+def _state(**changed: Any) -> bytes:
+    state = {"controller_epoch": 1, "leader": 0, "version": 1, "leader_epoch": 0, "isr": [0], **changed}
+    return json.dumps(state).encode()
+
+
+_BEYOND = 1 << 31
+
+
+@pytest.mark.parametrize(
+    ("decode", "data"),
+    [
+        *[
+            (partial(znodes.decode_broker, 1), _broker(**changed))
+            for changed in (
+                {"rack": 5}, {"rack": "\ud800"}, {"rack": "r" * 40_000},
+                {"endpoints": [f"PLAINTEXT://h:{_BEYOND}"]}, {"endpoints": ["PLAINTEXT://h:-1"]},
+                {"endpoints": ["PLAINTEXT://\ud800:1"]}, {"endpoints": [f"PLAINTEXT://{'h' * 40_000}:1"]},
+            )
+        ],
+        *[
+            (partial(znodes.decode_topic, "t"), _topic(partitions))
+            for partitions in ({str(_BEYOND): [0]}, {"-1": [0]}, {"00": [0]}, {"0": [-1]}, {"0": [1, 1]})
+        ],
+        *[
+            (partial(znodes.decode_partition_state, TopicPartition("t", 0), version=0), _state(**changed))
+            for changed in (
+                {"leader": _BEYOND}, {"leader_epoch": _BEYOND}, {"isr": [_BEYOND]}, {"controller_epoch": -_BEYOND - 1}
+            )
+        ],
+        *[(znodes.decode_broker_id, name) for name in ("x", "007", "-1", str(_BEYOND), "\u0663")],
+    ],
+)  # fmt: skip
+def test_contents_that_no_request_can_hold_are_damaged(decode: Callable[[Any], Any], data: Any) -> None:
+    with pytest.raises(DecodeError, match="holds no contents that Kafka would write there"):
         decode(data)
