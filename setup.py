@@ -3,8 +3,8 @@
 ``kproto._codec`` is written in Cython. The modules that every request of the channel, or every packet of a capture,
 passes are plain Python, which Cython compiles as they stand: those with a .pxd file beside them, which gives their
 classes C attributes.
-``channel.network._socket_send`` is written in Cython. KPROTO_CHANNEL=python compiles nothing of the channel: the same
-program, slower, whose frames leave by ``socket.sendmsg``.
+``channel.network._socket_calls`` is written in Cython. KPROTO_CHANNEL=python compiles nothing of the channel: the same
+program, slower, whose frames pass by the methods of ``socket``.
 
 KPROTO_DEBUG=1 builds all of them without optimisation, and the codec with bounds checks and line tracing.
 KPROTO_CFLAGS and KPROTO_LDFLAGS are added to the compiler's and linker's (the sanitizers come in that way).
@@ -69,7 +69,7 @@ def modules(package: str) -> list[Extension]:
 
 capture = modules("kproto/capture")
 channel = modules("channel")
-channel.append(Extension("channel.network._socket_send", ["channel/network/_socket_send.pyx"], **FLAGS))
+channel.append(Extension("channel.network._socket_calls", ["channel/network/_socket_calls.pyx"], **FLAGS))
 if os.environ.get("KPROTO_CHANNEL") == "python":
     channel.clear()
 

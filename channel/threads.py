@@ -220,8 +220,9 @@ class StoppableThread(threading.Thread, ABC):
         """The loop itself; not to be called by hand."""
         self.log.info("starting")
         try:
-            while self.is_running:
-                self.do_work()
+            ends, do_work = self._initiated.is_set, self.do_work
+            while not ends():
+                do_work()
         except FatalExit as e:
             self._initiated.set()
             self._complete.set()

@@ -6,7 +6,7 @@ differ from broker to broker; the partitions of UpdateMetadata are the same for 
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -98,6 +98,9 @@ class ControllerBrokerRequestBatch:
         self._context: ControllerContext | None = None
         self._state_log = log or StateChangeLog(controller_id)
         self._log = get_logger(__name__, f"[Controller id={controller_id}]")
+        # A broker's callbacks are the same in every batch.
+        self._leader_and_isr_callback = cache(lambda b: partial(self.handle_leader_and_isr_response, broker_id=b))
+        self._update_metadata_callback = cache(lambda b: partial(self.handle_update_metadata_response, broker_id=b))
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, messages.StopState]] = {}
         self._update_metadata_brokers: set[int] = set()
@@ -270,7 +273,7 @@ class ControllerBrokerRequestBatch:
 
     def _send_leader_and_isr(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.leader_and_isr, context.live_broker_id_and_epochs
-        logs_info, answered = self._state_log.logs_info, self.handle_leader_and_isr_response
+        logs_info, callback = self._state_log.logs_info, self._leader_and_isr_callback
         last: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         first: SingleRequest | None = None
         for broker_id in list(self._leader_and_isr):  # the states of one broker after the other become free
@@ -297,7 +300,7 @@ class ControllerBrokerRequestBatch:
                 )
                 request = first = SingleRequest(message, version)
                 last = states
-            self._sender.send_request(broker_id, request, partial(answered, broker_id=broker_id))
+            self._sender.send_request(broker_id, request, callback(broker_id))
             del self._leader_and_isr[broker_id]
 
     def _send_update_metadata(self, context: ControllerContext, epoch: int) -> None:
@@ -319,9 +322,9 @@ class ControllerBrokerRequestBatch:
                 topic_ids=context.topic_ids,
                 live_brokers=self._addresses.brokers(context),
             )
-            answered, send = self.handle_update_metadata_response, self._sender.send_request
+            callback, send = self._update_metadata_callback, self._sender.send_request
             for broker_id in targets:
-                send(broker_id, SharedRequest(shared, epoch, live[broker_id]), partial(answered, broker_id=broker_id))
+                send(broker_id, SharedRequest(shared, epoch, live[broker_id]), callback(broker_id))
                 self._update_metadata_brokers.discard(broker_id)
         self._update_metadata_brokers.clear()
         self._all_added_at = -1

@@ -7,7 +7,6 @@ queues it is in.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
@@ -99,7 +98,7 @@ def _protocol_name(endpoint: Any) -> str:
     return _PROTOCOL_NAMES.get(number, f"security protocol {number}")
 
 
-class ControlRequest(ABC):
+class ControlRequest:
     """One request for one broker; its version is fixed, as a controller never negotiates.
 
     A network client takes it as the builder of a request's body.
@@ -119,17 +118,17 @@ class ControlRequest(ABC):
     oldest_version: int
 
     @property
-    @abstractmethod
     def message(self) -> Any:
         """The message. Once the body is built, the message is decoded from it, with the fields of its version."""
+        raise NotImplementedError
 
-    @abstractmethod
     def build(self, version: int) -> Sequence[Bytes]:
         """Return the body in pieces, to be sent one after the other; encoded at the first call.
 
         Raises:
             EncodeError, UnsupportedVersion: The message does not fit the version.
         """
+        raise NotImplementedError
 
     def __str__(self) -> str:
         return (

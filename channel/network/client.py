@@ -290,7 +290,8 @@ class NetworkClient:
             ClientClosed: This client is closing or closed.
             CorrelationIdMismatch, DecodeError: A node sent an invalid response. Close its connection.
         """
-        self._ensure_active()
+        if self._phase is not _Phase.ACTIVE:
+            self._ensure_active()
         if self.newly_ready:
             self.newly_ready.clear()
         sender, outcomes, selector = self._sender, self._outcomes, self._selector

@@ -54,6 +54,10 @@ class ChannelExpiry:
         self.stalled = StalledFrames(max_stall_ms) if max_stall_ms >= 0 else None
         self.refused = DelayedCloses(failed_authentication_delay_ms)
 
+    def limits_any(self) -> bool:
+        """Whether any channel may have to be closed at some time."""
+        return self.idle is not None or bool(self.stalled) or bool(self.refused)
+
     def wait_ms(self, timeout_ms: int, now_ns: int) -> int:
         """Shorten a wait so that it does not pass the next limit."""
         if self.idle is not None and self.idle.oldest() is not None:

@@ -1,13 +1,19 @@
 from .channel cimport Channel
 from .connection cimport Connection
+from .expiry cimport ChannelExpiry
 from .frames cimport Send
 from .reading cimport ChannelReader
+from .registry cimport ChannelRegistry
+from .selector_metrics cimport PollTimes
 from .writing cimport ChannelWriter
 
 
 cdef class Selector:
     cdef object _clock, _metrics, _opener
-    cdef public object _factory, _polls, _expiry, _poller, _registry, _waker
+    cdef public object _factory, _poller, _waker
+    cdef public PollTimes _polls
+    cdef public ChannelExpiry _expiry
+    cdef public ChannelRegistry _registry
     cdef public ChannelReader _reader
     cdef readonly ChannelWriter writer
     cdef public dict channels, disconnected

@@ -273,7 +273,9 @@ class Selector:
 
         polls = self._polls
         before = self._clock.nanoseconds()
-        timeout_ms = self._expiry.wait_ms(timeout_ms, before)
+        limits = self._expiry.limits_any()
+        if limits:
+            timeout_ms = self._expiry.wait_ms(timeout_ms, before)
         events = self._poller.wait(timeout_ms)
         now = self._clock.nanoseconds()
         polls.selects.value += 1
@@ -296,8 +298,9 @@ class Selector:
                 callbacks[fd]()  # the waker, or a listening socket
         if self.writer.broken:
             self._close_broken()
-        for channel, how in self._expiry.expired(self.channels, now):
-            self._close(channel, how)
+        if limits or self._expiry.refused:  # a client may have been refused just now
+            for channel, how in self._expiry.expired(self.channels, now):
+                self._close(channel, how)
 
     def _process_unannounced(self, events: list[tuple[int, int]], now: int) -> None:
         """Go on with channels that no event announces: connected at once, or with buffered bytes."""

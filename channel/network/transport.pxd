@@ -5,7 +5,6 @@ cdef class SocketTransport:
 
 
 cdef class PlaintextTransport(SocketTransport):
-    cdef public object read_into_raw
     cdef int _fd
 
     cpdef read_into(self, buffer)

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 try:
-    from ._socket_send import send_small
-except ImportError:  # the channel is not compiled: every frame leaves by ``socket.sendmsg``
+    from ._socket_calls import receive_small, send_small
+except ImportError:  # the channel is not compiled: every frame passes by the methods of ``socket``
 
     def send_small(fd: int, buffers: Sequence[Bytes]) -> int:
         """Send nothing."""
+        return -1
+
+    def receive_small(fd: int, buffer: memoryview) -> int:
+        """Read nothing."""
         return -1
 
 
@@ -229,7 +233,7 @@ class SocketTransport:
 class PlaintextTransport(SocketTransport):
     """The plaintext transport."""
 
-    __slots__ = ("_fd", "read_into_raw")
+    __slots__ = ("_fd",)
 
     has_pending_writes = False
     has_bytes_buffered = False
@@ -237,7 +241,6 @@ class PlaintextTransport(SocketTransport):
     def __init__(self, sock: socket.socket, *, connected: bool) -> None:
         super().__init__(sock, connected=connected)
         self._fd = sock.fileno()
-        self.read_into_raw = sock.recv_into
 
     @property
     def ready(self) -> bool:
@@ -254,8 +257,11 @@ class PlaintextTransport(SocketTransport):
         Raises:
             EOFError: The peer will send no more.
         """
+        count = receive_small(self._fd, buffer)
+        if count >= 0:
+            return count
         try:
-            count = self.read_into_raw(buffer)
+            count = self._sock.recv_into(buffer)
         except BlockingIOError:
             return 0
         if not count:

@@ -1,0 +1,3 @@
+cdef class DelayedCloses:
+    cdef long long _delay_ns
+    cdef dict _due_ns

@@ -1,0 +1,9 @@
+from .delayed_close cimport DelayedCloses
+
+
+cdef class ChannelExpiry:
+    cdef public object idle, stalled
+    cdef public DelayedCloses refused
+
+    cpdef bint limits_any(self) except -1
+    cpdef wait_ms(self, timeout_ms, long long now_ns)
