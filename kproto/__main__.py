@@ -20,6 +20,8 @@ def main() -> None:
             raise
         print("kproto: this needs click, which is not installed; try: pip install 'kproto[cli]'", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # Ctrl-C while the modules are loaded
+        sys.exit(130)
     command(prog_name="kproto")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
@@ -17,7 +19,7 @@ from kproto.generate import Fleet, sized, write_captures, write_stream
 from kproto.generate.fleet import Bodies, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kproto.generate import Written
 
@@ -177,10 +179,30 @@ def command(
         if piped:
             write_stream(fleet, sys.stdout.buffer, mss=mss, progress=count)
             return
-        written = write_captures(fleet, out, per_host=per_host, rotate_bytes=rotate, zstd=zstd, mss=mss, progress=count)
-    if expected:
-        _write_expected(fleet, out / "expected", per_host=per_host, mss=mss)
+        with _emptied_on_failure(out):
+            written = write_captures(
+                fleet, out, per_host=per_host, rotate_bytes=rotate, zstd=zstd, mss=mss, progress=count
+            )
+            if expected:
+                _write_expected(fleet, out / "expected", per_host=per_host, mss=mss)
     _print(written, as_json=form == "json")
+
+
+@contextmanager
+def _emptied_on_failure(out: Path) -> Iterator[None]:
+    """Leave no part of a capture in a directory, which was empty, where the capture cannot be completed.
+
+    Raises:
+        OSError: As the block raised it, with the directory's name.
+    """
+    try:
+        yield
+    except BaseException as e:
+        for file in out.iterdir():
+            shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
+        if isinstance(e, OSError) and e.filename is None and e.strerror:
+            raise OSError(e.errno, e.strerror, str(out)) from e
+        raise
 
 
 def _counter(update: Callable[[int, int | None], None] | None, total: int | None) -> Callable[[int], None] | None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from network_peers import until
 
 import channel.controller_node
+import kproto.__main__
 from kproto.cli import main
 from kproto.cli.ending import ended_by_sigterm
 
@@ -87,3 +88,14 @@ def test_a_controller_resigns_although_sigterm_comes_twice(monkeypatch: pytest.M
     ending.join(60)
     assert (result.exit_code, ended) == (0, ["resigned"])
     assert '"id":7' in result.stdout
+
+
+def test_ctrl_c_while_the_modules_are_loaded_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "kproto.cli", Interrupted())  # type: ignore[arg-type]
+    with pytest.raises(SystemExit) as ended:
+        kproto.__main__.main()
+    assert ended.value.code == 130

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,12 +13,15 @@ from click.testing import CliRunner
 
 import kproto.tables
 from kproto.cli import main
+from kproto.generate import write_captures
 from kproto.generate.schemas import EXPECTED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from click.testing import Result
+
+    from kproto.generate import Fleet
 
 
 def run(*arguments: str) -> Result:
@@ -103,3 +107,25 @@ def test_the_expected_tables_are_written_on_request(tmp_path: Path) -> None:
     assert {name: table.schema for name, table in written.items()} == EXPECTED
     found = kproto.tables.read(out)
     assert found["requests"].num_rows == written["requests"].num_rows > 100
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "says"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "kproto: {out}: no space left on device\n"),
+    ],
+    ids=["Ctrl-C", "full disk"],
+)
+def test_no_part_of_a_capture_is_left_behind(
+    failure: BaseException, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(fleet: Fleet, directory: Path, **settings: Any) -> None:
+        write_captures(fleet, directory, **settings)
+        (directory / "expected").mkdir()
+        raise failure
+
+    monkeypatch.setattr("kproto.cli.generate.write_captures", write)
+    made = run("generate", "--out", str(tmp_path / "fleet"), "--partitions", "40", "--isr-changes", "9")
+    assert (made.exit_code, made.stderr) == (code, says.format(out=tmp_path / "fleet"))
+    assert list((tmp_path / "fleet").iterdir()) == []
