@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
 from channel.clock import FOREVER, SYSTEM_CLOCK
@@ -27,8 +26,8 @@ from .administrator_requests import AdministratorRequests
 from .cluster import EmbeddedCluster, raise_file_limit
 from .controlled_shutdown import controlled_shutdown
 from .controller_thread import controller_thread
+from .fleet_hooks import FleetHooks
 from .follower_checks import FollowerChecks
-from .hooks import BrokerHooks, Interception, RequestContext
 from .isr import LedPartitions
 from .isr_changes import AlterPartition, ZooKeeperIsr
 from .kraft_registration import KRaftRegistration, QuorumProvider
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 
     from .cluster import ClusterMember
     from .embedded import EmbeddedBroker
+    from .hooks import BrokerHooks, RequestContext
     from .isr_changes import IsrChanges
     from .links import Stand
 
@@ -123,7 +123,6 @@ class Fleet:
         self._listener_name = config.inter_broker_listener_name or protocol.name
         self._session_timeout_ms = session_timeout_ms
         self._lag_max_ms = replica_lag_time_max_ms
-        self._user_hooks = hooks
         self._cluster_settings: dict[str, Any] = {
             "base_port": base_port, "host": host, "config": config, "recorder": recorder,
             "protocol": protocol, "security": security,
@@ -133,7 +132,7 @@ class Fleet:
         self._followers = FollowerChecks(
             lambda: self.cluster, self._links, self._paused, replica_lag_time_max_ms, self._submit
         )
-        self._delays_s: dict[int, float] = {}
+        self._hooks = FleetHooks(hooks, lambda: self.on_answered)
         self._worker = Worker("fleet-worker-thread")
         self._is_closed = False
         nobody = ControllerInformation(None, self._listener_name, protocol)
@@ -314,9 +313,8 @@ class Fleet:
             BrokerNotAvailable: The fleet has no such broker.
             ValueError: The delay is negative or longer than a day.
         """
-        Interception(delay_s=delay_s)  # it raises the error of an invalid delay
         self.cluster[broker_id]
-        self._delays_s[broker_id] = delay_s
+        self._hooks.slow(broker_id, delay_s)
 
     # ---- registration ------------------------------------------------------------------------------------------------
 
@@ -378,27 +376,6 @@ class Fleet:
         if self.cluster[broker_id].is_up:
             self.cluster.kill(broker_id)
         links.registration.close()
-
-    # ---- requests ----------------------------------------------------------------------------------------------------
-
-    def _hooks(self, broker_id: int) -> BrokerHooks:
-        """Return a copy of the owner's hooks of a broker, with the delay of a slow broker and ``on_answered`` added."""
-        hooks = self._user_hooks(broker_id) if self._user_hooks is not None else BrokerHooks()
-        intercept, answered = hooks.intercept, hooks.answered
-
-        def slow_or(context: RequestContext, request: Any) -> Interception | None:
-            plan = intercept(context, request) if intercept is not None else None
-            delay_s = self._delays_s.get(broker_id, 0.0)
-            return Interception(delay_s=delay_s) if plan is None and delay_s else plan
-
-        def report(context: RequestContext, request: Any, answer: Any) -> None:
-            if answered is not None:
-                answered(context, request, answer)
-            observer = self.on_answered
-            if observer is not None:
-                observer(broker_id, context)
-
-        return replace(hooks, intercept=slow_or, answered=report)
 
     def _submit(self, work: Callable[[], None]) -> None:
         try:
