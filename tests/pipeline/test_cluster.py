@@ -23,34 +23,44 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PARTED = next(path for path in CAPTURES if name_of(path) == "ibp-3.9-a")
+SHIPPED = "kproto-shipped/kproto/__init__.py"
 LOCAL_CLUSTER = "local-cluster[2,1,700]"
 SMALL = next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a")
-ANALYZE = """
+PLACES = """
+def places(spark):
+    def where(_numbers):
+        import kproto
+        yield kproto.__file__
+    return set(spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect())
+"""
+ANALYZE = (
+    PLACES
+    + """
 import sys
 from pathlib import Path
 from kproto.pipeline import OutputDirectory, analyze, check_workers, spark_session
 from kproto.errors import KprotoError
-directory, local, standalone, *captures = sys.argv[1:]
+master, out, *captures = sys.argv[1:]
+out = Path(out)
 settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "600m",
             "spark.cores.max": "2", "spark.executor.cores": "1",
             # Two small captures need neither Spark's 200 shuffle partitions nor the JVM's second compiler.
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-for master, out in (local, Path(directory) / "local"), (standalone, Path(directory) / "standalone"):
-    with spark_session(master, settings=settings) as spark:
-        try:
-            check_workers(spark, [captures[0] + ".missing"], out)
-        except KprotoError as e:
-            print(master, e)
-        check_workers(spark, captures, out)
-        def where(_numbers):
-            import kproto
-            yield kproto.__file__
-        print(master, set(spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()))
-        analyze(spark, captures, OutputDirectory(out), split_bytes=100_000)
+with spark_session(master, settings=settings) as spark:
+    try:
+        check_workers(spark, [captures[0] + ".missing"], out)
+    except KprotoError as e:
+        print(e)
+    check_workers(spark, captures, out)
+    print(places(spark))
+    analyze(spark, captures, OutputDirectory(out), split_bytes=100_000)
 """
-SUBMITTED = """
+)
+SUBMITTED = (
+    PLACES
+    + """
 import os, signal, sys
 from pathlib import Path
 from kproto.cli import main
@@ -71,8 +81,10 @@ command, killed, *captures = sys.argv[1:]
 main(["analyze", *captures, "--out", command, "--format", "json"], standalone_mode=False)
 with spark_session() as spark:
     print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
+    print(places(spark))
     analyze(spark, captures, OutputDirectory(Path(killed)), split_bytes=100_000, on_step=kill_an_executor)
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +111,10 @@ def assert_same_as_here(captures: list[str], out: Path) -> None:
     assert rows.keys() == TABLES.keys()
 
 
-def test_a_local_cluster_and_two_standalone_workers_make_the_same_tables(
-    cluster: tuple[str, Path], captures: list[str], tmp_path: Path
-) -> None:
-    """A driver in a process of its own has two sessions; the workers find kproto only if it is sent to them."""
-    master, work = cluster
+def test_a_local_cluster_makes_the_same_tables(captures: list[str], tmp_path: Path) -> None:
+    """The driver is a process of its own; the workers find kproto only if it is sent to them."""
     done = subprocess.run(
-        [sys.executable, "-c", ANALYZE, str(tmp_path), LOCAL_CLUSTER, master, *captures],
+        [sys.executable, "-c", ANALYZE, LOCAL_CLUSTER, str(tmp_path / "tables"), *captures],
         capture_output=True,
         text=True,
         timeout=500,
@@ -113,24 +122,24 @@ def test_a_local_cluster_and_two_standalone_workers_make_the_same_tables(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    for name in (LOCAL_CLUSTER, master):
-        said = [line.removeprefix(name) for line in done.stdout.splitlines() if line.startswith(name)]
-        assert re.search(r"worker \S+ cannot open \S+\.missing: .*No such file", said[0])
-        assert "kproto-shipped/kproto/__init__.py" in said[1]
-    assert_same_as_here(captures, tmp_path / "local")
-    assert_same_as_here(captures, tmp_path / "standalone")
-    assert len({path.parent.name for path in work.glob("*/*/kproto-shipped")}) >= 2
+    missing, found = done.stdout.splitlines()
+    assert re.search(r"worker \S+ cannot open \S+\.missing: .*No such file", missing)
+    assert SHIPPED in found
+    assert_same_as_here(captures, tmp_path / "tables")
 
 
 def test_spark_submit_makes_the_same_tables_by_the_command_and_though_executors_are_killed_at_each_step(
     cluster: tuple[str, Path], captures: list[str], tmp_path: Path
 ) -> None:
-    master, _work = cluster
+    """The master is that of two standalone workers."""
+    master, work = cluster
     (tmp_path / "job.py").write_text(SUBMITTED)
     command, killed = tmp_path / "command", tmp_path / "killed"
     said = submitted(master, tmp_path / "job.py", str(command), str(killed), *captures).splitlines()
     place = said.index(f"{master} 3")
     assert json.loads(said[place - 1])["tables"]["requests"] > 500
+    assert SHIPPED in said[place + 1]
+    assert len({path.parent.name for path in work.glob("*/*/kproto-shipped")}) >= 2
     assert "\n".join(said[place:]).count("killed an executor before") >= 2
     assert_same_as_here(captures, command)
     assert_same_as_here(captures, killed)
