@@ -56,9 +56,11 @@ class PartitionHistory:
 
     def add(self, states: pa.Table) -> None:
         """Add rows of ``partition_states`` that brokers accepted."""
-        states = states.filter(
-            pc.and_(pc.not_equal(states["api_key"], int(ApiKey.STOP_REPLICA)), pc.not_equal(states["leader"], _DELETED))
+        counts = pc.and_(
+            pc.not_equal(states["api_key"], int(ApiKey.STOP_REPLICA)), pc.not_equal(states["leader"], _DELETED)
         )
+        if not pc.all(counts, skip_nulls=False).as_py():
+            states = states.filter(counts)
         for batch in states.select(["topic", "topic_id", "partition", *_EPOCHS, "leader", "isr"]).to_batches():
             topics = _numbers(batch.column("topic"), batch.column("topic_id"), self._topics)
             key = _partition_key(topics, batch.column("partition"))
@@ -83,7 +85,7 @@ class PartitionHistory:
     def split(self, count: int) -> list[PartitionHistory]:
         """Split the history by partitions: each partition's states are in the same part in every process."""
         parts = [PartitionHistory() for _ in range(count)]
-        table = self._compact()
+        table = pa.concat_tables(self._states or [_STATES.empty_table()]).combine_chunks()
         places = [crc32(name.encode("utf-8", "replace")) for name, _topic_id in self._topics]
         place = pa.array(places, pa.int64()).take(pc.shift_right(table["partition_key"], 32))
         place = pc.add(place, pc.bit_wise_and(table["partition_key"], 0xFFFFFFFF))
@@ -170,16 +172,25 @@ def _rank(place: tuple[str, int], count: dict[str, Any]) -> tuple[Any, ...]:
 
 def _numbers(names: pa.Array, ids: pa.Array, known: dict[tuple[str, bytes], int]) -> pa.Array:
     """The number of each row's topic; topics that are not ``known`` are added."""
-    names, ids = names.dictionary_encode(), ids.dictionary_encode()
-    width = max(len(ids.dictionary), 1)
-    pairs = pc.add(pc.multiply(names.indices.cast(pa.int64()), width), ids.indices.cast(pa.int64()))
-    pairs = pairs.dictionary_encode()
-    name_of, id_of = names.dictionary.to_pylist(), ids.dictionary.to_pylist()
+    (of_name, names), (of_id, ids) = _encoded(names), _encoded(ids)
+    width = max(len(ids), 1)
+    pairs = pc.add(pc.multiply(of_name.cast(pa.int64()), width), of_id.cast(pa.int64())).dictionary_encode()
     numbers = [
-        known.setdefault((name_of[pair // width], id_of[pair % width]), len(known))
+        known.setdefault((names[pair // width], ids[pair % width]), len(known))
         for pair in pairs.dictionary.to_pylist()
     ]
     return pa.array(numbers, pa.int64()).take(pairs.indices)
+
+
+def _encoded(column: pa.Array) -> tuple[pa.Array, list[Any]]:
+    """Number the values of a column in which equal ones mostly follow each other: the numbers, and their values.
+
+    Runs are found by comparing neighbours, which costs less than to hash every row.
+    """
+    runs = pc.run_end_encode(column)
+    values = runs.values.dictionary_encode()
+    numbers = pa.RunEndEncodedArray.from_arrays(runs.run_ends, values.indices)
+    return pc.run_end_decode(numbers), values.dictionary.to_pylist()
 
 
 def _partition_key(topics: pa.Array, partitions: pa.Array) -> pa.Array:
@@ -203,11 +214,14 @@ def _as_binary(lists: pa.Array) -> pa.Array:
 
 
 def _ordered(states: pa.Table) -> pa.Table:
-    """Sort states by partition and epochs, then by their other columns.
+    """Bring together the states of each partition, sorted by epochs, then by their other columns.
 
     They mostly come in the order of their epochs, so that few partitions are left to sort by more than the partition.
     """
-    states = states.take(pc.sort_indices(states["partition_key"])).combine_chunks()
+    states = states.combine_chunks()
+    if states.num_rows:  # numbers without gaps are sorted by counting them
+        numbers = states["partition_key"].chunk(0).dictionary_encode().indices
+        states = states.take(pc.sort_indices(numbers))
     if states.num_rows < 2:
         return states
     earlier, later = states.slice(0, states.num_rows - 1), states.slice(1)
