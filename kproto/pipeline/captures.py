@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
@@ -19,6 +20,7 @@ from kproto.tables.planning import plan
 from kproto.tables.scanning import Selection
 from kproto.tables.splitting import SPLIT, scan_parts
 from kproto.tables.stages import gather
+from kproto.tables.staging import aside
 from kproto.tables.stitching import Counts, stitch
 
 if TYPE_CHECKING:
@@ -102,7 +104,9 @@ def _gather_parts(
         piece = gather(batches, directory, filters)
         yield receipt((piece, counts))
 
-    joined = results(joined_parts(spark, parts, points, scan_options(filters), stage, RECEIPT))
+    # At a URI each reader would fetch whole batches to read its rows of them: there bodies move with their rows.
+    bodies = directory if isinstance(directory, Path) else None
+    joined = results(joined_parts(spark, parts, points, scan_options(filters), stage, RECEIPT, bodies))
     total = Counts()
     for _piece, counts in joined:
         total.merge(counts)
@@ -116,6 +120,7 @@ def joined_parts(
     options: Mapping[str, Any],
     use: Callable[[Iterable[pa.RecordBatch], Counts], Iterator[pa.RecordBatch]],
     schema: pa.Schema,
+    bodies: Path | None = None,
 ) -> DataFrame:
     """Read parts of captures, join the connections that several parts hold, and use the rows in the same task.
 
@@ -126,12 +131,15 @@ def joined_parts(
         options: The arguments of ``Selection``.
         use: Called in each task with its joined rows, of the schema ``SCAN``, and counts that are complete after them.
         schema: Of the batches that ``use`` yields.
+        bodies: Where tasks put bodies aside for the tasks that join them, so that only the rows that name their places
+            pass through Spark; every worker must see it. None: bodies pass through Spark too.
     """
     buckets = max(1, min(_BUCKETS_FOR_EACH_WORKER * parallelism(spark), len(parts)))
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         chosen = (parts[n] for n in task_numbers(numbers))
-        yield from scan_parts(chosen, Selection(**options), buckets=buckets)
+        rows = scan_parts(chosen, Selection(**options), buckets=buckets)
+        yield from rows if bodies is None else aside(rows, bodies)
 
     def join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts = Counts()

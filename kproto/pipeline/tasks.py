@@ -48,8 +48,8 @@ _HISTORY_ROWS: Final = 1_000_000
 
 _HISTORY_PARTS, _MOST_HISTORY_PARTS = 32, 256
 
-_BATCHES_A_TASK: Final = 4
-"""Batches of staged bodies, of about 8 MiB, that a task settles."""
+_BODY_BYTES_A_TASK: Final = 32 << 20
+"""About the bytes of the bodies that a task settles."""
 
 _CLAIMS_ON_DRIVER: Final = 200_000
 """The most bodies among which the driver itself chooses the first copies."""
@@ -96,8 +96,8 @@ def make_tables(
         stored: Files of the table ``bodies`` whose bodies are settled already.
     """
     paths = [piece.path for piece in pieces]
-    alone = len(pieces) == 1 and stored is None and pieces[0].batches <= _BATCHES_A_TASK
-    firsts = [0, *accumulate(piece.batches for piece in pieces)]
+    alone = len(pieces) == 1 and stored is None and pieces[0].body_bytes <= _BODY_BYTES_A_TASK
+    firsts = [0, *accumulate(piece.body_bytes for piece in pieces)]
 
     def run_relate(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
@@ -106,14 +106,15 @@ def make_tables(
             if alone:
                 yield _settled(chosen_of(claims), directory, filters)
             else:
-                task = pc.divide(pc.add(claims["batch"], firsts[number]), _BATCHES_A_TASK).cast(pa.int32())
+                ends = pc.add(pc.cumulative_sum(claims["bytes"]), firsts[number])
+                task = pc.divide(pc.subtract(ends, claims["bytes"]), _BODY_BYTES_A_TASK).cast(pa.int32())
                 path, files = arrow_path(place_of(paths[number]) / _CLAIMS_FILE)
                 pq.write_table(claims.append_column("task", task), path, filesystem=files)
 
     related: list[Made] = results(_for_each(spark, len(pieces), run_relate))
     if alone:
         return related  # there was little to do: one task did it all
-    tasks = max(1, -(-firsts[-1] // _BATCHES_A_TASK))
+    tasks = max(1, -(-firsts[-1] // _BODY_BYTES_A_TASK))
     most = _HISTORY_ROWS // tasks
     parts = min(max(tasks // 4, _HISTORY_PARTS), _MOST_HISTORY_PARTS)
 
@@ -141,13 +142,13 @@ def _choose(claims: Sequence[Place], directory: Place) -> int:
 
     That takes less than to start Spark's own jobs.
     """
-    order = [(name, "ascending") for name in ("ts_ns", "frame_id", "piece", "batch")]
+    order = [(name, "ascending") for name in ("ts_ns", "frame_id", "piece", "batch", "row")]
     every = pa.concat_tables([read_parquet(path) for path in claims]).sort_by(order)
-    every = every.append_column("row", pa.array(range(every.num_rows), pa.int64()))
+    every = every.append_column("rank", pa.array(range(every.num_rows), pa.int64()))
     bodies = every.group_by("body_id", use_threads=False)
-    first = bodies.aggregate([("kept", "any"), ("accepted", "any"), ("row", "min")])
+    first = bodies.aggregate([("kept", "any"), ("accepted", "any"), ("rank", "min")])
     first = first.filter(first["kept_any"])
-    places = every.select(["piece", "batch", "task"]).take(first["row_min"])
+    places = every.select(["piece", "batch", "row", "task"]).take(first["rank_min"])
     columns = [first["body_id"], first["accepted_any"], *places.columns]
     chosen = pa.Table.from_arrays(columns, ["body_id", "accepted", *places.column_names]).sort_by("task")
     staged = StagedTables(directory)
@@ -168,10 +169,10 @@ def _chosen(spark: SparkSession, claims: list[Place], stored: Place | None) -> D
         .agg(
             F.bool_or("kept").alias("kept"),
             F.bool_or("accepted").alias("accepted"),
-            F.min(F.struct("ts_ns", "frame_id", "piece", "batch", "task")).alias("first"),
+            F.min(F.struct("ts_ns", "frame_id", "piece", "batch", "row", "task")).alias("first"),
         )
         .where("kept")
-        .select("body_id", "accepted", "first.piece", "first.batch", "first.task")
+        .select("body_id", "accepted", "first.piece", "first.batch", "first.row", "first.task")
     )
     if stored is not None:
         known = parquet_rows(spark, pa.schema([("body_id", pa.binary())]), [stored])

@@ -176,8 +176,7 @@ def _numbers(names: pa.Array, ids: pa.Array, known: dict[tuple[str, bytes], int]
     width = max(len(ids), 1)
     pairs = pc.add(pc.multiply(of_name.cast(pa.int64()), width), of_id.cast(pa.int64())).dictionary_encode()
     numbers = [
-        known.setdefault((names[pair // width], ids[pair % width]), len(known))
-        for pair in pairs.dictionary.to_pylist()
+        known.setdefault((names[pair // width], ids[pair % width]), len(known)) for pair in pairs.dictionary.to_pylist()
     ]
     return pa.array(numbers, pa.int64()).take(pairs.indices)
 

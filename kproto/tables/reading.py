@@ -17,6 +17,7 @@ from kproto.tables.planning import points_of
 from kproto.tables.relations import Decoded, Earlier, Relations, bad_inputs, captures, first_bodies, learn_brokers
 from kproto.tables.scanning import scan
 from kproto.tables.schemas import SCAN, TABLES
+from kproto.tables.staging import with_payloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -148,7 +149,7 @@ class TableReader:
             new = new.filter(pc.invert(pc.is_in(new["body_id"], value_set=pa.array(self._known, pa.binary()))))
         self._known.update(new["body_id"].to_pylist())
         every_state = self._states or self._filters.by_partition
-        for kind, rows in decode(new.to_batches(), states=every_state):
+        for kind, rows in decode(with_payloads(new), states=every_state):
             self._decoded.add(kind, rows)
         learn_brokers(self._directory, stretch, self._decoded)
         if not last:
@@ -182,7 +183,7 @@ class TableReader:
         asked = pc.is_in(stretch["frame_id"], value_set=answers["request_frame_id"].combine_chunks(), skip_nulls=True)
         refused = pc.unique(stretch.filter(asked)["body_id"])
         bodies = new.filter(pc.is_in(new["body_id"], value_set=refused, skip_nulls=True))
-        for kind, rows in decode(bodies.to_batches()):
+        for kind, rows in decode(with_payloads(bodies)):
             if kind == "state":
                 self._decoded.add(kind, rows)
 
@@ -197,5 +198,7 @@ class TableReader:
 
 
 def _without_payloads(scan: pa.Table) -> pa.Table:
-    place = SCAN.get_field_index("payload")
-    return scan.set_column(place, SCAN.field(place), pa.nulls(scan.num_rows, pa.binary()))
+    for name in ("payload", "staged"):
+        place = SCAN.get_field_index(name)
+        scan = scan.set_column(place, SCAN.field(place), pa.nulls(scan.num_rows, SCAN.field(place).type))
+    return scan

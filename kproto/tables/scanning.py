@@ -227,6 +227,7 @@ class ScanRows(RowBuffer):
             payload,
             None,
             None,
+            None,
         )
         self.add(row, _ROW_BYTES + (len(payload) if payload else 0))
 

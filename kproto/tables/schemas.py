@@ -24,6 +24,7 @@ __all__ = [
     "REQUESTS",
     "RESPONSES",
     "SCAN",
+    "STAGED",
     "TABLES",
     "TIME",
     "column",
@@ -128,6 +129,9 @@ BAD_INPUTS: Final = described(
     *_BAD_INPUT,
 )
 
+STAGED: Final = pa.struct([("piece", pa.string()), ("batch", pa.int32()), ("row", pa.int32()), ("bytes", pa.int64())])
+"""Where a body is staged: the directory of a piece, the batch of bodies there and the row in it; and its length."""
+
 SCAN: Final = pa.schema(
     [
         *FRAMES,
@@ -136,13 +140,15 @@ SCAN: Final = pa.schema(
         ("unmatched_reason", pa.string()),
         ("error", pa.string()),
         ("payload", _ID),
+        ("staged", STAGED),
         ("bad_input", pa.struct(_BAD_INPUT)),
         ("facts", pa.struct([field for field in CAPTURES if field.name not in ("capture", "file")])),
     ]
 )
 """The rows that ``scan`` yields: a frame with facts that only scans have. ``payload`` is the body, null where the same
-capture has given it before; ``request_frame_id`` is, for a response, the frame that it answers; ``error`` says why a
-frame has no body. Rows without ``frame_id`` are notes, described at ``scan``."""
+capture has given it before, or where ``staged`` names its place instead; ``request_frame_id`` is, for a response, the
+frame that it answers; ``error`` says why a frame has no body. Rows without ``frame_id`` are notes, described at
+``scan``."""
 
 BODIES: Final = described(
     "Each distinct body once. Two request bodies that differ in their broker epoch alone are one.",

@@ -25,9 +25,9 @@ from kproto.tables.decoding import decode
 from kproto.tables.places import place_of
 from kproto.tables.reading import CHUNK_BYTES, TableReader, stretches
 from kproto.tables.relations import wanted_partitions
-from kproto.tables.schemas import BODIES, REQUESTS, TABLES
+from kproto.tables.schemas import BODIES, REQUESTS, STAGED, TABLES
 from kproto.tables.sightings import Sightings, sightings
-from kproto.tables.staging import StagedTables, read_batch, read_staged
+from kproto.tables.staging import StagedTables, read_bodies, read_staged
 from kproto.tables.summary import Figures
 from kproto.tables.writing import TableFiles
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kproto.tables.places import Place
 
 __all__ = [
+    "CHOSEN",
     "CLAIMS",
     "SMALL_TABLES",
     "Knowledge",
@@ -62,12 +63,15 @@ CLAIMS: Final = pa.schema(
         ("accepted", pa.bool_()),
         ("ts_ns", pa.int64()),
         ("frame_id", pa.binary()),
-        ("piece", pa.string()),
-        ("batch", pa.int32()),
+        *STAGED,
     ]
 )
 """The bodies of a piece: whether a wanted frame has it, whether a broker accepted it, when and in which frame it was
-first sent, and the batch of the piece that holds it."""
+first sent, and where it is staged: in this piece, or by the task that read it."""
+
+
+CHOSEN: Final = ("body_id", "accepted", "piece", "batch", "row")
+"""What ``settle`` has to know of a body."""
 
 
 @dataclass(slots=True)
@@ -79,14 +83,14 @@ class Piece:
         rows: Staged rows by table.
         facts: Its facts about brokers' addresses.
         seen: The epochs in its requests, see ``sightings``.
-        batches: How many batches of bodies it has.
+        body_bytes: The bytes of its distinct bodies.
     """
 
     path: str
     rows: Counter[str]
     facts: BrokerFacts
     seen: pa.Table
-    batches: int
+    body_bytes: int
 
 
 @dataclass(slots=True)
@@ -124,8 +128,8 @@ def gather(batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters
     """Stage a scan.
 
     Args:
-        batches: Of the schema ``SCAN``. A body's first frame here has its payload, and a response's request comes
-            before the response.
+        batches: Of the schema ``SCAN``. A body's first frame here has its payload, or names the place where that is
+            staged, and a response's request comes before the response.
         directory: Where pieces go; the piece makes a directory of its own in it.
         filters: Which requests to keep. Brokers are filtered later, when their ids are known.
     """
@@ -133,7 +137,7 @@ def gather(batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters
     staged = StagedTables(path)
     facts = BrokerFacts()
     reader = TableReader(replace(filters, brokers=frozenset()), facts, states=False)
-    bodies = _StagedBodies(staged)
+    bodies = _StagedBodies(staged, str(path))
     rows: Counter[str] = Counter()
     seen: list[pa.Table] = []
     for stretch, last in stretches(batches, CHUNK_BYTES):
@@ -144,59 +148,71 @@ def gather(batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters
             staged.write(name, _one_batch(tables[name]))
         seen.append(tables["requests"])
         seen = [sightings(seen)]
-    bodies.close(str(path))
+    body_bytes = bodies.close()
     staged.close()
-    return Piece(str(path), rows, facts, seen[0], bodies.batches)
+    return Piece(str(path), rows, facts, seen[0], body_bytes)
 
 
 class _StagedBodies:
-    """Stages the distinct bodies of a piece on disk; remembers the frame in which each was first sent.
+    """Stages the distinct bodies of a piece that are not staged yet; remembers the frame in which each was first sent.
 
-    Attributes:
-        batches: How many batches it has staged.
+    Args:
+        staged: The piece's tables.
+        piece: The piece's directory.
     """
 
-    def __init__(self, staged: StagedTables) -> None:
+    def __init__(self, staged: StagedTables, piece: str) -> None:
         self._staged = staged
-        self._first: dict[bytes, tuple[int, bytes, int]] = {}
-        self.batches = 0
+        self._piece = piece
+        self._batches = 0
+        self._first: dict[bytes, tuple[int, bytes, dict[str, Any]]] = {}
 
     def add(self, given: pa.Table) -> None:
         """Add bodies as ``first_bodies`` gives them."""
-        keys = zip(*(given[name].to_pylist() for name in ("body_id", "ts_ns", "frame_id")), strict=True)
+        keys = zip(*(given[name].to_pylist() for name in ("body_id", "ts_ns", "frame_id", "staged")), strict=True)
         fresh: list[int] = []
         of_fresh: list[tuple[bytes, int, bytes]] = []
-        for row, (body_id, ts_ns, frame_id) in enumerate(keys):
+        for row, (body_id, ts_ns, frame_id, place) in enumerate(keys):
             known = self._first.get(body_id)
-            if known is None or (ts_ns, frame_id) < known[:2]:
+            if known is not None and known[:2] <= (ts_ns, frame_id):
+                continue
+            if place is None:
                 fresh.append(row)
                 of_fresh.append((body_id, ts_ns, frame_id))
-        if not fresh:
-            return
-        bodies = given.select(BODIES.names)
-        batch = _one_batch(bodies if len(fresh) == bodies.num_rows else bodies.take(pa.array(fresh, pa.int64())))
+            else:
+                self._first[body_id] = (ts_ns, frame_id, place)
+        if fresh:
+            bodies = given.select(BODIES.names)
+            self._stage(bodies if len(fresh) == bodies.num_rows else bodies.take(pa.array(fresh, pa.int64())), of_fresh)
+
+    def _stage(self, bodies: pa.Table, keys: list[tuple[bytes, int, bytes]]) -> None:
+        batch = _one_batch(bodies)
         done = 0
         for part in slices(batch, batch.nbytes, BATCH_BYTES):
             self._staged.write("bodies", part)
-            for body_id, ts_ns, frame_id in of_fresh[done : done + part.num_rows]:
-                self._first[body_id] = (ts_ns, frame_id, self.batches)
+            sizes = pc.binary_length(part.column("payload")).to_pylist()
+            for row, (body_id, ts_ns, frame_id) in enumerate(keys[done : done + part.num_rows]):
+                place = {"piece": self._piece, "batch": self._batches, "row": row, "bytes": sizes[row]}
+                self._first[body_id] = (ts_ns, frame_id, place)
             done += part.num_rows
-            self.batches += 1
+            self._batches += 1
 
-    def close(self, piece: str) -> None:
-        """Stage the claims, of which no body is known to be kept or accepted yet."""
+    def close(self) -> int:
+        """Stage the claims, of which no body is known to be kept or accepted yet; return the bytes of the bodies."""
         first = self._first.values()
         unknown = pa.repeat(pa.scalar(False), len(first))
         columns = [
             pa.array(self._first, pa.binary()),
             unknown,
             unknown,
-            pa.array([ts_ns for ts_ns, _frame, _batch in first], pa.int64()),
-            pa.array([frame_id for _ts, frame_id, _batch in first], pa.binary()),
-            pa.repeat(pa.scalar(piece), len(first)),
-            pa.array([batch for _ts, _frame, batch in first], pa.int32()),
+            pa.array([ts_ns for ts_ns, _frame, _place in first], pa.int64()),
+            pa.array([frame_id for _ts, frame_id, _place in first], pa.binary()),
+            *pa.array([place for _ts, _frame, place in first], STAGED).flatten(),
         ]
-        self._staged.write("claims", pa.RecordBatch.from_arrays(columns, schema=CLAIMS))
+        claims = pa.Table.from_arrays(columns, schema=CLAIMS)
+        in_place = claims.sort_by([(name, "ascending") for name in ("piece", "batch", "row")])
+        self._staged.write("claims", _one_batch(in_place))
+        return sum(place["bytes"] for _ts, _frame, place in first)
 
 
 def learn(pieces: Iterable[Piece], filters: Filters, earlier: Iterable[BrokerFacts] = ()) -> Knowledge:
@@ -300,31 +316,24 @@ def _ids(brokers: Iterable[int]) -> pa.Array:
 
 def chosen_of(claims: pa.Table) -> list[dict[str, Any]]:
     """Return the rows that ``settle`` takes, from the claims of one piece."""
-    return claims.filter(claims["kept"]).select(["body_id", "accepted", "piece", "batch"]).to_pylist()  # type: ignore[no-any-return]
+    return claims.filter(claims["kept"]).select(CHOSEN).to_pylist()  # type: ignore[no-any-return]
 
 
 def settle(chosen: Iterable[Mapping[str, Any]], directory: Place, filters: Filters) -> Made:
     """Write bodies and the partition states in them.
 
     Args:
-        chosen: Rows with ``body_id``, ``accepted``, ``piece`` and ``batch``; each body once among all tasks.
+        chosen: Rows with the columns ``CHOSEN``; each body once among all tasks.
         directory: Where tasks put their files; the task makes a directory of its own in it.
         filters: Which partitions to keep.
     """
     path = directory / f"task-{uuid.uuid4().hex}"
     files = TableFiles(path)
     made = Made(str(path), Figures())
-    places: dict[tuple[str, int], list[bytes]] = {}
-    accepted: set[bytes] = set()
-    for row in chosen:
-        places.setdefault((row["piece"], row["batch"]), []).append(bytes(row["body_id"]))
-        if row["accepted"]:
-            accepted.add(bytes(row["body_id"]))
-    for (piece, number), body_ids in sorted(places.items()):
-        batch = read_batch(place_of(piece), "bodies", number)
+    chosen = list(chosen)
+    accepted = {bytes(row["body_id"]) for row in chosen if row["accepted"]}
+    for batch in read_bodies(chosen):
         bodies = pa.Table.from_batches([batch])
-        if len(body_ids) < bodies.num_rows:
-            bodies = bodies.filter(pc.is_in(bodies["body_id"], value_set=pa.array(body_ids, pa.binary())))
         files.write("bodies", bodies)
         made.bodies += bodies.num_rows
         requests = bodies.filter(pc.equal(bodies["direction"], "req"))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
-from kproto.tables.places import open_input, open_output
+from kproto.tables.places import open_input, open_output, place_of
+from kproto.tables.schemas import BODIES, STAGED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kproto.tables.places import Place
 
-__all__ = ["StagedTables", "read_batch", "read_staged"]
+__all__ = ["StagedTables", "aside", "read_batch", "read_bodies", "read_staged", "with_payloads"]
 
 
 class StagedTables:
@@ -22,10 +25,12 @@ class StagedTables:
 
     Args:
         directory: The directory of the files, which is created.
+        compression: Of the files; None: single rows are read from them without reading the others.
     """
 
-    def __init__(self, directory: Place) -> None:
+    def __init__(self, directory: Place, compression: str | None = "lz4") -> None:
         self._directory = directory
+        self._options = pa.ipc.IpcWriteOptions(compression=compression)
         self._sinks: list[pa.NativeFile] = []
         self._writers: dict[str, pa.ipc.RecordBatchFileWriter] = {}
         directory.mkdir(parents=True)
@@ -34,10 +39,9 @@ class StagedTables:
         """Write a batch, which may be empty."""
         writer = self._writers.get(name)
         if writer is None:
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
             sink = open_output(self._directory / f"{name}.arrow")
             self._sinks.append(sink)
-            writer = self._writers[name] = pa.ipc.new_file(sink, batch.schema, options=options)
+            writer = self._writers[name] = pa.ipc.new_file(sink, batch.schema, options=self._options)
         writer.write_batch(batch)
 
     def close(self) -> None:
@@ -62,3 +66,65 @@ def read_batch(directory: Place, name: str, number: int) -> pa.RecordBatch:
     """Return one batch of a table."""
     with open_input(directory / f"{name}.arrow") as file:
         return pa.ipc.open_file(file).get_batch(number)
+
+
+def aside(batches: Iterable[pa.RecordBatch], directory: Place) -> Iterator[pa.RecordBatch]:
+    """Stage the bodies of rows, and give the rows with the places of their bodies instead.
+
+    Args:
+        batches: With the columns of ``SCAN``, and any others.
+        directory: Where pieces go; the bodies are put into a directory of their own in it.
+    """
+    path = directory / f"bodies-{uuid.uuid4().hex}"
+    staged = StagedTables(path, compression=None)
+    number = 0
+    for batch in batches:
+        payload = batch.column("payload")
+        given = pc.is_valid(payload)
+        bodies = batch.select(BODIES.names).filter(given)
+        if bodies.num_rows:
+            staged.write("bodies", bodies)
+            values = {
+                "piece": pa.repeat(pa.scalar(str(path)), batch.num_rows),
+                "batch": pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows),
+                "row": pc.subtract(pc.cumulative_sum(given.cast(pa.int32())), pa.scalar(1, pa.int32())),
+                "bytes": pc.binary_length(payload).cast(pa.int64()),
+            }
+            arrays = [values[field.name] for field in STAGED]
+            places = pa.StructArray.from_arrays(arrays, fields=list(STAGED), mask=pc.invert(given))
+            batch = _with(_with(batch, "payload", pa.nulls(batch.num_rows, payload.type)), "staged", places)
+            number += 1
+        yield batch
+    staged.close()
+
+
+def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    at = batch.schema.get_field_index(name)
+    return batch.set_column(at, batch.schema.field(at), column)
+
+
+def with_payloads(bodies: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield bodies with their payloads: those at hand first, then those that are staged.
+
+    Args:
+        bodies: The columns of ``BODIES`` and ``staged``.
+    """
+    is_staged = pc.is_valid(bodies["staged"])
+    yield from bodies.select(BODIES.names).filter(pc.invert(is_staged)).to_batches()
+    yield from read_bodies(bodies["staged"].filter(is_staged).to_pylist())
+
+
+def read_bodies(places: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """Yield staged bodies, each batch of a piece read once.
+
+    Args:
+        places: With the fields ``piece``, ``batch`` and ``row``.
+    """
+    rows: dict[tuple[str, int], list[int]] = {}
+    for place in places:
+        rows.setdefault((place["piece"], place["batch"]), []).append(place["row"])
+    for (piece, number), chosen in sorted(rows.items()):
+        batch = read_batch(place_of(piece), "bodies", number)
+        if len(chosen) < batch.num_rows:
+            batch = batch.take(pa.array(sorted(chosen), pa.int64()))
+        yield batch

@@ -59,7 +59,7 @@ def test_large_and_rotated_captures_are_read_in_parts(
     # As where there is much more: Spark chooses the copies of bodies, and partition histories stay on disk.
     monkeypatch.setattr(tasks, "_CLAIMS_ON_DRIVER", 0)
     monkeypatch.setattr(tasks, "_HISTORY_ROWS", 0)
-    monkeypatch.setattr(tasks, "_BATCHES_A_TASK", 1)
+    monkeypatch.setattr(tasks, "_BODY_BYTES_A_TASK", 1000)
     assert_same(analyzed(spark, folder, tmp_path / "many", 60_000), whole)
 
 
