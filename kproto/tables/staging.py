@@ -69,7 +69,7 @@ def read_batch(directory: Place, name: str, number: int) -> pa.RecordBatch:
 
 
 def aside(batches: Iterable[pa.RecordBatch], directory: Place) -> Iterator[pa.RecordBatch]:
-    """Stage the bodies of rows, and give the rows with the places of their bodies instead.
+    """Stage the bodies of rows, at the same row of a batch, and give the rows with the places of their bodies instead.
 
     Args:
         batches: With the columns of ``SCAN``, and any others.
@@ -81,13 +81,12 @@ def aside(batches: Iterable[pa.RecordBatch], directory: Place) -> Iterator[pa.Re
     for batch in batches:
         payload = batch.column("payload")
         given = pc.is_valid(payload)
-        bodies = batch.select(BODIES.names).filter(given)
-        if bodies.num_rows:
-            staged.write("bodies", bodies)
+        if payload.null_count < batch.num_rows:
+            staged.write("bodies", batch.select(BODIES.names))
             values = {
                 "piece": pa.repeat(pa.scalar(str(path)), batch.num_rows),
                 "batch": pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows),
-                "row": pc.subtract(pc.cumulative_sum(given.cast(pa.int32())), pa.scalar(1, pa.int32())),
+                "row": pc.indices_nonzero(pa.repeat(pa.scalar(True), batch.num_rows)).cast(pa.int32()),
                 "bytes": pc.binary_length(payload).cast(pa.int64()),
             }
             arrays = [values[field.name] for field in STAGED]
