@@ -62,7 +62,15 @@ _SQL_SETTINGS: Final = {
 }
 """Settings that the tables depend on; they are set on a session of the user's too."""
 
+_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+"""Python does the work of these jobs: the JVM's second compiler takes longer than its code saves."""
+
+_FEW_CORES: Final = 4
+_COLLECTOR: Final = "-XX:+UseSerialGC" if (os.cpu_count() or 1) <= _FEW_CORES else "-XX:+UseParallelGC"
+
 _SETTINGS: Final = {
+    "spark.driver.extraJavaOptions": f"{_FIRST_COMPILER} {_COLLECTOR}",
+    "spark.executor.extraJavaOptions": _FIRST_COMPILER,
     "spark.sql.adaptive.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.ui.enabled": "false",
@@ -75,11 +83,10 @@ _LOCAL_SETTINGS: Final = {
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
 _SMALL_SETTINGS: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
-"""Little data is done before the JVM's second compiler and adaptive plans have paid for themselves."""
+"""Little data is done before adaptive plans have paid for themselves."""
 
 
 def check_java() -> None:
