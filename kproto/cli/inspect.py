@@ -18,6 +18,7 @@ from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.cli.records import exchange_record, loss_records
+from kproto.cli.text import printable
 from kproto.cli.times import parse_duration
 from kproto.errors import CaptureError
 from kproto.tables.timeline import EntryFilters, Timeline
@@ -226,7 +227,7 @@ class _Captures:
         if not self.read:
             raise CaptureError("; ".join(self._problems))
         for problem in self._problems:
-            print(f"warning: {problem}; skipped", file=sys.stderr)
+            print(f"warning: {printable(problem)}; skipped", file=sys.stderr)
 
 
 def _with_path(reason: str, path: str) -> str:

@@ -173,6 +173,12 @@ def test_files_that_are_no_captures_are_skipped_if_one_is(tmp_path: Path) -> Non
     assert f"{tmp_path / 'absent.pcap'}: no such file" in nothing.stderr
 
 
+def test_a_warning_of_a_name_with_a_line_break_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a\nb.pcap").write_text("no capture")
+    result = inspect(str(tmp_path / "a\nb.pcap"), path("ibp-3.9-a"))
+    assert result.stderr.splitlines()[0].startswith(f"warning: {tmp_path}/a\\nb.pcap: not a capture")
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_brokers_that_are_there_are_named_where_a_filter_matches_none(form: str) -> None:
     result = inspect(path("ibp-3.9-a"), "--broker", "7", "--format", form)
