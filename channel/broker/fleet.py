@@ -195,12 +195,12 @@ class Fleet:
         self._is_closed = True
         if hasattr(self, "cluster"):
             self.cluster.close()
-        self._worker.close()
-        for thread in self._threads:
-            thread.shutdown()
         for links in sorted(self._links.values(), key=lambda links: links.leads_cluster):  # so that no other is elected
             links.leave()
             links.registration.close()
+        for thread in self._threads:
+            thread.shutdown()
+        self._worker.close()  # last: its task may wait for a ZooKeeper that is away, until its session is closed
 
     @property
     def _threads(self) -> list[NodeToControllerThread]:

@@ -1,0 +1,40 @@
+"""The end of a fleet."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+from channel.broker.fleet import Fleet
+
+
+class _Links:
+    """A broker's links whose ZooKeeper is away: a request waits until the session is closed."""
+
+    leads_cluster = False
+
+    def __init__(self) -> None:
+        self.registration = self
+        self.closed = threading.Event()
+
+    def leave(self) -> None:
+        """There is nobody to tell."""
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_a_task_that_waits_for_zookeeper_does_not_keep_the_sessions_open() -> None:
+    fleet, links = Fleet("127.0.0.1:1", [1]), _Links()
+    fleet._links[1] = cast("Any", links)
+    waiting, ended = threading.Event(), threading.Event()
+
+    def write_isr() -> None:
+        waiting.set()
+        if links.closed.wait(60):
+            ended.set()
+
+    fleet._submit(write_isr)
+    assert waiting.wait(60)
+    fleet.close()
+    assert ended.wait(60)
