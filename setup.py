@@ -1,8 +1,8 @@
 """The extensions only; everything else about the distribution stands in pyproject.toml.
 
-``kproto._codec`` is written in Cython. The modules that every request of the channel, or every packet of a capture,
-passes are plain Python, which Cython compiles as they stand: those with a .pxd file beside them, which gives their
-classes C attributes.
+``kproto._codec`` is written in Cython. The modules that every request of the channel, every packet of a capture, or
+every row of a table passes are plain Python, which Cython compiles as they stand: those with a .pxd file beside them,
+which gives their classes C attributes.
 ``channel.network._socket_calls`` is written in Cython. KPROTO_CHANNEL=python compiles nothing of the channel: the same
 program, slower, whose frames pass by the methods of ``socket``.
 
@@ -67,7 +67,7 @@ def modules(package: str) -> list[Extension]:
     ]
 
 
-capture = modules("kproto/capture")
+kproto = [*modules("kproto/capture"), *modules("kproto/tables")]
 channel = modules("channel")
 channel.append(Extension("channel.network._socket_calls", ["channel/network/_socket_calls.pyx"], **FLAGS))
 if os.environ.get("KPROTO_CHANNEL") == "python":
@@ -78,7 +78,7 @@ setup(
     package_dir={"": "."},
     ext_modules=[
         *cythonize([codec], compiler_directives=DIRECTIVES),
-        *cythonize([*capture, *channel], compiler_directives=PYTHON_DIRECTIVES, nthreads=JOBS),
+        *cythonize([*kproto, *channel], compiler_directives=PYTHON_DIRECTIVES, nthreads=JOBS),
     ],
     options={"build_ext": {"parallel": JOBS}},
 )

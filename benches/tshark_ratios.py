@@ -42,8 +42,7 @@ def columns_of(capture: str) -> int:
     from kproto.tables import scan
     from kproto.tables.decoding import decode
 
-    batches = (batch.filter(batch["payload"].is_valid()) for batch in scan([capture], every_payload=True))
-    return sum(rows.num_rows for kind, rows in decode(batches) if kind == "state")
+    return sum(rows.num_rows for kind, rows in decode(scan([capture], every_payload=True)) if kind == "state")
 
 
 def tshark(capture: str) -> list[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parent / "data"
 
 _root = Path(__file__).parent.parent
-for _layout in (*_root.glob("channel/**/*.p[xy][dx]"), *_root.glob("kproto/capture/*.pxd")):  # .pxd and .pyx
+for _layout in (*_root.glob("channel/**/*.p[xy][dx]"), *_root.glob("kproto/*/*.pxd")):  # .pxd and .pyx
     for _compiled in _layout.parent.glob(f"{_layout.stem}.*.so"):
         for _source in filter(Path.exists, (_layout, _layout.with_suffix(".py"))):
             if _source.stat().st_mtime > _compiled.stat().st_mtime:

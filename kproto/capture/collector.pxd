@@ -1,7 +1,7 @@
 cimport cython
 
 from .conversation cimport Conversation
-from .link cimport segment
+from .link cimport Segment, segment
 from .reassembly cimport Reassembler
 from .tcp cimport Stream, TcpConnection
 
@@ -15,11 +15,16 @@ cdef class Collector:
     cdef public long long _held
 
     @cython.locals(packet=tuple, time_ns=cython.longlong, link=cython.longlong, buffer=bytes, start=Py_ssize_t,
-                   stop=Py_ssize_t, on_wire=cython.longlong, reassembler=Reassembler)
+                   stop=Py_ssize_t, on_wire=cython.longlong, count=cython.longlong, reassembler=Reassembler,
+                   found=Segment, stream=Stream, offset=cython.longlong)
     cpdef packets(self, packets)
 
-    @cython.locals(stream=Stream, offset=cython.longlong, begin=Py_ssize_t, end=Py_ssize_t, time_ns=cython.longlong,
-                   connection=TcpConnection, conversation=Conversation, buffer=object)
-    cpdef _stream_event(self, tuple event, bint more, list out)
+    @cython.locals(stream=Stream, offset=cython.longlong, buffer=object, begin=Py_ssize_t, end=Py_ssize_t,
+                   time_ns=cython.longlong, more=Py_ssize_t)
+    cpdef _stream_events(self, known, list events)
+
+    @cython.locals(connection=TcpConnection, conversation=Conversation)
+    cpdef _stream_event(self, Stream stream, long long offset, buffer, Py_ssize_t begin, Py_ssize_t end,
+                        long long time_ns, bint more, list out)
 
     cpdef _count_held(self, Conversation conversation, list events)

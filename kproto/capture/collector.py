@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .model import Connection, Endpoint
     from .pcap import Packet
     from .summary import CaptureSummary
-    from .tcp import StreamEvent, TcpConnection
+    from .tcp import Stream, StreamEvent, TcpConnection
 
 __all__ = ["MOST_HELD", "Collector", "Rest"]
 
@@ -101,18 +101,21 @@ class Collector:
         """Take the next packets of the capture; return the frames and exchanges that they complete."""
         events: list[Event] = []
         summary, fragments, reassembler = self._summary, self._fragments, self._reassembler
-        time_ns = self.time_ns
+        time_ns, count = self.time_ns, summary.packets
         for time_ns, link, buffer, start, stop, on_wire in packets:
-            if not summary.packets:
+            if not count:
                 summary.first_ns = time_ns
-            summary.packets += 1
+            count += 1
             found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
-            if found is not None:
-                known = reassembler.segment(time_ns, found)
-                if len(known) == 1:
-                    self._stream_event(known[0], False, events)
-                elif known:
-                    self._stream_events(known, events)
+            if found is None:
+                continue
+            stream = reassembler.in_order(time_ns, found)
+            if stream is None:
+                self._stream_events(reassembler.segment(time_ns, found), events)
+            elif found.on_wire:
+                offset = stream.offset - found.on_wire
+                self._stream_event(stream, offset, found.buffer, found.begin, found.end, time_ns, False, events)
+        summary.packets = count
         self.time_ns = summary.last_ns = time_ns
         return events
 
@@ -181,12 +184,15 @@ class Collector:
 
     def _stream_events(self, known: Sequence[StreamEvent], events: list[Event]) -> None:
         more = len(known)
-        for event in known:
+        for stream, offset, buffer, begin, end, time_ns in known:
             more -= 1
-            self._stream_event(event, more > 0, events)
+            self._stream_event(stream, offset, buffer, begin, end, time_ns, more > 0, events)
 
-    def _stream_event(self, event: StreamEvent, more: bool, out: list[Event]) -> None:
-        stream, offset, buffer, begin, end, time_ns = event
+    def _stream_event(
+        self, stream: Stream, offset: int, buffer: bytes | None, begin: int, end: int, time_ns: int, more: bool,
+        out: list[Event],
+    ) -> None:  # fmt: skip
+        """Handle a ``StreamEvent``; ``more`` says whether others were caused by the same segment."""
         connection = stream.connection
         conversation = self._conversations.get(connection)
         if conversation is None:

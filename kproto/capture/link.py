@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from .model import Endpoint
 
@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from .summary import CaptureSummary
 
 __all__ = ["ACK", "FIN", "LINK_TYPES", "RST", "SYN", "Segment", "endpoints", "reverse", "segment"]
-
-Segment: TypeAlias = tuple[bytes, int, int, int, bytes, int, int, int]
-"""The flow (addresses and ports, sender first), sequence number, acknowledged number, flags, a buffer, where in it the
-payload begins and ends, and the payload's length on the wire, which is more if the capture cut it."""
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 
@@ -31,6 +27,35 @@ _VLAN: Final = {0x8100, 0x88A8, 0x9100, 0x9200}
 
 _SKIPPABLE: Final = {0, 43, 60, 135, 139, 140}
 """IPv6 extension headers of the common form: next header, length in 8 bytes after the first 8."""
+
+
+class Segment:
+    """A TCP segment.
+
+    Attributes:
+        flow: Addresses and ports, the sender's first.
+        sequence: Sequence number.
+        acknowledged: Acknowledged number.
+        flags: TCP's flags.
+        buffer: The buffer that holds the payload.
+        begin, end: Where in the buffer the payload begins and ends.
+        on_wire: The payload's length on the wire, which is more if the capture cut it.
+    """
+
+    __slots__ = ("acknowledged", "begin", "buffer", "end", "flags", "flow", "on_wire", "sequence")
+
+    def __init__(
+        self, flow: bytes, sequence: int, acknowledged: int, flags: int, buffer: bytes, begin: int, end: int,
+        on_wire: int,
+    ) -> None:  # fmt: skip
+        self.flow = flow
+        self.sequence = sequence
+        self.acknowledged = acknowledged
+        self.flags = flags
+        self.buffer = buffer
+        self.begin = begin
+        self.end = end
+        self.on_wire = on_wire
 
 
 def segment(
@@ -129,7 +154,16 @@ def segment(
         if begin > end:
             begin = end
         summary.cut_packets += 1
-    return flow, _u32(buffer, tcp + 4), _u32(buffer, tcp + 8), buffer[tcp + 13], buffer, begin, end, wire_length
+    found = Segment.__new__(Segment)  # the call of __init__ would make Python's integers of all these
+    found.flow = flow
+    found.sequence = _u32(buffer, tcp + 4)
+    found.acknowledged = _u32(buffer, tcp + 8)
+    found.flags = buffer[tcp + 13]
+    found.buffer = buffer
+    found.begin = begin
+    found.end = end
+    found.on_wire = wire_length
+    return found
 
 
 def _u16(buffer: bytes, at: int) -> int:

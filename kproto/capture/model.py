@@ -6,7 +6,6 @@ are decoded when first asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
@@ -78,7 +77,6 @@ class Connection:
         return f"Connection({self.client} -> {self.server})"
 
 
-@dataclass(slots=True, eq=False)
 class Frame:
     """One Kafka message, header and body, as it stood on the wire.
 
@@ -102,22 +100,58 @@ class Frame:
             reason is known at the end of its connection or of the capture.
     """
 
-    connection: Connection
-    direction: Direction
-    offset: int
-    time_ns: int
-    time_last_ns: int
-    status: int
-    length: int
-    content: Payload
-    api_key: int | None
-    api_version: int | None
-    correlation_id: int
-    client_id: str | None
-    body_at: int
-    file: str
-    request: Frame | None = None
-    unmatched_reason: str | None = None
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "body_at",
+        "client_id",
+        "connection",
+        "content",
+        "correlation_id",
+        "direction",
+        "file",
+        "length",
+        "offset",
+        "request",
+        "status",
+        "time_last_ns",
+        "time_ns",
+        "unmatched_reason",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        direction: Direction,
+        offset: int,
+        time_ns: int,
+        time_last_ns: int,
+        status: int,
+        length: int,
+        content: Payload,
+        api_key: int | None,
+        api_version: int | None,
+        correlation_id: int,
+        client_id: str | None,
+        body_at: int,
+        file: str,
+    ) -> None:
+        self.connection = connection
+        self.direction = direction
+        self.offset = offset
+        self.time_ns = time_ns
+        self.time_last_ns = time_last_ns
+        self.status = status
+        self.length = length
+        self.content = content
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_at = body_at
+        self.file = file
+        self.request: Frame | None = None
+        self.unmatched_reason: str | None = None
 
     @property
     def payload(self) -> bytes:

@@ -1,5 +1,6 @@
 cimport cython
 
+from .link cimport Segment
 from .tcp cimport Stream, TcpConnection
 
 
@@ -9,10 +10,16 @@ cdef class Reassembler:
     cdef public list _schedule
     cdef public long long _number
 
-    @cython.locals(flow=bytes, sequence=cython.longlong, acknowledged=cython.longlong, flags=cython.int, buffer=bytes,
-                   begin=Py_ssize_t, end=Py_ssize_t, on_wire=cython.longlong, stream=Stream, events=list,
-                   length=Py_ssize_t, offset=cython.longlong, schedule=list)
-    cpdef segment(self, long long time_ns, tuple segment)
+    @cython.locals(stream=Stream)
+    cpdef Stream in_order(self, long long time_ns, Segment segment)
+
+    @cython.locals(sequence=cython.longlong, flags=cython.int, buffer=bytes, begin=Py_ssize_t, end=Py_ssize_t,
+                   on_wire=cython.longlong, stream=Stream, events=list, length=Py_ssize_t, offset=cython.longlong,
+                   schedule=list)
+    cpdef segment(self, long long time_ns, Segment segment)
+
+    @cython.locals(flow=bytes, sequence=cython.longlong, acknowledged=cython.longlong, flags=cython.int)
+    cpdef _unusual(self, list events, long long time_ns, Segment segment, Stream stream)
 
     @cython.locals(ahead=cython.longlong)
     cpdef _acknowledge(self, Stream stream, long long acknowledged, long long time_ns)

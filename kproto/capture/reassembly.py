@@ -61,10 +61,37 @@ class Reassembler:
         self._finished: deque[tuple[int, TcpConnection]] = deque()
         self._handshakes: deque[tuple[int, TcpConnection]] = deque()
 
+    def in_order(self, time_ns: int, segment: Segment) -> Stream | None:
+        """Take a segment that does no more than continue its stream; else return None: ``segment`` must take it.
+
+        Returns:
+            The stream, whose offset is behind the segment's payload now.
+        """
+        stream = self._streams.get(segment.flow)
+        if (
+            stream is None
+            or segment.sequence != stream.next
+            or segment.flags & (SYN | FIN | RST)
+            or (segment.flags & ACK and segment.acknowledged != stream.peer.next)
+            or segment.end - segment.begin != segment.on_wire
+            or stream.held_bytes
+            or stream.finish >= 0
+            or stream.ignored
+            or stream.connection.over
+            or (self._schedule and self._schedule[0][0] <= time_ns)
+        ):
+            return None
+        stream.seen = True
+        stream.active_ns = time_ns
+        stream.next = (segment.sequence + segment.on_wire) & 0xFFFFFFFF
+        stream.offset += segment.on_wire
+        return stream
+
     def segment(self, time_ns: int, segment: Segment) -> Sequence[StreamEvent]:
         """Take the next segment of the capture; return the events that it causes."""
-        flow, sequence, acknowledged, flags, buffer, begin, end, on_wire = segment
-        stream = self._streams.get(flow)
+        sequence, flags, buffer = segment.sequence, segment.flags, segment.buffer
+        begin, end, on_wire = segment.begin, segment.end, segment.on_wire
+        stream = self._streams.get(segment.flow)
         events: list[StreamEvent] | None = None
         if stream is None or flags & (SYN | RST) or stream.connection.over:
             events = []
@@ -73,8 +100,8 @@ class Reassembler:
                 return events
         stream.seen = True
         stream.active_ns = time_ns
-        if flags & ACK and acknowledged != stream.peer.next:
-            self._acknowledge(stream.peer, acknowledged, time_ns)
+        if flags & ACK and segment.acknowledged != stream.peer.next:
+            self._acknowledge(stream.peer, segment.acknowledged, time_ns)
         if on_wire or begin != end:
             if events is None:
                 events = []
@@ -134,7 +161,7 @@ class Reassembler:
         Returns:
             The stream that the segment's data belongs to, None if the segment needs no more work.
         """
-        flow, sequence, acknowledged, flags, buffer, begin, end, _ = segment
+        flow, sequence, acknowledged, flags = segment.flow, segment.sequence, segment.acknowledged, segment.flags
         if flags & RST:
             if stream is not None and not stream.connection.over:
                 self._close(events, stream.connection, time_ns)
@@ -158,10 +185,10 @@ class Reassembler:
             self._forget_unanswered(events, time_ns)
             if flags & ACK:
                 stream.peer.begin(advance(acknowledged, -1))
-            if begin != end:  # TCP fast open
-                self._out_of_order(events, stream, time_ns, first, buffer[begin:end])
+            if segment.begin != segment.end:  # TCP fast open
+                self._out_of_order(events, stream, time_ns, first, segment.buffer[segment.begin : segment.end])
             return None
-        if begin == end:
+        if segment.begin == segment.end:
             return None
         if stream is not None and (stream.next == UNKNOWN or abs(distance(sequence, stream.next)) < HELD_LIMIT):
             return None  # a late copy

@@ -28,7 +28,11 @@ class RowBuffer:
 
     def add(self, row: tuple[Any, ...], size: int) -> None:
         """Add a row, in the schema's order, of about ``size`` bytes."""
-        for column, value in zip(self._columns, row, strict=True):
+        columns = self._columns
+        if len(row) != len(columns):
+            raise ValueError(f"a row of {len(row)} values in a batch of {len(columns)} columns")
+        for at, value in enumerate(row):
+            column = columns[at]
             column.append(value)
         self._bytes += size
 

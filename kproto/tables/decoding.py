@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import DecodeError, UnsupportedVersion
@@ -34,7 +35,8 @@ def decode(
     A body that cannot be decoded has its ``head`` row too, with a ``decode_error``, and no other.
 
     Args:
-        batches: Of the schema ``BODIES``.
+        batches: Rows with the columns of the schema ``BODIES``, as ``scan`` gives them. Rows without a payload are
+            passed over.
         states: Whether to give rows of the kind ``state``.
         on_body: Called with 1 after each decoded body, to count the bodies, for instance in an accumulator.
         batch_bytes: About how large a batch becomes.
@@ -44,14 +46,29 @@ def decode(
     """
     out = _Decoded(batch_bytes, states=states)
     for batch in batches:
-        facts = (batch.column(name).to_pylist() for name in ("body_id", "api_key", "api_version", "direction"))
-        for body_id, api_key, version, direction, payload in zip(*facts, batch.column("payload"), strict=True):
-            out.add(body_id, api_key, version, direction, payload.as_buffer())
+        facts = [batch.column(name).to_pylist() for name in ("body_id", "api_key", "api_version", "direction")]
+        for body_id, api_key, version, direction, payload in zip(*facts, _views(batch.column("payload")), strict=True):
+            if payload is None:
+                continue
+            out.add(body_id, api_key, version, direction, payload)
             if on_body is not None:
                 on_body(1)
             if out.full:
                 yield from out.take()
     yield from out.take()
+
+
+def _views(payloads: pa.BinaryArray) -> Iterator[memoryview | None]:
+    """Each payload in the column's own memory; None for null."""
+    _, offsets, data = payloads.buffers()
+    missing = payloads.is_null().to_pylist() if payloads.null_count else repeat(False)
+    ends = memoryview(offsets or b"").cast("i")[payloads.offset :]
+    view = memoryview(data or b"")
+    begin = ends[0] if len(payloads) else 0
+    for at, is_missing in zip(range(1, len(payloads) + 1), missing, strict=False):
+        end = ends[at]
+        yield None if is_missing else view[begin:end]
+        begin = end
 
 
 class _Decoded:

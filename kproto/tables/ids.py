@@ -15,26 +15,38 @@ if TYPE_CHECKING:
     from kproto.capture import Frame
     from kproto.types import Buffer
 
-__all__ = ["body_id", "frame_body_id", "frame_id"]
+__all__ = ["FrameIds", "body_id", "frame_body_id", "frame_id"]
 
 _BODY_KEY: Final = Struct(">hh?")
 _OFFSET: Final = Struct(">q")
 _ZERO_EPOCH: Final = bytes(8)
 
 
-def frame_id(capture: str, conn_id: bytes, direction: str, offset: int) -> bytes:
-    """Return the id of the frame that begins at a byte of one direction of a connection.
+class FrameIds:
+    """The ids of the frames in one direction of a connection.
 
     Args:
         capture: The capture point.
         conn_id: The connection.
         direction: ``req`` or ``resp``.
+    """
+
+    def __init__(self, capture: str, conn_id: bytes, direction: str) -> None:
+        self._place = b"\0".join((capture.encode("utf-8", "surrogateescape"), conn_id, direction.encode(), b""))
+
+    def of(self, offset: int) -> bytes:
+        """The id of the frame whose first byte stands at an offset of the stream."""
+        return blake2b(self._place + _OFFSET.pack(offset), digest_size=16).digest()
+
+
+def frame_id(capture: str, conn_id: bytes, direction: str, offset: int) -> bytes:
+    """Return the id of the frame that begins at a byte of one direction of a connection.
+
+    Args:
+        capture, conn_id, direction: As of ``FrameIds``.
         offset: The place of its first byte in that direction's stream.
     """
-    return blake2b(
-        b"\0".join((capture.encode("utf-8", "surrogateescape"), conn_id, direction.encode(), _OFFSET.pack(offset))),
-        digest_size=16,
-    ).digest()
+    return FrameIds(capture, conn_id, direction).of(offset)
 
 
 def body_id(api_key: int, version: int, direction: str, body: Buffer) -> bytes:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kproto.capture import Frame
+    from kproto.capture import Connection, Frame
+    from kproto.capture.model import Direction
 
 __all__ = ["ScanRows", "Selection", "scan"]
 
@@ -35,6 +36,9 @@ _ROW_BYTES: Final = 400
 
 _REMEMBERED: Final = 1_000_000
 """The most ids of known bodies that are kept; beyond it a body may be yielded twice, which only costs space."""
+
+_MOST_CONNECTIONS: Final = 10_000
+"""The most connections whose frames' common values are kept."""
 
 _MOST_WAITING: Final = 100_000
 """The most requests that wait for their responses; beyond it the oldest are given up as unanswered."""
@@ -156,6 +160,20 @@ def scan(
     yield from rows.take()
 
 
+class _Way:
+    """The values that all frames of a connection and direction have in common."""
+
+    def __init__(self, connection: Connection, direction: Direction) -> None:
+        source, target = connection.client, connection.server
+        if direction == "resp":
+            source, target = target, source
+        self.direction = direction
+        self.capture = plain_text(connection.capture)
+        self.conn_id = connection.conn_id
+        self.flow = {"src_ip": source.ip, "src_port": source.port, "dst_ip": target.ip, "dst_port": target.port}
+        self.frame_ids = ids.FrameIds(connection.capture, connection.conn_id, direction)
+
+
 class ScanRows(RowBuffer):
     """Gathers frames, and notes of faults, into batches.
 
@@ -170,10 +188,11 @@ class ScanRows(RowBuffer):
         self._every_payload = every_payload
         self._given: dict[bytes, tuple[int, int]] = {}  # bodies, when they were sent, and in which capture
         self._captures = 0
+        self._ways: dict[Connection, tuple[_Way, _Way]] = {}
 
     def frame_id(self, frame: Frame) -> bytes:
         """The id of a frame."""
-        return ids.frame_id(frame.connection.capture, frame.connection.conn_id, frame.direction, frame.offset)
+        return self._way(frame).frame_ids.of(frame.offset)
 
     def begin_capture(self) -> None:
         """Begin another capture: its frames with a known body may be earlier, or as early."""
@@ -187,28 +206,28 @@ class ScanRows(RowBuffer):
         """Add a request, or a response to one."""
         assert frame.api_key is not None
         assert frame.api_version is not None
-        connection = frame.connection
-        source, target = connection.client, connection.server
-        if frame.direction == "resp":
-            source, target = target, source
+        way = self._way(frame)
+        is_request = frame.direction == "req"
         body_id = payload = error = broker_epoch = request_frame_id = None
+        size = _ROW_BYTES
         if frame.status != WHOLE:
             error = f"{frame.length - len(frame.content)} of {frame.length} bytes are not in the capture"
         else:
             body_id = ids.frame_body_id(frame, frame.api_key, frame.api_version)
             if self._every_payload or self.is_earliest(body_id, frame.time_ns):
-                payload = bytes(frame.body)
-        if frame.direction == "req":
+                payload = frame.body
+                size += len(payload)
+        if is_request:
             broker_epoch = _broker_epoch(frame)
         elif frame.request is not None:
             request_frame_id = self.frame_id(frame.request)
         row = (
             self.frame_id(frame),
-            plain_text(connection.capture),
+            way.capture,
             plain_text(frame.file),
-            connection.conn_id,
-            {"src_ip": source.ip, "src_port": source.port, "dst_ip": target.ip, "dst_port": target.port},
-            frame.direction,
+            way.conn_id,
+            way.flow,
+            way.direction,
             frame.time_ns // 1000,
             frame.time_last_ns // 1000,
             frame.time_ns,
@@ -229,7 +248,15 @@ class ScanRows(RowBuffer):
             None,
             None,
         )
-        self.add(row, _ROW_BYTES + (len(payload) if payload else 0))
+        self.add(row, size)
+
+    def _way(self, frame: Frame) -> _Way:
+        ways = self._ways.get(frame.connection)
+        if ways is None:
+            if len(self._ways) >= _MOST_CONNECTIONS:
+                self._ways.clear()
+            ways = self._ways[frame.connection] = _Way(frame.connection, "req"), _Way(frame.connection, "resp")
+        return ways[frame.direction == "resp"]
 
     def add_unanswered(self, request: Frame) -> None:
         """Add a row with the reason why a request has no response."""

@@ -285,9 +285,9 @@ class _PartReader:
             found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
             if found is not None:
                 try:
-                    flow = flows[found[0]]
+                    flow = flows[found.flow]
                 except KeyError:
-                    flow = self._new_flow(found[0])
+                    flow = self._new_flow(found.flow)
                 if flow is not None:
                     self._segment(flow, newest_ns, time_ns, found)
                 newest_ns = max(newest_ns, time_ns)
@@ -311,7 +311,7 @@ class _PartReader:
 
     def _segment(self, flow: _Flow, before_ns: int, time_ns: int, found: Segment) -> None:
         if flow.is_left_out:
-            flags = found[3]
+            flags = found.flags
             if not flags & (SYN | FIN | RST):
                 return
             flow.is_left_out = not flags & SYN
@@ -319,12 +319,12 @@ class _PartReader:
         if events and flow.begin is not None:
             flow.found += events
         flow.tail.append((before_ns, time_ns, found))
-        size = found[6] - found[5] + _HELD_SEGMENT_BYTES
+        size = found.end - found.begin + _HELD_SEGMENT_BYTES
         flow.tail_bytes += size
         self._held_bytes += size
-        rest = flow.collector.rest(found[0])
+        rest = flow.collector.rest(found.flow)
         if rest is not None:
-            connection = flow.collector.connection(found[0])
+            connection = flow.collector.connection(found.flow)
             if connection is not flow.connection:
                 self._end_run(flow)
                 flow.connection = connection
@@ -370,12 +370,12 @@ class _PartReader:
 
     def _give_tail(self, flow: _Flow) -> None:
         for before_ns, time_ns, found in flow.tail:
-            addresses, sequence, acknowledged, flags, buffer, begin, end, on_wire = found
-            flow.raw_bytes += end - begin
+            flow.raw_bytes += found.end - found.begin
             row = SEGMENT_ROW.pack(
-                before_ns, time_ns, sequence, acknowledged, flags & 0xFF, on_wire, addresses != flow.flow
-            )
-            self._rows.add_edge(flow.key, SEGMENT, row + buffer[begin:end])
+                before_ns, time_ns, found.sequence, found.acknowledged, found.flags & 0xFF, found.on_wire,
+                found.flow != flow.flow,
+            )  # fmt: skip
+            self._rows.add_edge(flow.key, SEGMENT, row + found.buffer[found.begin : found.end])
         self._drop_tail(flow)
 
     def _drop_tail(self, flow: _Flow) -> None:
@@ -386,12 +386,9 @@ class _PartReader:
     def _hold_no_buffers(self) -> None:
         """Copy the held segments, so that they do not keep the file's buffers alive."""
         for flow in self._touched:
-            for i in range(len(flow.tail) - 1, -1, -1):
-                before_ns, time_ns, (addresses, sequence, acknowledged, flags, buffer, begin, end, on_wire) = flow.tail[
-                    i
-                ]
-                if not begin and end == len(buffer):
+            for _, _, found in reversed(flow.tail):
+                if not found.begin and found.end == len(found.buffer):
                     break
-                copied = (addresses, sequence, acknowledged, flags, buffer[begin:end], 0, end - begin, on_wire)
-                flow.tail[i] = before_ns, time_ns, copied
+                found.buffer = found.buffer[found.begin : found.end]
+                found.begin, found.end = 0, len(found.buffer)
         self._touched.clear()

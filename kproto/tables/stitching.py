@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kproto.capture.collector import Collector, Rest
 from kproto.capture.fragments import Fragments
-from kproto.capture.link import reverse, segment
+from kproto.capture.link import Segment, reverse, segment
 from kproto.capture.source import file_name
 from kproto.capture.splits import Split, read_split
 from kproto.capture.summary import CaptureSummary
@@ -262,7 +262,7 @@ class _FlowReader:
         before_ns, time_ns, sequence, acknowledged, flags, on_wire, backwards = SEGMENT_ROW.unpack_from(edge)
         self._add(collector.tick(before_ns))
         flow = reverse(self._flow) if backwards else self._flow
-        found = flow, sequence, acknowledged, flags, edge, SEGMENT_ROW.size, len(edge), on_wire
+        found = Segment(flow, sequence, acknowledged, flags, edge, SEGMENT_ROW.size, len(edge), on_wire)
         self._add(collector.add_segment(time_ns, found))
 
     def _add(self, events: list[Event]) -> None:
@@ -287,7 +287,7 @@ class _FlowReader:
             for packets in read_split(Split(file), self._opener, counts):
                 for time_ns, link, buffer, start, stop, on_wire in packets:
                     found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, counts)
-                    if found is not None and found[0] in both:
+                    if found is not None and found.flow in both:
                         self._add(collector.tick(newest_ns))
                         self._add(collector.add_segment(time_ns, found))
                     if found is not None:

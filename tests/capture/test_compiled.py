@@ -1,4 +1,4 @@
-"""The compiled modules, and the short way for segments that end no frame, give what their Python gives step by step."""
+"""The compiled modules, and the short ways of segments, give what their Python gives step by step."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ LARGE = Random(1).randbytes(150_000)
 @pytest.fixture(scope="module")
 def plain() -> ModuleType:
     """``kproto.capture.reader`` whose code runs as Python, and takes each segment the long way."""
-    reader, conversation = from_sources("kproto.capture", "reader", "conversation")
+    reader, conversation, reassembly = from_sources("kproto.capture", "reader", "conversation", "reassembly")
     conversation.Conversation.passes = lambda *_: False
+    reassembly.Reassembler.in_order = lambda *_: None
     return reader
 
 

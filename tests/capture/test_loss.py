@@ -32,9 +32,9 @@ def lost_bytes(link: int, packets: list[make.Packet]) -> Lost:
     for _, data, on_wire in packets:
         summary = CaptureSummary()
         found = segment(0, link, data, 0, len(data), on_wire, Fragments(summary), summary)
-        if found is not None and found[5] < found[6]:
-            flow, _, _, _, _, begin, end, _ = found
-            lost.setdefault((int.from_bytes(flow[-4:-2]), int.from_bytes(flow[-2:])), []).append(data[begin:end])
+        if found is not None and found.begin < found.end:
+            ports = int.from_bytes(found.flow[-4:-2]), int.from_bytes(found.flow[-2:])
+            lost.setdefault(ports, []).append(data[found.begin : found.end])
     return lost
 
 

@@ -58,7 +58,7 @@ def test_captures_become_columns_without_pandas() -> None:
     """Its import takes longer than a small capture."""
     said = subprocess.run(
         [sys.executable, "-c", "import sys; from kproto.tables import decode, scan; "
-         "list(decode(batch.filter(batch['payload'].is_valid()) for batch in scan([sys.argv[1]]))); "
+         "list(decode(scan([sys.argv[1]]))); "
          "print('pandas' in sys.modules)", CAPTURE],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
