@@ -9,6 +9,7 @@ the one before it has ended. Captures of several brokers made at the same time o
 
 from __future__ import annotations
 
+import heapq
 import os
 import re
 from collections import Counter, deque
@@ -96,6 +97,62 @@ class _Chain:
     first_ns: int
     last_ns: int = 0
     unread: bool = True
+
+    @property
+    def open_ns(self) -> int:
+        """From which time on the first packet of a file may follow the chain."""
+        return self.last_ns - min(_OVERLAP_NS, (self.last_ns - self.first_ns) // _OVERLAP)
+
+
+class _Chains:
+    """The chains of files that describe the same interfaces. Files are added in the order of their first packets.
+
+    A chain that one file may follow stays open to all later files until one of them follows it, so that each file
+    takes two steps in a heap, however many chains there are.
+
+    Args:
+        last_ns_of: Tells the time of a file's last packet.
+    """
+
+    def __init__(self, last_ns_of: Callable[[str], int]) -> None:
+        self._last_ns_of = last_ns_of
+        self._chains: list[_Chain] = []
+        self._closed: list[tuple[int, int]] = []  # from when a chain is open, and its number: the next to open first
+        self._open: list[tuple[int, int]] = []  # when a chain ended, negative, and its number: the last to end first
+
+    def add(self, file: str, first_ns: int, seen_ns: int) -> None:
+        """Add a file to the chain that ended last before it, or begin a chain.
+
+        Args:
+            file: The file.
+            first_ns: Time of its first packet.
+            seen_ns: The newest time known of it.
+        """
+        while self._closed and self._closed[0][0] <= first_ns:
+            _, number = heapq.heappop(self._closed)
+            chain = self._chains[number]
+            if chain.unread:
+                chain.last_ns = max(chain.last_ns, self._last_ns_of(chain.files[-1]))
+                chain.unread = False
+            if chain.open_ns <= first_ns:
+                heapq.heappush(self._open, (-chain.last_ns, number))
+            else:
+                heapq.heappush(self._closed, (chain.open_ns, number))
+        if self._open:
+            _, number = heapq.heappop(self._open)
+            chain = self._chains[number]
+            chain.files.append(file)
+        else:
+            number = len(self._chains)
+            chain = _Chain([file], first_ns)
+            self._chains.append(chain)
+        chain.last_ns = max(first_ns, seen_ns)
+        chain.unread = True
+        heapq.heappush(self._closed, (chain.open_ns, number))
+
+    def files(self) -> list[list[str]]:
+        """The files of each chain."""
+        return [chain.files for chain in self._chains]
 
 
 def capture_points(paths: Iterable[str | os.PathLike[str]], *, opener: Opener | None = None) -> list[CapturePoint]:
@@ -203,27 +260,12 @@ def in_order(
     facts.sort(key=lambda item: item[0].first_ns)
     if one:
         return [[file for _, file in facts]]
-    chains: dict[tuple[object, ...], list[_Chain]] = {}
+    chains: dict[tuple[object, ...], _Chains] = {}
     for (properties, first_ns, seen_ns), file in facts:
-        same = chains.setdefault(properties, [])
-        for chain in same:
-            if chain.unread and _follows(chain, first_ns):
-                chain.last_ns = max(chain.last_ns, _last_ns(chain.files[-1], opener, short=rotated))
-                chain.unread = False
-        fits = [chain for chain in same if _follows(chain, first_ns)]
-        if fits:
-            chain = max(fits, key=lambda chain: chain.last_ns)
-            chain.files.append(file)
-        else:
-            chain = _Chain([file], first_ns)
-            same.append(chain)
-        chain.last_ns = max(first_ns, seen_ns)
-        chain.unread = True
-    return [chain.files for same in chains.values() for chain in same] + apart
-
-
-def _follows(chain: _Chain, first_ns: int) -> bool:
-    return first_ns >= chain.last_ns - min(_OVERLAP_NS, (chain.last_ns - chain.first_ns) // _OVERLAP)
+        if properties not in chains:
+            chains[properties] = _Chains(lambda file: _last_ns(file, opener, short=rotated))
+        chains[properties].add(file, first_ns, seen_ns)
+    return [files for same in chains.values() for files in same.files()] + apart
 
 
 def _facts(file: str, opener: Opener | None) -> _Facts:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gzip
 import random
+import sys
+import tempfile
 import time
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import packets as make
 import pytest
 from conftest import DATA
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kproto import CaptureError
 from kproto.capture import CapturePoint, CaptureSummary, capture_points, exchanges, frames
@@ -17,7 +23,6 @@ from kproto.tables import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 SAMPLES = ["ibp-3.9-a", "ibp-2.8-a", "ibp-3.9-big-a"]
 
@@ -106,6 +111,53 @@ def test_captures_that_overlap_are_of_different_places(tmp_path: Path) -> None:
     for path in names:
         path.write_bytes(make.pcap(packets, link))
     assert [p.name for p in capture_points(names)] == ["broker-1.pcap", "broker-2.pcap"]
+
+
+def recording(path: Path, first_ns: int, last_ns: int) -> str:
+    """A capture of a first and a last packet."""
+    packets = [make.Packet(make.START_NS + time_ns, bytes(60), 60) for time_ns in (first_ns, last_ns)]
+    path.write_bytes(make.pcap(packets, nano=True))
+    return str(path)
+
+
+@given(times=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), min_size=2, max_size=12))
+def test_a_file_follows_the_chain_that_ended_last_before_it(times: list[tuple[int, int]]) -> None:
+    """Near the border packets may be out of order: by a hundredth of the chain, and by a second at most."""
+    unit = 100_000_000
+    times = sorted((first * unit, (first + length) * unit) for first, length in times)
+    chains: list[list[int]] = []
+    ends: dict[int, tuple[int, int]] = {}  # when each chain begins and ends
+    for n, (first, last) in enumerate(times):
+        open_to = [c for c, (begin, end) in ends.items() if first >= end - min(10 * unit, (end - begin) // 100)]
+        place = max(open_to, key=lambda c: (ends[c][1], -c), default=len(chains))
+        if place == len(chains):
+            chains.append([])
+        chains[place].append(n)
+        ends[place] = ends.get(place, (first, last))[0], last
+    with tempfile.TemporaryDirectory() as folder:
+        for n, (first, last) in enumerate(times):
+            recording(Path(folder) / f"place-{n:02}.pcap", first, last)
+        found = [[int(Path(file).stem[-2:]) for file in point.files] for point in capture_points([folder])]
+    assert found == chains
+
+
+def test_the_work_grows_with_the_number_of_files_alone(tmp_path: Path) -> None:
+    """Also where no file follows another, as with one capture of each of thousands of brokers."""
+
+    def calls(count: int) -> int:
+        files = [recording(tmp_path / f"broker-{n}.pcap", n, 10**12 + n) for n in range(count)]
+        counted = Counter[str]()
+        former = sys.getprofile()
+        sys.setprofile(lambda frame, event, _: counted.update([frame.f_code.co_filename]) if "call" in event else None)
+        try:
+            points = capture_points(files)
+        finally:
+            sys.setprofile(former)
+        assert len(points) == count
+        return counted[str(module.__file__)]
+
+    module = sys.modules[capture_points.__module__]
+    assert calls(300) < 2.5 * calls(150)
 
 
 @pytest.mark.parametrize(
