@@ -1,15 +1,17 @@
 """Finding the next frame in a stream whose boundaries are not known.
 
 A message that the codec can read is taken up where its header is believable, its body decodes to the last byte, and
-what follows begins like a frame. Any other message is only a stepping stone: it must begin with a segment, and the
-frame after it must follow from it (same client, a later correlation id). Nothing else is believed.
+what follows begins like a frame; a response to correlation id 0, whose bytes stand in many messages, only where it
+fills segments of its own or another awaited response follows. Any other message is only a stepping stone: it must begin
+with a segment, and the frame after it must follow from it (same client, a later correlation id). Nothing else is
+believed.
 """
 
 from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .detection import CONTROL_HEADER, Header, body_is_whole, is_known_request, read_request_header, response_body_at
@@ -335,10 +337,20 @@ class ResponseSearch(Search):
     def _places(self, start: int, stop: int) -> Iterator[int]:
         for request in self._pending.newest_wanted():
             pattern = _I32.pack(request.correlation_id)
+            if request.correlation_id == 0:
+                yield from self._segments_with(pattern, start, stop)
+                continue
             found = self._buffer.find(pattern, start + 4, stop + 7)
             while found >= 0:
                 yield found - 4
                 found = self._buffer.find(pattern, found + 1, stop + 7)
+
+    def _segments_with(self, pattern: bytes, start: int, stop: int) -> Iterator[int]:
+        """Yield the places where a segment begins with a size and this correlation id."""
+        first = bisect_left(self._marks, self._base + start, key=_first)
+        for offset, _ in self._marks[first : bisect_left(self._marks, self._base + stop, key=_first)]:
+            if self._buffer.startswith(pattern, offset - self._base + 4):
+                yield offset - self._base
 
     def _candidate(self, at: int) -> int:
         (size,) = _I32.unpack_from(self._buffer, at)
@@ -346,8 +358,11 @@ class ResponseSearch(Search):
 
     def _whole(self, at: int, end: int) -> bool:
         payload = bytes(self._buffer[at + 4 : end])
-        request = self._pending.find(_I32.unpack_from(payload)[0])
+        correlation_id = _I32.unpack_from(payload)[0]
+        request = self._pending.find(correlation_id)
         if request is None or request.api_key is None:
+            return False
+        if correlation_id == 0 and not self._ends_apart(end):
             return False
         body = memoryview(payload)[response_body_at(request.api_key, request.api_version, payload) :]
         return bool(body_is_whole(request.api_key, request.api_version, body, "resp"))
@@ -372,8 +387,25 @@ class ResponseSearch(Search):
             return True  # it ends with a segment, as it began with one
         if end - at < 8:
             return None
+        return self._is_awaited(at, step.correlation_id)
+
+    def _ends_apart(self, end: int) -> bool:
+        """Whether a response that begins with a segment ends with one, or is followed by another awaited response.
+
+        Errors of partitions are rows of small numbers and zeros, so that parts of them read as the response to
+        correlation id 0: a size, an id and a body without an error. A broker writes each response by itself.
+        """
+        ends = self._base + end
+        place = bisect_left(self._marks, ends, key=_first)
+        is_border = place < len(self._marks) and self._marks[place][0] == ends
+        return is_border or end == len(self._buffer) or self._is_awaited(end, 0)
+
+    def _is_awaited(self, at: int, other: int | None) -> bool:
+        """Whether a response may begin here that a request waits for, with another correlation id than the given."""
+        if len(self._buffer) - at < 8:
+            return False
         size, correlation_id = _I32_PAIR(self._buffer, at)
-        return 4 <= size <= self._limit and self._pending.find(correlation_id) is not None
+        return 4 <= size <= self._limit and correlation_id != other and self._pending.find(correlation_id) is not None
 
 
 def _first(mark: tuple[int, int]) -> int:

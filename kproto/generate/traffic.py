@@ -180,13 +180,13 @@ class _Traffic:
         """Choose the packets that the capture misses; the traffic itself is the same whatever it misses.
 
         Misses are apart, as a reader needs them to find the next frame for certain: the exchange that follows a miss on
-        a connection is whole, and no response to correlation id 0 is missed, whose bytes are found in any message.
+        a connection is whole.
         """
         share = self._fleet.capture_loss
         if share:
             random = random_of(self._fleet.seed, "capture", event.number)
             for exchange in exchanges:
-                request, answer = random.random() < share, random.random() < share and exchange.correlation_id > 0
+                request, answer = random.random() < share, random.random() < share
                 if exchange.connection is not self._missed_on.get(exchange.broker):
                     exchange.missed, exchange.answer_missed = request, answer and not request and not exchange.lost
                 is_missed = exchange.missed or exchange.answer_missed

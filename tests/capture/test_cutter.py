@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import struct
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import control_messages as control
 import packets as make
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kproto import codec
 from kproto.capture import GAP, WHOLE, Connection, Endpoint, Frame
@@ -18,7 +21,7 @@ from kproto.capture.matcher import Matcher, PendingRequest
 from kproto.capture.request_cutter import RequestCutter
 from kproto.capture.response_cutter import ResponseCutter
 from kproto.capture.wanted import WantedApis
-from kproto.messages import LeaderAndIsrPartitionError
+from kproto.messages import LeaderAndIsrPartitionError, LeaderAndIsrTopicError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -323,3 +326,38 @@ def test_what_is_found_in_several_pieces_is_read_to_the_last_of_them() -> None:
     cutter = ResponseCutter(WantedApis((6,)), LIMIT, matcher, aligned=False)
     found = answered(matcher, cut_at(large + wanted, 100, 200), cutter=cutter)
     assert told_responses(found) == [(7, 0, WHOLE, None), (8, len(large), WHOLE, wanted[4:])]
+
+
+@given(
+    partitions=st.integers(9, 300),
+    mss=st.integers(60, 1460),
+    lost=st.integers(1, 40),
+    is_pending=st.booleans(),
+)
+def test_rows_of_errors_are_not_taken_for_the_response_to_correlation_id_0(
+    partitions: int, mss: int, lost: int, is_pending: bool
+) -> None:
+    """The capture lacks that response and the beginning of the next, whose request it may lack too."""
+    first, second = 1 << 24, (1 << 24) + 1
+    rows = [LeaderAndIsrPartitionError(partition_index=n) for n in range(partitions)]
+    topic = LeaderAndIsrTopicError(topic_id=UUID(int=1).bytes, partition_errors=rows)
+    answer = codec.encode(codec.message_class(4, "response")(topics=[topic]), 7)
+    gone = make.response(6, 8, 0, b"\0\0\0")
+    errors, last = make.response(4, 7, first, answer), make.response(6, 8, second, b"\0\0\0")
+    segments = [*cut_at(errors, *range(mss, len(errors), mss)), last]
+    lost = min(lost, len(segments) - 1)
+    end = len(gone) + sum(map(len, segments[:lost]))
+    matcher = pending((0, 6, 8), *([(first, 4, 7)] if is_pending else []), (second, 6, 8))
+    cutter = ResponseCutter(CONTROL, LIMIT, matcher, aligned=True)
+    assert list(cutter.lost(0, end)) == [Gap(end), ResponsesLost()]
+    found = answered(matcher, segments[lost:], offset=end, cutter=cutter)
+    assert told_responses(found) == [(second, len(gone) + len(errors), WHOLE, last[4:])]
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["apart", "in one segment"])
+def test_the_response_to_correlation_id_0_is_found_in_its_own_segment_and_before_another(together: bool) -> None:
+    answers = [make.response(6, 8, n, b"\0\0\0") for n in (0, 1)]
+    matcher = pending((0, 6, 8), (1, 6, 8))
+    cutter = ResponseCutter(CONTROL, LIMIT, matcher, aligned=False)
+    found = answered(matcher, [b"".join(answers)] if together else answers, cutter=cutter)
+    assert [told[0] for told in told_responses(found)] == [0, 1]
