@@ -2,6 +2,7 @@ cimport cython
 
 from .cutter cimport FrameCutter
 from .matcher cimport Matcher, PendingRequest
+from .model cimport Frame
 
 
 cdef class Conversation:
@@ -15,6 +16,20 @@ cdef class Conversation:
     @cython.locals(cutter=FrameCutter, held=cython.longlong)
     cpdef bint passes(self, int side, long long offset, bytes buffer, Py_ssize_t begin, Py_ssize_t end,
                       long long time_ns) except -1
+
+    cpdef _handle(self, int side, cut, list events)
+
+    @cython.locals(frame=Frame)
+    cpdef _request(self, int side, cut, list events)
+
+    @cython.locals(frame=Frame, request=PendingRequest, passed_by=PendingRequest)
+    cpdef _response(self, cut, list events)
+
+    @cython.locals(oldest=PendingRequest)
+    cpdef _add(self, PendingRequest request, list events)
+
+    @cython.locals(asked=Frame)
+    cpdef _join(self, PendingRequest request, Frame response, list events)
 
     @cython.locals(first=FrameCutter, second=FrameCutter)
     cpdef _count_held(self)

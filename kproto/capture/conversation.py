@@ -334,14 +334,15 @@ class Conversation:
     # ---- requests and responses without the other ----
 
     def _join(self, request: PendingRequest, response: Frame, events: list[Event]) -> None:
-        if request.frame is None or request.api_key is None:
+        asked = request.frame
+        if asked is None or request.api_key is None:
             return
-        response.request = request.frame
+        response.request = asked
         response.api_key = request.api_key
         response.api_version = request.api_version
-        response.client_id = request.frame.client_id
+        response.client_id = asked.client_id
         response.body_at = response_body_at(request.api_key, request.api_version, response.payload)
-        events.append(Exchange(request.frame, response))
+        events.append(Exchange(asked, response))
 
     def _unanswered(self, request: PendingRequest, reason: str, events: list[Event]) -> None:
         if request.frame is not None:

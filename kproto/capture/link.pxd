@@ -16,4 +16,4 @@ cdef class Segment:
                total=cython.longlong, version=cython.int, header=cython.int, protocol=cython.int, words=cython.int,
                wire_length=cython.longlong)
 cpdef Segment segment(long long time_ns, long long link, bytes buffer, Py_ssize_t start, Py_ssize_t stop,
-                    long long on_wire, fragments, summary)
+                      long long on_wire, fragments, summary)

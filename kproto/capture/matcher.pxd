@@ -15,3 +15,12 @@ cdef class Matcher:
     cdef public long long held_bytes
 
     cpdef PendingRequest find(self, correlation_id)
+
+    @cython.locals(newest=PendingRequest)
+    cpdef PendingRequest add(self, PendingRequest request)
+
+    @cython.locals(oldest=PendingRequest)
+    cpdef list answer(self, PendingRequest request)
+
+    @cython.locals(request=PendingRequest)
+    cpdef PendingRequest _pop(self)
