@@ -12,8 +12,11 @@ from kproto import codec, headers
 from kproto.api import request_header_version, response_header_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from kproto.capture.cuts import Cut
+    from kproto.capture.cutter import FrameCutter
 
 ETHERNET, NULL, COOKED, LOOP, RAW, COOKED_2 = 1, 0, 113, 108, 101, 276
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
@@ -188,3 +191,10 @@ def response(api_key: int, version: int, correlation_id: int, body: bytes) -> by
     """A response's frame."""
     header = headers.response_header(correlation_id)
     return sized(headers.encode_response_header(header, response_header_version(api_key, version)) + body)
+
+
+def cuts(cutter: FrameCutter, offset: int, data: bytes, begin: int, end: int, time_ns: int) -> Iterator[Cut]:
+    """Feed a piece of a stream to a cutter; yields its cuts, each before the cutter goes on."""
+    todo = [(offset, data, begin, end, time_ns)]
+    while todo:
+        yield from cutter.feed(todo)

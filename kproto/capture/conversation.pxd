@@ -1,6 +1,8 @@
 cimport cython
 
+from .cuts cimport RequestCut, ResponseCut
 from .cutter cimport FrameCutter
+from .detection cimport Header
 from .matcher cimport Matcher, PendingRequest
 from .model cimport Frame
 
@@ -17,13 +19,14 @@ cdef class Conversation:
     cpdef bint passes(self, int side, long long offset, bytes buffer, Py_ssize_t begin, Py_ssize_t end,
                       long long time_ns) except -1
 
+    cpdef _cut(self, int side, FrameCutter cutter, list todo, list events)
     cpdef _handle(self, int side, cut, list events)
 
-    @cython.locals(frame=Frame)
-    cpdef _request(self, int side, cut, list events)
+    @cython.locals(header=Header, frame=Frame)
+    cpdef _request(self, int side, RequestCut cut, list events)
 
     @cython.locals(frame=Frame, request=PendingRequest, passed_by=PendingRequest)
-    cpdef _response(self, cut, list events)
+    cpdef _response(self, ResponseCut cut, list events)
 
     @cython.locals(oldest=PendingRequest)
     cpdef _add(self, PendingRequest request, list events)

@@ -13,6 +13,7 @@ from .response_cutter import ResponseCutter
 
 if TYPE_CHECKING:
     from .cuts import Cut
+    from .cutter import FrameCutter, Piece
     from .model import Endpoint
     from .payloads import PayloadStore
     from .summary import CaptureSummary
@@ -147,8 +148,7 @@ class Conversation:
             if side != self.client and isinstance(cutter, ResponseCutter):
                 self._request_hole = request_hole
                 cutter.unmatched_bytes = _UNLIMITED if self._has_wanted else self._spare_bytes()
-            for cut in cutter.feed(offset, buffer, begin, end, time_ns):
-                self._handle(side, cut, events)
+            self._cut(side, cutter, [(offset, buffer, begin, end, time_ns)], events)
         if self._unmatched:
             self._request_hole = request_hole
             self._match_again(events)
@@ -223,6 +223,11 @@ class Conversation:
         return events
 
     # ---- cuts ----
+
+    def _cut(self, side: Side, cutter: FrameCutter, todo: list[Piece], events: list[Event]) -> None:
+        while todo:
+            for cut in cutter.feed(todo):
+                self._handle(side, cut, events)
 
     def _handle(self, side: Side, cut: Cut, events: list[Event]) -> None:
         kind = type(cut)

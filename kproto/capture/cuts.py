@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class RequestCut(NamedTuple):
+class RequestCut:
     """A request in a stream.
 
     Attributes:
@@ -34,15 +34,20 @@ class RequestCut(NamedTuple):
             ``SharedPayload`` is released by the reader of the cut.
     """
 
-    header: Header
-    offset: int
-    first_ns: int
-    last_ns: int
-    status: int
-    payload: Payload | None
+    __slots__ = ("first_ns", "header", "last_ns", "offset", "payload", "status")
+
+    def __init__(
+        self, header: Header, offset: int, first_ns: int, last_ns: int, status: int, payload: Payload | None
+    ) -> None:
+        self.header = header
+        self.offset = offset
+        self.first_ns = first_ns
+        self.last_ns = last_ns
+        self.status = status
+        self.payload = payload
 
 
-class ResponseCut(NamedTuple):
+class ResponseCut:
     """A response in a stream.
 
     Attributes:
@@ -52,14 +57,27 @@ class ResponseCut(NamedTuple):
         offset, first_ns, last_ns, status, payload: As of ``RequestCut``.
     """
 
-    request: PendingRequest | None
-    correlation_id: int
-    size: int
-    offset: int
-    first_ns: int
-    last_ns: int
-    status: int
-    payload: bytes | None
+    __slots__ = ("correlation_id", "first_ns", "last_ns", "offset", "payload", "request", "size", "status")
+
+    def __init__(
+        self,
+        request: PendingRequest | None,
+        correlation_id: int,
+        size: int,
+        offset: int,
+        first_ns: int,
+        last_ns: int,
+        status: int,
+        payload: bytes | None,
+    ) -> None:
+        self.request = request
+        self.correlation_id = correlation_id
+        self.size = size
+        self.offset = offset
+        self.first_ns = first_ns
+        self.last_ns = last_ns
+        self.status = status
+        self.payload = payload
 
 
 class Token(NamedTuple):
@@ -91,4 +109,4 @@ class ResponsesLost(NamedTuple):
 
 
 Cut: TypeAlias = RequestCut | ResponseCut | Token | Gap | BadFrame | Foreign | ResponsesLost
-"""Any value that a cutter yields."""
+"""Any value that a cutter gives."""

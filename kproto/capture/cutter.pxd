@@ -7,6 +7,10 @@ cdef class FrameCutter:
     cdef public object _search, _large
     cdef public list _pieces
 
+    @cython.locals(offset=cython.longlong, buffer=bytes, begin=Py_ssize_t, end=Py_ssize_t, time_ns=cython.longlong,
+                   taken=cython.longlong, piece=tuple, pieces=list, found=list)
+    cpdef list feed(self, list todo)
+
     cpdef bint passes(self, long long offset, bytes buffer, Py_ssize_t begin, Py_ssize_t end,
                       long long time_ns) except -1
     cpdef _keep(self, long long offset, bytes buffer, Py_ssize_t begin, Py_ssize_t end, long long time_ns)

@@ -59,11 +59,16 @@ class FrameCutter:
         self._need = self._least
         self._first_ns = self._last_ns = 0
 
-    def feed(self, offset: int, buffer: bytes, begin: int, end: int, time_ns: int) -> Iterator[Cut]:
-        """Take the next bytes of the stream; yields the frames and faults found in them, one by one."""
-        todo: list[Piece] = [(offset, buffer, begin, end, time_ns)]
+    def feed(self, todo: list[Piece]) -> list[Cut]:
+        """Take the next bytes of the stream, up to the first that complete a frame or show a fault.
+
+        The caller handles the cuts before it calls again, since later ones depend on them.
+
+        Args:
+            todo: The bytes, the last piece first; those that are not yet taken remain in it.
+        """
         found: list[Cut] = []
-        while todo:
+        while todo and not found:
             offset, buffer, begin, end, time_ns = piece = todo.pop()
             if offset < self.skip_to:
                 begin += self.skip_to - offset
@@ -73,12 +78,9 @@ class FrameCutter:
                 piece = offset, buffer, begin, end, time_ns
             if self.searching:
                 self._look(piece, todo, found)
-                if found:
-                    yield from found
-                    found.clear()
                 continue
             if self._large is not None:
-                yield from self._feed_large(self._large, piece, todo)
+                self._feed_large(self._large, piece, todo, found)
                 continue
             pieces = self._pieces
             if pieces:
@@ -91,26 +93,21 @@ class FrameCutter:
             else:
                 self._first_ns = self._last_ns = time_ns
             taken = 0
-            while end - begin >= self._need:
+            while not taken and end - begin >= self._need:
                 taken = self._take(buffer, begin, end, found)
-                if found:
-                    yield from found
-                    found.clear()
-                if taken < 0:
-                    break
-                if taken:
-                    begin += taken
-                    self._at += taken
-                    self._need = self._least
-                    self._first_ns = self._last_ns = time_ns
-            if taken < 0:
-                todo += _from(self._at, pieces or [piece])
-                pieces.clear()
-            elif begin >= end:
+            if taken > 0:
+                begin += taken
+                self._at += taken
+                self._need = self._least
+            if taken >= 0 and begin >= end:
                 pieces.clear()
                 self.skip_to = self._at
+            elif taken:
+                todo += _from(self._at, pieces or [piece])
+                pieces.clear()
             else:
                 self._begin_frame(buffer, begin, end, time_ns)
+        return found
 
     def passes(self, offset: int, buffer: bytes, begin: int, end: int, time_ns: int) -> bool:
         """Take the next bytes of the stream if they are not needed, or end no frame; else ``feed`` must take them."""
@@ -235,7 +232,7 @@ class FrameCutter:
         if time_ns > self._last_ns:
             self._last_ns = time_ns
 
-    def _feed_large(self, large: SharedPayload, piece: Piece, todo: list[Piece]) -> Iterator[Cut]:
+    def _feed_large(self, large: SharedPayload, piece: Piece, todo: list[Piece], found: list[Cut]) -> None:
         """Take bytes of a large frame; those behind its end go back into ``todo``."""
         offset, buffer, begin, end, time_ns = piece
         stop = min(end, begin + large.missing)
@@ -244,7 +241,7 @@ class FrameCutter:
             return
         self._large = None
         self.held_bytes = 0
-        yield self._whole(large)
+        found.append(self._whole(large))
         self._at += 4 + len(large)
         self.skip_to = self._at
         self._need = self._least

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kproto import codec
 from kproto.api import CONTROL_APIS, ApiKey, check_version, request_header_version, response_header_version
@@ -51,7 +51,7 @@ _HTTP: Final = re.compile(
 )
 
 
-class Header(NamedTuple):
+class Header:
     """A request's header as found in a stream.
 
     Attributes:
@@ -61,12 +61,17 @@ class Header(NamedTuple):
         body_at: Where the body begins, from the start of the header (the size field not counted).
     """
 
-    size: int
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body_at: int
+    __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id", "size")
+
+    def __init__(
+        self, size: int, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_at: int
+    ) -> None:
+        self.size = size
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_at = body_at
 
 
 def read_request_header(data: bytes | bytearray, at: int, end: int) -> Header | int:
@@ -130,10 +135,7 @@ def _client_id(data: bytes) -> str | None:
 
 def response_body_at(api_key: int, version: int, payload: bytes) -> int:
     """Where the body of a response begins, ``len(payload)`` if its header is not whole."""
-    try:
-        kind = response_header_version(api_key, version)
-    except UnsupportedApi:
-        kind = 0
+    kind = _response_header_version(api_key, version)
     if kind == 0 or len(payload) < 5:
         return min(4, len(payload)) if kind == 0 else len(payload)
     if payload[4] == 0:
@@ -142,6 +144,14 @@ def response_body_at(api_key: int, version: int, payload: bytes) -> int:
         return decode_response_header_from(payload, kind)[1]
     except DecodeError:
         return len(payload)
+
+
+@lru_cache(maxsize=4096)
+def _response_header_version(api_key: int, version: int) -> int:
+    try:
+        return response_header_version(api_key, version)
+    except UnsupportedApi:
+        return 0
 
 
 def may_be_request(header: Header, limit: int) -> bool:

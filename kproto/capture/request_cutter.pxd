@@ -1,6 +1,7 @@
 cimport cython
 
 from .cutter cimport FrameCutter
+from .detection cimport Header, may_be_request, read_request_header
 
 
 cdef class RequestCutter(FrameCutter):
@@ -8,5 +9,5 @@ cdef class RequestCutter(FrameCutter):
     cdef public long long _limit
     cdef public bint _fresh, _recognised, _began_otherwise, _tokens
 
-    cpdef _give(self, header, payload, int status, list found)
-    cpdef _accept(self, header)
+    cpdef _give(self, Header header, payload, int status, list found)
+    cpdef _accept(self, Header header)

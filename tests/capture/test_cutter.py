@@ -48,7 +48,7 @@ def fed(cutter: RequestCutter, pieces: Iterable[bytes], offset: int = 0) -> list
     """Feed a stream piece by piece, one nanosecond apart."""
     found: list[Cut] = []
     for time_ns, piece in enumerate(pieces):
-        found += cutter.feed(offset, piece, 0, len(piece), time_ns)
+        found += make.cuts(cutter, offset, piece, 0, len(piece), time_ns)
         offset += len(piece)
     return found
 
@@ -95,18 +95,18 @@ def test_a_frame_has_the_times_of_its_first_and_last_piece() -> None:
 def test_bytes_that_need_not_be_given_may_be_left_out() -> None:
     """Of a frame that is not wanted the header is enough."""
     cutter = requests()
-    found = list(cutter.feed(0, STREAM, 0, STARTS[1] + 30, 0))
+    found = list(make.cuts(cutter, 0, STREAM, 0, STARTS[1] + 30, 0))
     assert cutter.skip_to == STARTS[2]
     assert cutter.held_bytes == 0
-    found += cutter.feed(STARTS[2], STREAM, STARTS[2], len(STREAM), 0)
+    found += make.cuts(cutter, STARTS[2], STREAM, STARTS[2], len(STREAM), 0)
     assert told(found) == WHOLE_STREAM
 
 
 def test_bytes_before_a_place_that_is_known_are_passed_over() -> None:
     cutter = requests()
-    found = list(cutter.feed(0, STREAM, 0, STARTS[2], 0))
-    found += cutter.feed(STARTS[1], STREAM, STARTS[1], STARTS[2], 0)
-    found += cutter.feed(STARTS[1], STREAM, STARTS[1], len(STREAM), 0)
+    found = list(make.cuts(cutter, 0, STREAM, 0, STARTS[2], 0))
+    found += make.cuts(cutter, STARTS[1], STREAM, STARTS[1], STARTS[2], 0)
+    found += make.cuts(cutter, STARTS[1], STREAM, STARTS[1], len(STREAM), 0)
     assert told(found) == WHOLE_STREAM
 
 
@@ -143,7 +143,7 @@ def test_a_gap_in_bytes_that_are_passed_over_costs_nothing() -> None:
     cutter = requests()
     found = fed(cutter, [STREAM[: STARTS[1] + 30]])
     found += cutter.lost(STARTS[1] + 40, 10)
-    found += cutter.feed(STARTS[1] + 50, STREAM, STARTS[1] + 50, len(STREAM), 0)
+    found += make.cuts(cutter, STARTS[1] + 50, STREAM, STARTS[1] + 50, len(STREAM), 0)
     assert found.pop(2) == Gap(10)
     assert told(found) == WHOLE_STREAM
 
@@ -250,7 +250,7 @@ def answered(
     cutter = cutter or ResponseCutter(CONTROL, LIMIT, matcher, aligned=True)
     found: list[Cut] = []
     for time_ns, piece in enumerate(pieces):
-        for cut in cutter.feed(offset, piece, 0, len(piece), time_ns):
+        for cut in make.cuts(cutter, offset, piece, 0, len(piece), time_ns):
             found.append(cut)
             if isinstance(cut, ResponseCut) and cut.request is not None:
                 matcher.answer(cut.request)
@@ -311,7 +311,7 @@ def test_a_token_is_the_response_that_a_token_waits_for() -> None:
         matcher.add(PendingRequest(0, None, 0))
         cutter = ResponseCutter(CONTROL, LIMIT, matcher, aligned=True)
         stream = make.sized(token) + RESPONSES[0]
-        found = cutter.feed(0, stream, 0, len(stream), 0)
+        found = make.cuts(cutter, 0, stream, 0, len(stream), 0)
         assert next(found) == Token()
         matcher.answer_token()
         assert told_responses(found) == [(1, len(token) + 4, WHOLE, None)]

@@ -68,7 +68,7 @@ def test_sharing_changes_nothing(streams: list[list[bytes]], seed: int) -> None:
     while any(todo):
         n = rng.choice([n for n, pieces in enumerate(todo) if pieces])
         piece = todo[n].pop(0)
-        for cut in cutters[n].feed(at[n], piece, 0, len(piece), at[n]):
+        for cut in make.cuts(cutters[n], at[n], piece, 0, len(piece), at[n]):
             assert isinstance(cut, RequestCut)
             if isinstance(cut.payload, SharedPayload) and rng.random() < 0.7:
                 cut.payload.release()
@@ -146,14 +146,14 @@ def test_a_large_update_whose_end_is_lost_keeps_what_came() -> None:
     store = PayloadStore()
     stream = make.request(6, 8, 1, BODY)
     whole, broken = (RequestCutter(CONTROL, LIMIT, aligned=True, payloads=store) for _ in range(2))
-    assert not list(broken.feed(0, stream, 0, 100_000, 0))
-    (sent,) = whole.feed(0, stream, 0, len(stream), 0)
+    assert not list(make.cuts(broken, 0, stream, 0, 100_000, 0))
+    (sent,) = make.cuts(whole, 0, stream, 0, len(stream), 0)
     assert isinstance(sent, RequestCut)
     cut, _gap = broken.lost(100_000, len(stream) - 100_000)
     assert isinstance(cut, RequestCut)
     assert (cut.status, cut.payload) == (GAP, stream[4:100_000])
     after = make.request(6, 8, 2, make.UPDATE_METADATA_8)
-    (cut,) = broken.feed(len(stream), after, 0, len(after), 0)
+    (cut,) = make.cuts(broken, len(stream), after, 0, len(after), 0)
     assert isinstance(cut, RequestCut)
     assert cut.payload == after[4:]
     store.forget()
