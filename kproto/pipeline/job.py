@@ -260,9 +260,7 @@ def _summary(spark: SparkSession, made: Sequence[Made], directory: Place) -> dic
         figures.merge(each.figures)
     for changes in count_changes(spark, made):
         figures.add_changes(changes)
-    few = {name: read_parquet(directory / name) for name in SMALL_TABLES}
-    for _accepted in figures.add(few):
-        pass
+    figures.add({name: read_parquet(directory / name) for name in SMALL_TABLES})
     return figures.rows()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
+from kproto.tables.request_groups import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +29,12 @@ class Deletions:
         self._deleted: dict[bytes, dict[str, set[int]]] = {}
         self._topics: set[str] = set()
 
-    def add_request(self, api_key: int, body_id: bytes, broker: object, ts: int) -> None:
-        """Add a request that its broker accepted; its time in us since 1970."""
-        if api_key == ApiKey.STOP_REPLICA:
+    def add_requests(self, accepted: pa.Table) -> None:
+        """Add rows of ``requests`` that their brokers accepted; ``ts`` in us since 1970."""
+        stops = accepted.filter(pc.equal(accepted["api_key"], ApiKey.STOP_REPLICA))
+        names = ("body_id", "target_broker", "server_ip", "server_port", "ts")
+        for body_id, broker_id, ip, port, ts in zip(*(stops[name].to_pylist() for name in names), strict=True):
+            broker = target_of(broker_id, ip, port)
             first, last = self._sent[body_id].get(broker, (ts, ts))
             self._sent[body_id][broker] = (min(first, ts), max(last, ts))
 

@@ -11,7 +11,10 @@ from kproto.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ControllerEpoch", "Epochs", "broker_name", "counts_as_seen", "refusal_reason"]
+__all__ = ["EPOCH_NOT_ACCEPTED", "ControllerEpoch", "Epochs", "broker_name", "refusal_reason"]
+
+EPOCH_NOT_ACCEPTED: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
+"""The errors of a whole request that do not show that the broker accepted the controller epoch."""
 
 _NO_EPOCH: Final = -1
 _REMEMBERED: Final = 64
@@ -67,7 +70,7 @@ class Epochs:
             broker_epoch: The epoch in the request; -1 or None where the version has none.
             error_code: The response's error of the whole request; None: unanswered.
         """
-        if not counts_as_seen(error_code):
+        if error_code in EPOCH_NOT_ACCEPTED:
             return
         if self._newest is None or controller_epoch > self._newest.epoch:
             self._newest = ControllerEpoch(controller_epoch, controller_id, time_ns)
@@ -87,11 +90,6 @@ class Epochs:
         newer = None if controller_epoch is None else self.superseded_by(controller_epoch)
         known = self._broker_epochs.get(broker, ())
         return refusal_reason(error_code, broker_name(broker), controller_epoch, broker_epoch, newer, known)
-
-
-def counts_as_seen(error_code: int | None) -> bool:
-    """Whether an answer with this error shows that the broker accepted the controller epoch."""
-    return error_code not in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def refusal_reason(

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 __all__ = ["Latencies"]
 
@@ -24,13 +24,15 @@ class Latencies:
         self.count = 0
         self.max_us: int | None = None
 
-    def add(self, latencies_us: Iterable[int]) -> None:
+    def add(self, latencies_us: Sequence[int]) -> None:
         """Count some latencies."""
-        for latency in latencies_us:
-            self.count += 1
-            if self.max_us is None or latency > self.max_us:
-                self.max_us = latency
-            self._counts[latency - latency % self._step_us] += 1
+        if not latencies_us:
+            return
+        self.count += len(latencies_us)
+        most = max(latencies_us)
+        self.max_us = most if self.max_us is None else max(self.max_us, most)
+        step = self._step_us
+        self._counts.update(latencies_us if step == 1 else [latency - latency % step for latency in latencies_us])
         if len(self._counts) > _MOST_VALUES and self._step_us == 1:
             self._coarsen()
 

@@ -28,10 +28,10 @@ class _Phase:
     last: int | None = None
     brokers: set[object] = field(default_factory=set)
 
-    def add(self, ts: int, broker: object) -> None:
-        self.requests += 1
-        self.first = ts if self.first is None else min(self.first, ts)
-        self.last = ts if self.last is None else max(self.last, ts)
+    def add(self, requests: int, first: int, last: int, broker: object) -> None:
+        self.requests += requests
+        self.first = first if self.first is None else min(self.first, first)
+        self.last = last if self.last is None else max(self.last, last)
         self.brokers.add(broker)
 
     def merge(self, other: _Phase) -> None:
@@ -54,7 +54,9 @@ class Migration:
 
     def add(
         self,
-        ts: int,
+        requests: int,
+        first: int,
+        last: int,
         api_key: int,
         controller_id: int,
         epoch: int,
@@ -64,20 +66,21 @@ class Migration:
         update_type: int,
         had_full: bool,
     ) -> None:
-        """Add a request.
+        """Add requests to one broker.
 
         Args:
-            ts: When it passed, us since 1970.
-            api_key: Its API.
+            requests: How many.
+            first, last: When the first and the last passed, us since 1970.
+            api_key: Their API.
             controller_id, epoch: The sender.
             broker: The receiver.
             is_kraft: Whether the sender is a KRaft controller.
-            update_type: Its field ``type``.
-            had_full: Whether the broker had been sent all partitions by a KRaft controller before.
+            update_type: Their field ``type``.
+            had_full: Whether the broker had been sent all partitions by a KRaft controller before each of them.
         """
         self._controllers[is_kraft].add((epoch, controller_id))
         if not is_kraft:
-            self._phases[_ZOOKEEPER].add(ts, broker)
+            self._phases[_ZOOKEEPER].add(requests, first, last, broker)
             return
         if update_type == _FULL and api_key == ApiKey.UPDATE_METADATA:
             phase = _TAKEOVER
@@ -85,7 +88,7 @@ class Migration:
             phase = _DUAL_WRITE
         else:
             phase = _TAKEOVER
-        self._phases[phase].add(ts, broker)
+        self._phases[phase].add(requests, first, last, broker)
 
     def merge(self, other: Migration) -> None:
         """Add the requests of another ``Migration``."""

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kproto.api import api_name
 from kproto.error_codes import error_name
 from kproto.tables.epochs import broker_name, refusal_reason
 from kproto.tables.latencies import Latencies
 from kproto.tables.migration import Migration
+from kproto.tables.request_groups import group_requests
 from kproto.tables.sightings import Sightings, sightings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproto.tables.epochs import ControllerEpoch
+    from kproto.tables.request_groups import RequestGroup
 
-__all__ = ["REQUEST_COLUMNS", "Request", "RequestFigures", "moment", "plain_times"]
+__all__ = ["REQUEST_COLUMNS", "RequestFigures", "moment", "plain_times"]
 
 REQUEST_COLUMNS: Final = (
     "ts", "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch", "is_kraft",
@@ -29,47 +32,6 @@ REQUEST_COLUMNS: Final = (
     "unmatched_reason", "decode_error", "response_frame_id",
 )  # fmt: skip
 """The columns of ``requests`` from which the figures are computed."""
-
-
-class Request(NamedTuple):
-    """A row of ``requests``, in the order of ``REQUEST_COLUMNS``; ``ts`` in microseconds."""
-
-    ts: int
-    api_key: int
-    api_version: int
-    error_code: int | None
-    controller_id: int | None
-    controller_epoch: int | None
-    broker_epoch: int | None
-    is_kraft: bool | None
-    type: int | None
-    target_broker: int | None
-    server_ip: str
-    server_port: int
-    n_partitions: int | None
-    body_id: bytes | None
-    latency_us: int | None
-    unmatched_reason: str | None
-    decode_error: str | None
-    response_frame_id: bytes | None
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the broker may have acted on the request: it did not refuse all of it."""
-        return not self.error_code
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """The receiving broker's address."""
-        return self.server_ip, self.server_port
-
-    @property
-    def target(self) -> object:
-        """The receiving broker: its id, or its address where the id is not known."""
-        if self.target_broker is not None:
-            return self.target_broker
-        host = f"[{self.server_ip}]" if ":" in self.server_ip else self.server_ip
-        return f"{host}:{self.server_port}"
 
 
 @dataclass(slots=True)
@@ -80,16 +42,14 @@ class _Span:
     first: int = 0
     last: int = 0
 
-    def add(self, ts: int) -> None:
-        self.first = min(self.first, ts) if self.count else ts
-        self.last = max(self.last, ts)
-        self.count += 1
+    def add(self, count: int, first: int, last: int) -> None:
+        if count:
+            self.first = min(self.first, first) if self.count else first
+            self.last = max(self.last, last)
+            self.count += count
 
     def merge(self, other: _Span) -> None:
-        if other.count:
-            self.first = min(self.first, other.first) if self.count else other.first
-            self.last = max(self.last, other.last)
-            self.count += other.count
+        self.add(other.count, other.first, other.last)
 
     def row(self, counted: str = "requests") -> dict[str, Any]:
         return {counted: self.count, "first": moment(self.first), "last": moment(self.last)}
@@ -146,65 +106,78 @@ class RequestFigures:
         self._seen = known or Sightings()
         self._migration = Migration()
 
-    def add(self, table: pa.Table) -> Iterator[tuple[bytes, Request]]:
-        """Add a piece of the table; yield its accepted requests whose body could be read, each with the body's id."""
+    def add(self, table: pa.Table) -> pa.Table:
+        """Add a piece of the table.
+
+        Returns:
+            Its accepted requests whose body could be read, in the order of time; ``ts`` in us since 1970.
+        """
         rows = plain_times(table.select(REQUEST_COLUMNS), "ts").sort_by("ts")
         if self._learns:
             self._seen.learn(sightings([rows]))
-        for request in map(Request._make, zip(*(column.to_pylist() for column in rows.columns), strict=True)):
-            self._add_request(request)
-            if request.controller_id is not None and request.accepted and request.body_id is not None:
-                yield request.body_id, request
+        for group in group_requests(rows, self._seen):
+            self._add_group(group)
+        self._add_brokers(rows)
+        accepted = pc.equal(pc.fill_null(rows["error_code"], 0), 0)
+        readable = pc.and_(pc.is_valid(rows["controller_id"]), pc.is_valid(rows["body_id"]))
+        return rows.filter(pc.and_(accepted, readable))
 
-    def _add_request(self, request: Request) -> None:
-        counts = self._requests[request.api_key, request.api_version, request.error_code]
-        counts["count"] += 1
-        counts["partitions"] += request.n_partitions or 0
-        counts["unanswered"] += request.response_frame_id is None
-        counts["unreadable"] += request.decode_error is not None
-        broker = self._brokers[request.address]
-        broker.requests += 1
-        if request.target_broker is not None:
-            broker.broker_id, broker.broker_since = request.target_broker, request.ts
-        if request.latency_us is not None:
-            broker.latencies.add([request.latency_us])
-        if request.response_frame_id is None:
-            broker.unanswered[request.unmatched_reason or "unknown"] += 1
-        if request.decode_error is not None:
-            self._unreadable[request.api_key, request.api_version, request.decode_error] += 1
-        if request.controller_id is not None:
-            self._add_readable(request)
+    def _add_brokers(self, rows: pa.Table) -> None:
+        """Add the latencies of the brokers' answers, and the ids that were known last."""
+        address = ["server_ip", "server_port"]
+        answered = rows.filter(pc.is_valid(rows["latency_us"])).group_by(address, use_threads=False)
+        for ip, port, latencies_us in _plain_rows(answered.aggregate([("latency_us", "list")])):
+            self._brokers[ip, port].latencies.add(latencies_us)
+        known = rows.filter(pc.is_valid(rows["target_broker"])).group_by(address, use_threads=False)
+        for ip, port, broker_id, ts in _plain_rows(known.aggregate([("target_broker", "last"), ("ts", "last")])):
+            broker = self._brokers[ip, port]
+            broker.broker_id, broker.broker_since = broker_id, ts
 
-    def _add_readable(self, request: Request) -> None:
-        assert request.controller_id is not None
-        assert request.controller_epoch is not None
-        sender = (request.controller_id, request.controller_epoch, bool(request.is_kraft))
+    def _add_group(self, group: RequestGroup) -> None:
+        unanswered = group.requests - group.answered
+        counts = self._requests[group.api_key, group.api_version, group.error_code]
+        counts["count"] += group.requests
+        counts["partitions"] += group.partitions or 0
+        counts["unanswered"] += unanswered
+        broker = self._brokers[group.address]
+        broker.requests += group.requests
+        if unanswered:
+            broker.unanswered[group.unmatched_reason or "unknown"] += unanswered
+        if group.decode_error is not None:
+            counts["unreadable"] += group.requests
+            self._unreadable[group.api_key, group.api_version, group.decode_error] += group.requests
+        if group.controller_id is not None:
+            self._add_readable(group)
+
+    def _add_readable(self, group: RequestGroup) -> None:
+        assert group.controller_id is not None
+        assert group.controller_epoch is not None
+        sender = (group.controller_id, group.controller_epoch, bool(group.is_kraft))
+        times = group.requests, group.first, group.last
         span, addresses = self._controllers.setdefault(sender, (_Span(), set()))
-        span.add(request.ts)
-        addresses.add(request.address)
-        target = request.target
-        if request.error_code:
+        span.add(*times)
+        addresses.add(group.address)
+        newer = self._seen.superseded_by(group.controller_epoch, group.first)
+        if group.error_code:
             reason = refusal_reason(
-                request.error_code,
-                broker_name(target),
-                request.controller_epoch,
-                request.broker_epoch,
-                self._seen.superseded_by(request.controller_epoch, request.ts),
-                self._seen.broker_epochs(request.address, request.ts),
+                group.error_code,
+                broker_name(group.target),
+                group.controller_epoch,
+                group.broker_epoch,
+                newer,
+                self._seen.broker_epochs(group.address, group.first),
             )
-            key = (request.api_key, request.error_code, *sender[:2], request.target_broker, *request.address,
-                   request.broker_epoch, reason)  # fmt: skip
-            self._refusals[key].add(request.ts)
-        newer = self._seen.superseded_by(request.controller_epoch, request.ts)
+            key = (group.api_key, group.error_code, *sender[:2], group.target_broker, *group.address,
+                   group.broker_epoch, reason)  # fmt: skip
+            self._refusals[key].add(*times)
         if newer is not None:
             zombie = self._zombies.setdefault(sender, _Zombie(newer))
-            zombie.span.add(request.ts)
-            zombie.refused += bool(request.error_code)
-        if request.accepted:
+            zombie.span.add(*times)
+            zombie.refused += group.requests if group.error_code else 0
+        if not group.error_code:
             self._migration.add(
-                request.ts, request.api_key, request.controller_id, request.controller_epoch, target,
-                is_kraft=bool(request.is_kraft), update_type=request.type or 0,
-                had_full=self._seen.had_full_update(request.address, request.ts),
+                *times, group.api_key, *sender[:2], group.target, is_kraft=sender[2], update_type=group.type or 0,
+                had_full=self._seen.had_full_update(group.address, group.first),
             )  # fmt: skip
 
     def merge(self, other: RequestFigures) -> None:
@@ -324,6 +297,10 @@ class RequestFigures:
         for broker in self._brokers.values():
             reasons.update(broker.unanswered)
         return [{"reason": reason, "count": count} for reason, count in sorted(reasons.items())]
+
+
+def _plain_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 def plain_times(table: pa.Table, *names: str) -> pa.Table:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
-from kproto.tables.epochs import ControllerEpoch, counts_as_seen
+from kproto.tables.arrays import array_of
+from kproto.tables.epochs import EPOCH_NOT_ACCEPTED, ControllerEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["Sightings", "sightings"]
 
@@ -22,6 +23,8 @@ Address = tuple[str, int]
 
 _NO_EPOCH: Final = -1
 _FULL: Final = 2
+_UPDATE: Final = int(ApiKey.UPDATE_METADATA)
+_NOT_ACCEPTED: Final = array_of([int(error) for error in EPOCH_NOT_ACCEPTED], pa.int16())
 _COLUMNS: Final = (
     "capture", "server_ip", "server_port", "controller_id", "controller_epoch", "broker_epoch", "error_code",
     "api_key", "is_kraft", "type",
@@ -50,6 +53,12 @@ def sightings(requests: Iterable[pa.Table]) -> pa.Table:
     return found
 
 
+def _first(found: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Yield each combination of values in some columns, and its first time."""
+    table = found.group_by(list(names), use_threads=False).aggregate([("ts", "min")])
+    yield from zip(*(table[name].to_pylist() for name in (*names, "ts_min")), strict=True)
+
+
 class Sightings:
     """The epochs that were seen up to any moment. Moments are in us since 1970."""
 
@@ -61,22 +70,35 @@ class Sightings:
 
     def learn(self, found: pa.Table) -> None:
         """Add a table of ``sightings``."""
-        for row in found.to_pylist():
-            ts, address = row["ts"], (row["server_ip"], row["server_port"])
-            if not row["error_code"] and row["is_kraft"] and row["type"] == _FULL and row["api_key"] == _UPDATE:
-                self._full_updates[address] = min(ts, self._full_updates.get(address, ts))
-            if not counts_as_seen(row["error_code"]):
-                continue
-            controller = row["controller_epoch"], row["controller_id"]
+        error = pc.fill_null(found["error_code"], 0)
+        full = pc.and_(pc.equal(found["api_key"], _UPDATE), pc.fill_null(pc.equal(found["type"], _FULL), False))
+        of_kraft = pc.and_(pc.equal(error, 0), pc.fill_null(found["is_kraft"], False))
+        for ip, port, ts in _first(found.filter(pc.and_(full, of_kraft)), "server_ip", "server_port"):
+            self._full_updates[ip, port] = min(ts, self._full_updates.get((ip, port), ts))
+        counted = found.filter(pc.invert(pc.is_in(error, value_set=_NOT_ACCEPTED)))
+        for epoch, controller_id, ts in _first(counted, "controller_epoch", "controller_id"):
+            controller = epoch, controller_id
             self._controllers[controller] = min(ts, self._controllers.get(controller, ts))
-            epoch = row["broker_epoch"]
-            if epoch is not None and epoch != _NO_EPOCH and row["error_code"] != ErrorCode.STALE_BROKER_EPOCH:
-                epochs = self._broker_epochs.setdefault(address, {})
-                epochs[epoch] = min(ts, epochs.get(epoch, ts))
+        accepted = pc.not_equal(pc.fill_null(counted["error_code"], 0), ErrorCode.STALE_BROKER_EPOCH)
+        known = pc.not_equal(pc.fill_null(counted["broker_epoch"], _NO_EPOCH), _NO_EPOCH)
+        own = counted.filter(pc.and_(accepted, known))
+        for ip, port, epoch, ts in _first(own, "server_ip", "server_port", "broker_epoch"):
+            epochs = self._broker_epochs.setdefault((ip, port), {})
+            epochs[epoch] = min(ts, epochs.get(epoch, ts))
         self._steps = None
 
     def newest_controller(self, ts: int) -> ControllerEpoch | None:
         """The newest controller epoch that was seen up to this moment."""
+        times, newest = self._newest()
+        place = bisect_right(times, ts)
+        return newest[place - 1] if place else None
+
+    def turns(self) -> list[int]:
+        """The moments, ascending, from which on ``newest_controller`` or ``had_full_update`` may answer otherwise."""
+        return sorted({*self._newest()[0], *(first + 1 for first in self._full_updates.values())})
+
+    def _newest(self) -> tuple[list[int], list[ControllerEpoch]]:
+        """The newest controller epochs in the order of time, and since when each was."""
         if self._steps is None:
             times: list[int] = []
             newest: list[ControllerEpoch] = []
@@ -85,8 +107,7 @@ class Sightings:
                     times.append(first)
                     newest.append(ControllerEpoch(epoch, controller_id, first * 1000))
             self._steps = times, newest
-        place = bisect_right(self._steps[0], ts)
-        return self._steps[1][place - 1] if place else None
+        return self._steps
 
     def superseded_by(self, controller_epoch: int, ts: int) -> ControllerEpoch | None:
         """The newer controller epoch that made this one outdated by then, None if none was seen."""
@@ -101,6 +122,3 @@ class Sightings:
         """Whether a KRaft controller had sent the broker all partitions before this moment."""
         first = self._full_updates.get(address)
         return first is not None and first < ts
-
-
-_UPDATE: Final = int(ApiKey.UPDATE_METADATA)

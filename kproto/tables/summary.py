@@ -15,7 +15,7 @@ from kproto.tables.deletions import Deletions
 from kproto.tables.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kproto.tables.changes import Changes
     from kproto.tables.sightings import Sightings
@@ -64,16 +64,17 @@ class Figures:
         self._changes: list[Changes] = []
         self.history = PartitionHistory()
 
-    def add(self, tables: Mapping[str, pa.Table]) -> Iterator[bytes]:
+    def add(self, tables: Mapping[str, pa.Table]) -> list[bytes]:
         """Add a piece of the tables without its partition states; any table may be missing.
 
-        Yields:
-            Bodies that brokers accepted, once for each acceptance.
+        Returns:
+            The bodies that brokers accepted, each once, in the order of their first acceptance.
         """
+        bodies: list[bytes] = []
         if "requests" in tables:
-            for body_id, request in self._requests.add(tables["requests"]):
-                self._deletions.add_request(request.api_key, body_id, request.target, request.ts)
-                yield body_id
+            accepted = self._requests.add(tables["requests"])
+            self._deletions.add_requests(accepted)
+            bodies = pc.unique(accepted["body_id"]).to_pylist()
         if "partition_errors" in tables:
             self._add_partition_errors(tables["partition_errors"], tables["responses"])
         if "brokers" in tables:
@@ -85,6 +86,7 @@ class Figures:
             self._captures += plain_times(rows, "first_ts", "last_ts").to_pylist()
         if "bad_inputs" in tables:
             self._bad_inputs += tables["bad_inputs"].select(SUMMARY_COLUMNS["bad_inputs"]).to_pylist()
+        return bodies
 
     def _add_partition_errors(self, errors: pa.Table, responses: pa.Table) -> None:
         position = pc.index_in(errors["frame_id"], value_set=responses["frame_id"].combine_chunks())

@@ -1,0 +1,110 @@
+"""The figures of requests that are counted by groups are those of each request counted for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kproto.tables.request_figures import REQUEST_COLUMNS, RequestFigures
+from kproto.tables.schemas import REQUESTS
+from kproto.tables.sightings import Sightings, sightings
+
+SCHEMA = pa.schema([REQUESTS.field(name) for name in REQUEST_COLUMNS])
+NO_SENDER: dict[str, Any] = dict.fromkeys(("controller_id", "controller_epoch", "broker_epoch", "is_kraft", "type"))
+
+senders = st.fixed_dictionaries(
+    {
+        "controller_id": st.integers(1, 2),
+        "controller_epoch": st.integers(1, 3),
+        "broker_epoch": st.sampled_from([None, -1, 1, 2]),
+        "is_kraft": st.sampled_from([None, False, True]),
+        "type": st.sampled_from([None, 0, 1, 2]),
+    }
+)
+receivers = st.fixed_dictionaries(
+    {
+        "api_key": st.integers(4, 6),
+        "api_version": st.integers(1, 2),
+        "error_code": st.sampled_from([None, 0, 0, 0, 11, 77, -1, 41]),
+        "target_broker": st.sampled_from([None, 1, 2]),
+        "server_ip": st.sampled_from(["10.0.0.1", "fe80::1"]),
+        "server_port": st.integers(1, 2),
+        "body_id": st.sampled_from([None, b"a", b"b"]),
+        "unmatched_reason": st.sampled_from([None, "lost", "late"]),
+        "decode_error": st.sampled_from([None, None, "cut"]),
+    }
+)
+kinds = st.builds(lambda receiver, sender: receiver | sender, receivers, senders | st.just(NO_SENDER))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Requests in the order of time, many of which differ in little but their times."""
+    few = draw(st.lists(kinds, min_size=2, max_size=4))
+    times = draw(st.lists(st.integers(0, 9), min_size=10, max_size=25))
+    varied = {
+        "n_partitions": st.sampled_from([None, 0, 3]),
+        "latency_us": st.sampled_from([None, 1, 5, 700]),
+        "response_frame_id": st.sampled_from([None, b"f"]),
+    }
+    vary = st.sampled_from(few).flatmap(lambda row: st.fixed_dictionaries(varied).map(lambda some: row | some))
+    return [draw(vary) | {"ts": ts} for ts in sorted(times)]
+
+
+def request(ts: int, **given: Any) -> dict[str, Any]:
+    """A request of the ZooKeeper controller 1 with epoch 1, which the broker accepted."""
+    plain = {
+        "ts": ts, "api_key": 6, "api_version": 1, "error_code": 0, "controller_id": 1, "controller_epoch": 1,
+        "server_ip": "10.0.0.1", "server_port": 1, "body_id": b"a",
+    }  # fmt: skip
+    return dict.fromkeys(REQUEST_COLUMNS) | plain | given
+
+
+BEFORE_AND_AFTER_A_NEWER_CONTROLLER = [request(1), request(2, controller_id=2, controller_epoch=2), request(3)]
+BEFORE_AND_AFTER_ALL_PARTITIONS = [request(ts, is_kraft=True, type=kind) for ts, kind in ((1, 0), (2, 2), (3, 0))]
+BEFORE_AND_AFTER_A_BROKER_STARTED_AGAIN = [
+    request(ts, broker_epoch=epoch, error_code=error) for ts, epoch, error in ((1, 1, 77), (2, 2, 0), (3, 1, 77))
+]
+
+
+@given(requests(), st.integers(0, 25))
+@example(BEFORE_AND_AFTER_A_NEWER_CONTROLLER, 2)
+@example(BEFORE_AND_AFTER_ALL_PARTITIONS, 2)
+@example(BEFORE_AND_AFTER_A_BROKER_STARTED_AGAIN, 2)
+def test_figures_by_groups_are_those_of_each_request(rows: list[dict[str, Any]], cut: int) -> None:
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    seen = Sightings()
+    seen.learn(sightings([table]))
+    whole, first, second, single = (RequestFigures(seen) for _ in range(4))
+    accepted = [
+        row for row in rows if not row["error_code"] and row["controller_id"] is not None and row["body_id"] is not None
+    ]
+    assert whole.add(table).to_pylist() == accepted
+    first.add(table.slice(0, cut))
+    second.add(table.slice(cut))
+    first.merge(second)
+    for at in range(len(rows)):
+        single.add(table.slice(at, 1))
+    assert whole.rows() == first.rows() == single.rows()
+
+
+@given(requests(), st.integers(1, 3))
+def test_a_table_of_sightings_teaches_the_epochs_of_each_request(rows: list[dict[str, Any]], size: int) -> None:
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    seen = Sightings()
+    for at in range(0, len(rows), size):
+        seen.learn(sightings([table.slice(at, size)]))
+    for ts in range(-1, 11):
+        passed = [row for row in rows if row["controller_id"] is not None and row["ts"] <= ts]
+        counted = [row for row in passed if row["error_code"] not in (11, -1)]
+        newest = seen.newest_controller(ts)
+        assert (newest.epoch if newest else None) == max((row["controller_epoch"] for row in counted), default=None)
+        for address in ((ip, port) for ip in ("10.0.0.1", "fe80::1") for port in (1, 2)):
+            here = [row for row in passed if (row["server_ip"], row["server_port"]) == address]
+            epochs = {row["broker_epoch"] for row in here if row["error_code"] not in (11, -1, 77)}
+            assert sorted(seen.broker_epochs(address, ts)) == sorted(epochs - {None, -1})
+            full = (row for row in here if not row["error_code"] and row["is_kraft"] and row["type"] == 2)
+            assert seen.had_full_update(address, ts) == any(row["ts"] < ts and row["api_key"] == 6 for row in full)
