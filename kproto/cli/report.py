@@ -61,21 +61,17 @@ def command(source: Place, *, out: Path, partitions: int) -> None:
     A capture is read into memory; for large ones keep tables: kproto analyze.
     """
     check_place(out)
-    from kproto.report import Limits, report_facts
-    from kproto.report.page import page
-    from kproto.tables.whole_file import whole_file
+    from kproto.report import Limits, write_report
 
-    facts = report_facts(tables_of(source), Limits(partitions=partitions, states=10 * partitions))
-    html = page(facts).encode("utf-8")
+    is_piped = str(out) == "-"
+    limits = Limits(partitions=partitions, states=10 * partitions)
+    facts = write_report(tables_of(source), sys.stdout.buffer if is_piped else out, limits=limits)
     lines = [f"  {printable(finding['text'])}" for finding in facts["findings"]]
     lines = ["What stands out", *lines] if lines else ["Nothing stands out."]
     lines += [f"note: {printable(text)}" for text in facts["cut"]]
-    if str(out) == "-":
-        sys.stdout.buffer.write(html)
+    if is_piped:
         print(*lines, sep="\n", file=sys.stderr)
     else:
-        with whole_file(out) as file:
-            file.write(html)
         print(*lines, _place(facts, out), sep="\n")
 
 

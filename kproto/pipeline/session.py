@@ -66,6 +66,8 @@ _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """Python does the work of these jobs: the JVM's second compiler takes longer than its code saves."""
 
 _FEW_CORES: Final = 4
+"""Up to so many the JVM collects garbage with one thread: on two cores that took the least CPU time."""
+
 _COLLECTOR: Final = "-XX:+UseSerialGC" if (os.cpu_count() or 1) <= _FEW_CORES else "-XX:+UseParallelGC"
 
 _SETTINGS: Final = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -94,27 +95,33 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
         with explained_by_duckdb():
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute(_SPARK_FUNCTIONS)
-            for name, schema in TABLES.items():
-                if isinstance(tables, Mapping):
-                    connection.register(name, tables[name])
-                    continue
-                assert run is not None
-                if isinstance(
-                    run, RemotePath
-                ):  # DuckDB itself would fetch an extension from the network for each store
-                    connection.register(name, table_dataset(run, name))
-                    continue
-                files = str(run / name / "**" / "*.parquet").replace("'", "''")
-                columns = ", ".join(f'"{column}"' for column in schema.names)
-                source = f"read_parquet('{files}', hive_partitioning = true)"
-                connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {source}")  # noqa: S608  # our own names
-            names = {name: name for name in (*TABLES, *VIEWS)}
-            for name, derived in VIEWS.items():
-                connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
-            connection.execute(_CLUSTERS)
-            over_clusters = VIEWS["propagation"].sql.format_map(names | {"requests": "cluster_requests"})
-            connection.execute(f"CREATE TEMP VIEW cluster_propagation AS {over_clusters}")
+            for name in TABLES:
+                _open_table(connection, name, tables[name] if isinstance(tables, Mapping) else run)
+            _make_views(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _open_table(connection: duckdb.DuckDBPyConnection, name: str, source: pa.Table | Place) -> None:
+    """Give the connection a table: one in memory, or that of a run."""
+    if isinstance(source, RemotePath):  # DuckDB itself would fetch an extension from the network for each store
+        connection.register(name, table_dataset(source, name))
+    elif isinstance(source, Path):
+        files = str(source / name / "**" / "*.parquet").replace("'", "''")
+        columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
+        rows = f"read_parquet('{files}', hive_partitioning = true)"
+        connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {rows}")  # noqa: S608  # our own names
+    else:
+        connection.register(name, source)
+
+
+def _make_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """Give the connection the derived tables, over each capture and over all captures of a cluster."""
+    names = {name: name for name in (*TABLES, *VIEWS)}
+    for name, derived in VIEWS.items():
+        connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
+    connection.execute(_CLUSTERS)
+    over_clusters = VIEWS["propagation"].sql.format_map(names | {"requests": "cluster_requests"})
+    connection.execute(f"CREATE TEMP VIEW cluster_propagation AS {over_clusters}")

@@ -8,9 +8,10 @@ import hashlib
 import html
 import json
 import re
+from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from kproto.report.facts import report_facts
 from kproto.tables.whole_file import whole_file
@@ -30,13 +31,13 @@ _SCRIPTS: Final = ("common", "lanes", "timeline", "controllers", "request", "tab
 
 
 def write_report(
-    tables: Place | str | Mapping[str, pa.Table], out: Path, *, limits: Limits | None = None
+    tables: Place | str | Mapping[str, pa.Table], out: Path | IO[bytes], *, limits: Limits | None = None
 ) -> dict[str, Any]:
     """Write a report as one HTML file; an existing file is replaced when the new file is complete.
 
     Args:
         tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``.
-        out: The file.
+        out: The file, or a stream such as ``sys.stdout.buffer``, which stays open.
         limits: Bounds of the page's size.
 
     Returns:
@@ -47,8 +48,9 @@ def write_report(
         OSError: The file cannot be written.
     """
     facts = report_facts(tables, limits)
-    with whole_file(out) as file:
-        file.write(page(facts).encode("utf-8"))
+    html = page(facts).encode("utf-8")
+    with whole_file(out) if isinstance(out, Path) else nullcontext(out) as file:
+        file.write(html)
     return facts
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["array_of"]
+__all__ = ["array_of", "rows_of"]
 
 _CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 """Codes of ``array.array`` by bytes of a value."""
@@ -54,6 +54,17 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     code = "d" if pa.types.is_floating(kind) else _CODES[kind.bit_width // 8]
     numbers = array(code, [value or 0 for value in values] if missing else values)
     return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(numbers)], missing)
+
+
+def rows_of(table: pa.Table | pa.RecordBatch, names: Iterable[str] | None = None) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of a table as tuples of Python's values.
+
+    Args:
+        table: The table.
+        names: The columns, in the order of the tuples; None: all.
+    """
+    columns = table.columns if names is None else [table.column(name) for name in names]
+    return zip(*[column.to_pylist() for column in columns], strict=True)
 
 
 def _field(values: Sequence[Any], field: pa.Field) -> pa.Array:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
+from kproto.tables.arrays import rows_of
 from kproto.tables.request_groups import target_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Deletions:
         """Add rows of ``requests`` that their brokers accepted; ``ts`` in us since 1970."""
         stops = accepted.filter(pc.equal(accepted["api_key"], ApiKey.STOP_REPLICA))
         names = ("body_id", "target_broker", "server_ip", "server_port", "ts")
-        for body_id, broker_id, ip, port, ts in zip(*(stops[name].to_pylist() for name in names), strict=True):
+        for body_id, broker_id, ip, port, ts in rows_of(stops, names):
             broker = target_of(broker_id, ip, port)
             first, last = self._sent[body_id].get(broker, (ts, ts))
             self._sent[body_id][broker] = (min(first, ts), max(last, ts))
@@ -43,8 +44,7 @@ class Deletions:
         leaving = states.filter(pc.fill_null(pc.equal(states["leader"], _BEING_DELETED), False))
         self._topics.update(pc.unique(leaving["topic"]).to_pylist())
         deleted = states.filter(pc.fill_null(states["delete_partition"], False))
-        columns = (deleted[name].to_pylist() for name in ("body_id", "topic", "partition"))
-        for body_id, topic, partition in zip(*columns, strict=True):
+        for body_id, topic, partition in rows_of(deleted, ("body_id", "topic", "partition")):
             self._deleted.setdefault(body_id, {}).setdefault(topic, set()).add(partition)
 
     def merge(self, other: Deletions) -> None:

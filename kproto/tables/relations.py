@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
+from kproto.tables.arrays import rows_of
 from kproto.tables.schemas import (
     BAD_INPUTS,
     BODIES,
@@ -205,8 +206,7 @@ class Relations:
         states = self._decoded.table("state")
         states = states.filter(pc.is_in(states["body_id"], value_set=_column(pc.unique(request_bodies))))
         names: dict[tuple[bytes, bytes], str] = {}
-        columns = (states[name].to_pylist() for name in ("body_id", "topic_id", "topic"))
-        for body_id, topic_id, topic in zip(*columns, strict=True):
+        for body_id, topic_id, topic in rows_of(states, ("body_id", "topic_id", "topic")):
             known = names.setdefault((body_id, topic_id), topic)
             names[body_id, topic_id] = min(known, topic)
         at_hand = {body_id for body_id, _topic_id in names}

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from kproto.api import api_name
 from kproto.error_codes import error_name
+from kproto.tables.arrays import rows_of
 from kproto.tables.epochs import broker_name, refusal_reason
 from kproto.tables.latencies import Latencies
 from kproto.tables.migration import Migration
@@ -19,8 +20,6 @@ from kproto.tables.request_groups import group_requests
 from kproto.tables.sightings import Sightings, sightings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kproto.tables.epochs import ControllerEpoch
     from kproto.tables.request_groups import RequestGroup
 
@@ -126,10 +125,10 @@ class RequestFigures:
         """Add the latencies of the brokers' answers, and the ids that were known last."""
         address = ["server_ip", "server_port"]
         answered = rows.filter(pc.is_valid(rows["latency_us"])).group_by(address, use_threads=False)
-        for ip, port, latencies_us in _plain_rows(answered.aggregate([("latency_us", "list")])):
+        for ip, port, latencies_us in rows_of(answered.aggregate([("latency_us", "list")])):
             self._brokers[ip, port].latencies.add(latencies_us)
         known = rows.filter(pc.is_valid(rows["target_broker"])).group_by(address, use_threads=False)
-        for ip, port, broker_id, ts in _plain_rows(known.aggregate([("target_broker", "last"), ("ts", "last")])):
+        for ip, port, broker_id, ts in rows_of(known.aggregate([("target_broker", "last"), ("ts", "last")])):
             broker = self._brokers[ip, port]
             broker.broker_id, broker.broker_since = broker_id, ts
 
@@ -297,10 +296,6 @@ class RequestFigures:
         for broker in self._brokers.values():
             reasons.update(broker.unanswered)
         return [{"reason": reason, "count": count} for reason, count in sorted(reasons.items())]
-
-
-def _plain_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 def plain_times(table: pa.Table, *names: str) -> pa.Table:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproto.tables.arrays import array_of
+from kproto.capture.model import Endpoint
+from kproto.tables.arrays import array_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ def target_of(broker_id: int | None, ip: str, port: int) -> object:
     """Return a receiving broker: its id, or its address where the id is not known."""
     if broker_id is not None:
         return broker_id
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+    return str(Endpoint(ip, port))
 
 
 def group_requests(rows: pa.Table, seen: Sightings) -> Iterator[RequestGroup]:
@@ -92,11 +93,11 @@ def group_requests(rows: pa.Table, seen: Sightings) -> Iterator[RequestGroup]:
     rows = rows.set_column(epoch, "broker_epoch", pc.if_else(refused, rows["broker_epoch"], None))
     rows = rows.append_column("refused_ts", pc.if_else(refused, rows["ts"], None))
     rows = rows.append_column("era", _eras(rows["ts"].combine_chunks(), seen.turns()))
-    rows = rows.append_column("row", pc.indices_nonzero(pa.repeat(pa.scalar(True), rows.num_rows)))
+    rows = rows.append_column("row", array_of(range(rows.num_rows), pa.int64()))
     grouped = rows.group_by([*_KEYS, *_MOMENTS], use_threads=False).aggregate([*_FIGURES, ("row", "min")])
     grouped = grouped.sort_by("row_min")  # groups come in no certain order
     names = (*_KEYS, *("_".join(figure) for figure in _FIGURES))
-    yield from map(RequestGroup._make, zip(*(grouped[name].to_pylist() for name in names), strict=True))
+    yield from map(RequestGroup._make, rows_of(grouped, names))
 
 
 def _eras(times: pa.Array, turns: list[int]) -> pa.Array:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
-from kproto.tables.arrays import array_of
+from kproto.tables.arrays import array_of, rows_of
 from kproto.tables.epochs import EPOCH_NOT_ACCEPTED, ControllerEpoch
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def sightings(requests: Iterable[pa.Table]) -> pa.Table:
 
 
 def _first(found: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
-    """Yield each combination of values in some columns, and its first time."""
+    """Return each combination of values in some columns, and its first time."""
     table = found.group_by(list(names), use_threads=False).aggregate([("ts", "min")])
-    yield from zip(*(table[name].to_pylist() for name in (*names, "ts_min")), strict=True)
+    return rows_of(table, (*names, "ts_min"))
 
 
 class Sightings:

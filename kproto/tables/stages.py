@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kproto.tables.arrays import rows_of
 from kproto.tables.batches import BATCH_BYTES, slices
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.decoding import decode
@@ -52,6 +53,7 @@ __all__ = [
     "small_table",
 ]
 
+_ADDRESS: Final = ("capture", "server_ip", "server_port")
 _RELATED: Final = ("requests", "responses", "partition_errors", "frames")
 SMALL_TABLES: Final = ("brokers", "captures", "bad_inputs")
 """Tables with few rows for each capture, which are read directly from the pieces."""
@@ -169,7 +171,7 @@ class _StagedBodies:
 
     def add(self, given: pa.Table) -> None:
         """Add bodies as ``first_bodies`` gives them."""
-        keys = zip(*(given[name].to_pylist() for name in ("body_id", "ts_ns", "frame_id", "staged")), strict=True)
+        keys = rows_of(given, ("body_id", "ts_ns", "frame_id", "staged"))
         fresh: list[int] = []
         of_fresh: list[tuple[bytes, int, bytes]] = []
         for row, (body_id, ts_ns, frame_id, place) in enumerate(keys):
@@ -261,8 +263,7 @@ def relate(piece: str, directory: Place, knowledge: Knowledge, filters: Filters)
         tables = _with_brokers(tables, knowledge.directory, filters)
         for name, table in tables.items():
             files.write(name, table)
-        columns = (tables["requests"][name].to_pylist() for name in ("capture", "server_ip", "server_port"))
-        addresses.update(zip(*columns, strict=True))
+        addresses.update(rows_of(tables["requests"], _ADDRESS))
         accepted.update(figures.add(tables))
         kept.update(pc.unique(tables["frames"]["body_id"]).drop_null().to_pylist())
     claims = pa.Table.from_batches(read_staged(place_of(piece), "claims"), CLAIMS)
@@ -291,8 +292,7 @@ def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filte
 
 def _target_ids(directory: BrokerDirectory, requests: pa.Table) -> pa.Array:
     """Return the ids of the brokers at the addresses that requests, or sightings, were sent to."""
-    names = ("capture", "server_ip", "server_port")
-    keys = list(zip(*(requests[name].to_pylist() for name in names), strict=True))
+    keys = list(rows_of(requests, _ADDRESS))
     settled: dict[tuple[Any, ...], int | None] = {}
     changing = set()
     for key in dict.fromkeys(keys):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
+from kproto.tables.arrays import array_of
 from kproto.tables.places import open_input, open_output, place_of
 from kproto.tables.schemas import BODIES, STAGED
 
@@ -86,7 +87,7 @@ def aside(batches: Iterable[pa.RecordBatch], directory: Place) -> Iterator[pa.Re
             values = {
                 "piece": pa.repeat(pa.scalar(str(path)), batch.num_rows),
                 "batch": pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows),
-                "row": pc.indices_nonzero(pa.repeat(pa.scalar(True), batch.num_rows)).cast(pa.int32()),
+                "row": array_of(range(batch.num_rows), pa.int32()),
                 "bytes": pc.binary_length(payload).cast(pa.int64()),
             }
             arrays = [values[field.name] for field in STAGED]

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from kproto.api import api_name
 from kproto.error_codes import error_name
+from kproto.tables.arrays import rows_of
 from kproto.tables.changes import PartitionHistory, merged
 from kproto.tables.deletions import Deletions
 from kproto.tables.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times
@@ -80,7 +81,7 @@ class Figures:
         if "brokers" in tables:
             names = list(SUMMARY_COLUMNS["brokers"])
             listed = tables["brokers"].group_by(names, use_threads=False).aggregate([])  # each capture lists them all
-            self._listeners.update(zip(*(listed[name].to_pylist() for name in names), strict=True))
+            self._listeners.update(rows_of(listed, names))
         if "captures" in tables:
             rows = tables["captures"].select(SUMMARY_COLUMNS["captures"])
             self._captures += plain_times(rows, "first_ts", "last_ts").to_pylist()
