@@ -1,0 +1,393 @@
+"""The rules of ``kproto doctor``: ids, names, severities, limits, and what each rule means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["LIMITS", "RULES", "SEVERITIES", "Limit", "Rule", "Severity"]
+
+Severity = Literal["trouble", "warning", "note"]
+"""``trouble`` wakes somebody up, ``warning`` wants to be looked at, ``note`` is good to know."""
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("trouble", "warning", "note")
+"""The severities, worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A number that rules compare with; ``kproto doctor --limit NAME=VALUE`` changes it.
+
+    Attributes:
+        name: Its name.
+        default: Its value where none is given.
+        unit: Of the value.
+        meaning: What it limits.
+    """
+
+    name: str
+    default: float
+    unit: str
+    meaning: str
+
+
+LIMITS: Final[dict[str, Limit]] = {
+    limit.name: limit
+    for limit in (
+        Limit("failover", 5.0, "s", "requests of the former controller this long after a failover are part of it"),
+        Limit("offline", 30.0, "s", "a partition may have no leader for this long"),
+        Limit("not-alive", 30.0, "s", "an ISR or leader may name a broker that is not alive for this long"),
+        Limit("told", 10.0, "s", "a broker may be told this long after the others"),
+        Limit("under-replicated", 300.0, "s", "an ISR may lack a replica for this long"),
+        Limit("min-isr", 0, "replicas", "min.insync.replicas of the topics; 0: not given"),
+        Limit("flap-minutes", 10, "minutes", "the time within which changes of a leader or an ISR are counted"),
+        Limit("flaps", 4, "changes", "a leader or an ISR may change one time fewer within flap-minutes"),
+        Limit("slow-factor", 5, "times", "a broker's answers may take this many times as long as its peers'"),
+        Limit("slow-answers", 100, "answers", "a broker with fewer answers is not called slow"),
+        Limit("slow-ms", 100, "ms", "an answer below this is not slow"),
+        Limit("late-factor", 10, "times", "an update may reach a broker this many times the usual delay late"),
+        Limit("late-ms", 1000, "ms", "an update that reaches a broker within this time is not late"),
+        Limit("clocks", 1.0, "s", "the clocks of two capture points may differ by this"),
+    )
+}
+"""The limits by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        id: ``KPnnn``; it never changes its meaning.
+        name: In words with hyphens.
+        severity: Of its findings.
+        subject: What it is about: controllers, leaders, replicas, brokers, topics, requests or capture.
+        meaning: When it holds.
+        cause: How Kafka comes to it.
+        action: What to do.
+        harmless: When it means nothing bad.
+        limits: The names of its limits.
+        bugs: Kafka's own bugs that it shows.
+    """
+
+    id: str
+    name: str
+    severity: Severity
+    subject: str
+    meaning: str
+    cause: str
+    action: str
+    harmless: str
+    limits: tuple[str, ...] = ()
+    bugs: tuple[str, ...] = ()
+
+
+RULES: Final[dict[str, Rule]] = {
+    rule.id: rule
+    for rule in (
+        # controllers
+        Rule(
+            "KP001", "zombie-controller-accepted", "warning", "controllers",
+            "A broker accepted a request whose controller epoch is below one that a broker had accepted before.",
+            "The former controller had not yet noticed that it was replaced (a long pause, a lost ZooKeeper session), "
+            "and this broker had not yet heard of the new controller.",
+            "See what the request said (kproto inspect), and whether the new controller corrected it. Find out why the "
+            "former controller did not stop: garbage collection, disk or network.",
+            "Requests within the limit failover after the first one of the new epoch are part of the failover.",
+            ("failover",),
+        ),
+        Rule(
+            "KP002", "zombie-controller-refused", "note", "controllers",
+            "Brokers refused requests whose controller epoch is below one that a broker had accepted before.",
+            "The former controller went on sending after it was replaced. The epoch did what it is for.",
+            "Nothing for the data. Find out why the former controller did not stop.",
+            "Always: nothing was changed.",
+            ("failover",),
+        ),
+        Rule(
+            "KP003", "two-controllers-in-one-epoch", "trouble", "controllers",
+            "Two controller ids sent requests with the same controller epoch, and brokers accepted both.",
+            "ZooKeeper's conditional write gives each epoch to one controller. Somebody writes with an invented epoch, "
+            "or /controller_epoch was deleted or restored from a backup.",
+            "Stop the one that is not in /controller. Look for tools that speak to brokers as a controller.",
+            "A test program that plays the controller.",
+        ),
+        Rule(
+            "KP004", "controller-epoch-went-back", "warning", "controllers",
+            "A broker accepted a controller epoch below one that the same registration of it had accepted before.",
+            "A broker keeps the highest epoch in memory and refuses lower ones, so it must have been started anew "
+            "without a new registration, or it does not keep the rule.",
+            "Look into the broker's log for a restart, and for its version.",
+            "Versions without a broker epoch do not show restarts; there this rule is not applied.",
+        ),
+        Rule(
+            "KP006", "migration-broker-left-behind", "trouble", "controllers",
+            "In a migration a ZooKeeper broker got no full metadata, or no LeaderAndIsr for its replicas, from the "
+            "KRaft controller that others were told by.",
+            "The KRaft controller could not reach the broker when it took over, or believes that it is migrated.",
+            "Compare kproto inspect --broker N from the takeover on with another broker's; restart the broker.",
+            "A broker without replicas gets no LeaderAndIsr.",
+            ("told",), ("KAFKA-15605", "KAFKA-16120"),
+        ),
+        Rule(
+            "KP007", "dual-write-ended", "warning", "controllers",
+            "After a KRaft controller had taken over, brokers accepted requests of a ZooKeeper controller with a "
+            "higher epoch.",
+            "The migration was rolled back, or a ZooKeeper broker became controller because /controller was deleted.",
+            "If nobody rolled the migration back, find out who deleted /controller.",
+            "A planned return to ZooKeeper.",
+        ),
+        # leaders
+        Rule(
+            "KP010", "no-leader", "trouble", "leaders",
+            "The newest state of a partition has no leader, for longer than the limit offline.",
+            "All replicas of the ISR are down, and unclean elections are off.",
+            "Start the brokers of the last ISR, best the last leader. An unclean election loses records.",
+            "A topic whose brokers were all shut down on purpose.",
+            ("offline",),
+        ),
+        Rule(
+            "KP011", "unclean-election", "trouble", "leaders",
+            "A partition's new leader was not in the ISR of the state before: acknowledged records may be lost.",
+            "All replicas of the ISR were down and unclean.leader.election.enable is on, or an operator asked for it.",
+            "Compare the new leader's log with the former leader's, when that is back. Turn unclean elections off "
+            "where records matter.",
+            "Topics whose records may be lost.",
+        ),
+        Rule(
+            "KP012", "leader-epoch-went-back", "trouble", "leaders",
+            "A broker accepted a lower leader epoch of a partition after a higher one, without a new start of the "
+            "topic.",
+            "Somebody sends states of an older time: a controller with an old view, or a tool.",
+            "See both requests (kproto inspect --partition) and who sent them.",
+            "A topic that was deleted and created again starts at 0; that is not counted.",
+            (), ("KAFKA-9212",),
+        ),
+        Rule(
+            "KP013", "leader-epoch-used-twice", "trouble", "leaders",
+            "Two different leaders were told under one leader epoch of a partition.",
+            "Each election takes a new leader epoch by a conditional write; two writers, or invented states.",
+            "See both requests (kproto inspect --partition), and which one /brokers/topics holds.",
+            "A test program that plays the controller.",
+        ),
+        Rule(
+            "KP014", "two-leaders", "trouble", "leaders",
+            "A broker was told to lead a partition and not told that it no longer does, while another broker was told "
+            "to lead it under a newer leader epoch, for longer than the limit told.",
+            "The controller could not send LeaderAndIsr to the former leader, which is alive.",
+            "Restart the connection: a controller election resends all states. Clients with old metadata still write "
+            "to the former leader; with acks=all they get errors.",
+            "The former leader is down, or cannot be seen in this capture.",
+            ("told",),
+        ),
+        Rule(
+            "KP015", "leader-named-but-not-told", "warning", "leaders",
+            "UpdateMetadata named a leader to clients that LeaderAndIsr did not tell to lead, or later than the limit "
+            "told.",
+            "LeaderAndIsr goes first in each batch; it is still queued behind a slow request, or was refused.",
+            "Look at the broker's queue (kproto inspect --broker N): what took long before it?",
+            "The leader's connection is not in this capture.",
+            ("told",), ("KAFKA-9212",),
+        ),
+        Rule(
+            "KP016", "leader-flapping", "warning", "leaders",
+            "The leader of a partition changed often within a few minutes.",
+            "A broker that loses its session again and again, or preferred elections that fail.",
+            "Find the broker that leaves and comes (kproto query isr, restarts), and why.",
+            "A rolling restart, which is reported as one (KP017).",
+            ("flaps", "flap-minutes"),
+        ),
+        Rule(
+            "KP017", "rolling-restart", "note", "leaders",
+            "Brokers registered again one after the other, and the leaders moved with them.",
+            "Somebody restarts the brokers in turn.",
+            "Nothing.",
+            "Always.",
+        ),
+        # replicas
+        Rule(
+            "KP020", "under-replicated", "warning", "replicas",
+            "The newest state of a partition has an ISR without some of its replicas, for longer than the limit "
+            "under-replicated.",
+            "A follower is down, slow, or cannot read from the leader.",
+            "Find the brokers that are missing in the ISRs (kproto query isr).",
+            "A reassignment that still copies: its new replicas join the ISR at the end.",
+            ("under-replicated",),
+        ),
+        Rule(
+            "KP021", "under-min-isr", "trouble", "replicas",
+            "The newest state of a partition has fewer in-sync replicas than the limit min-isr.",
+            "As KP020; writes with acks=all are refused now.",
+            "As KP020.",
+            "Topics with another min.insync.replicas than the one given.",
+            ("min-isr",),
+        ),
+        Rule(
+            "KP022", "isr-flapping", "warning", "replicas",
+            "The ISR of a partition shrank and grew often within a few minutes.",
+            "A follower at the edge of replica.lag.time.max.ms: a slow disk, a full network.",
+            "Look at the broker that leaves and comes back.",
+            "A rolling restart.",
+            ("flaps", "flap-minutes"),
+        ),
+        Rule(
+            "KP023", "isr-or-leader-not-alive", "warning", "replicas",
+            "The newest state of a partition names a leader or an ISR with a broker that is not alive, for longer than "
+            "the limit not-alive.",
+            "The controller has not processed the broker's failure, or nobody is controller.",
+            "Look whether a controller is elected and what its log says.",
+            "ZooKeeper mode alone; in KRaft mode UpdateMetadata lists brokers that are down.",
+            ("not-alive",),
+        ),
+        # brokers
+        Rule(
+            "KP030", "behind", "warning", "brokers",
+            "A living broker was never told the newest state of partitions that others were told, for longer than the "
+            "limit told.",
+            "The request to it failed or is stuck, or the controller believes that the broker is down.",
+            "kproto query behind names the partitions; restart the broker or elect a new controller, which resends "
+            "everything.",
+            "The capture ends within the limit.",
+            ("told",),
+        ),
+        Rule(
+            "KP031", "missed-update", "warning", "brokers",
+            "A living broker was not sent a metadata update that most others accepted, nor newer states in its place.",
+            "As KP030; later updates of the same partitions have put it right, or KP030 is reported too.",
+            "kproto query missed names the updates.",
+            "A broker that starts gets a full update instead; that is not counted.",
+            ("told",),
+        ),
+        Rule(
+            "KP032", "told-late", "warning", "brokers",
+            "Metadata updates reached a broker later than the others, by more than the limits late-factor and late-ms.",
+            "One request is in flight for each broker: its answer to the one before was slow, or it was unreachable.",
+            "kproto query lag shows the delay of each broker; kproto inspect --broker N --slow 1s what took long.",
+            "A broker that was just starting.",
+            ("late-factor", "late-ms"),
+        ),
+        Rule(
+            "KP033", "unanswered", "note", "brokers",
+            "Requests to a broker have no answer in the capture.",
+            "The broker ended or lost its connection before it answered, or the capture ended.",
+            "See whether the request was sent again (KP052) and the broker registered again (KP035).",
+            "At the end of a capture, and when brokers are stopped.",
+        ),
+        Rule(
+            "KP034", "slow-broker", "warning", "brokers",
+            "A broker's slowest answers (99 of 100) take longer than its peers' by the limit slow-factor, with enough "
+            "answers to say so.",
+            "Its disk is slow, it has many more replicas, or it collects garbage.",
+            "Look at the broker's request metrics and disks.",
+            "Large LeaderAndIsr and deletions take long everywhere; a broker with many more replicas takes longer.",
+            ("slow-factor", "slow-answers", "slow-ms"),
+        ),
+        Rule(
+            "KP035", "registered-again", "note", "brokers",
+            "A broker has a new registration: it was started again, or its session expired.",
+            "A restart, a crash, or a lost session.",
+            "Nothing, if somebody restarted it; else look into its log.",
+            "Planned restarts.",
+        ),
+        Rule(
+            "KP036", "meant-for-earlier-registration", "note", "brokers",
+            "Requests carried a broker epoch below that of the broker's registration; the broker refused them.",
+            "They were queued when the broker was started again. The broker epoch did what it is for.",
+            "Nothing.",
+            "Always: nothing was changed.",
+        ),
+        # topics
+        Rule(
+            "KP040", "deletion-waiting", "note", "topics",
+            "A topic is being deleted, and a broker that holds a replica has not accepted the deletion.",
+            "The broker is down, or failed on it. The controller keeps the topic until every holder has answered.",
+            "Start the broker; the controller then asks it again.",
+            "While the broker is away for a short time.",
+        ),
+        Rule(
+            "KP041", "stray-replica", "warning", "topics",
+            "A topic is deleted, and a broker that held a replica never accepted the deletion: its log stays.",
+            "The topic was deleted in ZooKeeper by hand, or the deletion was lost in a migration or with a cancelled "
+            "reassignment.",
+            "Stop the broker, look for the partition's directories, and move them away.",
+            "Never; but the records only take room until the name is used again.",
+            (), ("KAFKA-13972", "KAFKA-15605", "KAFKA-16120"),
+        ),
+        Rule(
+            "KP042", "name-used-again-over-stray", "trouble", "topics",
+            "A topic's name is used again while a broker that held a replica of the former topic never accepted its "
+            "deletion: old records may return.",
+            "As KP041; without topic ids a broker cannot tell the old log from the new.",
+            "Before that broker starts, move its directories of the former topic away.",
+            "Brokers with topic ids refuse the new topic with INCONSISTENT_TOPIC_ID (103) while the old log is there.",
+        ),
+        Rule(
+            "KP043", "topic-ids-differ", "warning", "topics",
+            "A broker answered INCONSISTENT_TOPIC_ID: it holds a topic of that name with another id.",
+            "An older topic of that name was never deleted there (KP041), or the request's id is wrong.",
+            "Compare partition.metadata in the log directory with the topic's id.",
+            "A test program that plays the controller.",
+        ),
+        # requests
+        Rule(
+            "KP050", "refused", "warning", "requests",
+            "A broker refused whole requests, for another reason than an old epoch.",
+            "UNKNOWN_SERVER_ERROR: the broker failed on the request; its log has the exception.",
+            "Read the broker's log at that time.",
+            "Never.",
+        ),
+        Rule(
+            "KP051", "partition-error-not-put-right", "warning", "requests",
+            "A broker refused a partition in a request, and no later request for this partition was accepted there.",
+            "The broker failed on that partition (for instance KAFKA_STORAGE_ERROR: a disk is offline).",
+            "Read the broker's log for this partition.",
+            "STALE_CONTROLLER_EPOCH of a partition says that the broker has this state already, or a newer one; it is "
+            "not counted.",
+        ),
+        Rule(
+            "KP052", "sent-again", "note", "requests",
+            "The same request went to a broker again over a newer connection, as its first delivery got no answer.",
+            "The connection was lost; the controller's send thread tries again until it succeeds.",
+            "Nothing, unless it happens often.",
+            "Always: brokers recognise what they have.",
+        ),
+        Rule(
+            "KP053", "unreadable", "note", "requests",
+            "Control requests or responses cannot be read as Kafka reads them.",
+            "A version that Kafka does not have, bytes that the protocol forbids, or other traffic on a broker's port.",
+            "kproto inspect shows the reason for each.",
+            "Test programs and port scans.",
+        ),
+        # capture
+        Rule(
+            "KP060", "begins-inside-a-request", "note", "capture",
+            "The capture begins inside a request of a connection, whose beginning is missing.",
+            "The capture was started while a request was being sent.",
+            "Nothing; what rests on earlier requests is said to be uncertain.",
+            "Always.",
+        ),
+        Rule(
+            "KP061", "bytes-missing", "note", "capture",
+            "Bytes are missing in the capture: packets were dropped, cut short, or damaged.",
+            "The capturing program could not keep up, or was used with a snaplen.",
+            "Capture with tcpdump -s 0 -B 65536, and nothing but the brokers' ports.",
+            "What rests on missing requests is said to be uncertain.",
+        ),
+        Rule(
+            "KP062", "no-handshake", "note", "capture",
+            "Connections were open before the capture began.",
+            "Connections of the control plane last for weeks.",
+            "Nothing.",
+            "Always; states that were told before the capture are not known.",
+        ),
+        Rule(
+            "KP063", "clocks-disagree", "note", "capture",
+            "The clocks of two capture points differ by more than the limit clocks.",
+            "The hosts' clocks are not synchronised.",
+            "Synchronise them (chrony). Delays between the capture points are worth nothing.",
+            "Never.",
+            ("clocks",),
+        ),
+    )
+}  # fmt: skip
+"""The rules by id."""
