@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from channel.network.recorder import PcapngRecorder
-    from channel.network.rotation import RotatingRecorder
     from channel.tap import Mapping, Tap
+    from channel.tap.rotation import RotatingRecorder
 
 __all__ = ["command"]
 
@@ -78,8 +78,8 @@ def command(
     lost. TLS ends at the tap and begins anew, so that the recording is readable.
     """
     from channel.network.recorder import PcapngRecorder
-    from channel.network.rotation import RotatingRecorder
     from channel.tap import Mapping, Tap
+    from channel.tap.rotation import RotatingRecorder
 
     mappings = [Mapping.of(text) for text in maps]
     near = None if listener_security is None else _context(listener_security, server=True)
@@ -115,7 +115,7 @@ def _announce(tap: Tap, mappings: Sequence[Mapping], recording: Path) -> None:
 
 def _has_ended(tap: Tap, recorder: PcapngRecorder | RotatingRecorder, seconds: float) -> bool:
     """Wait so many seconds, and rotate files that are old; returns whether the tap has ended by itself."""
-    from channel.network.rotation import RotatingRecorder
+    from channel.tap.rotation import RotatingRecorder
 
     time.sleep(seconds)
     if isinstance(recorder, RotatingRecorder):

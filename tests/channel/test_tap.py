@@ -26,11 +26,11 @@ from channel.broker.cluster import EmbeddedCluster
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.network.recorder import PcapngRecorder
-from channel.network.rotation import RotatingRecorder
 from channel.network.sasl import SaslClient, SaslServer
-from channel.sasl_mask import SaslMask
 from channel.security import Credentials, Password, SecurityConfig
 from channel.tap import Mapping, Tap
+from channel.tap.mask import SaslMask
+from channel.tap.rotation import RotatingRecorder
 from channel.tls_contexts import client_context, server_context
 from channel.types import Broker, EndPoint
 from kproto.api import ApiKey

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.logs import get_logger
-
-from .recorder import Direction, PcapngRecorder
+from channel.network.recorder import Direction, PcapngRecorder
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from .transport import Address, Bytes
+    from channel.network.transport import Address, Bytes
 
 __all__ = ["RotatingRecorder"]
 

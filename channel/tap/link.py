@@ -12,7 +12,8 @@ from channel.network.transport import Address, PlaintextTransport
 if TYPE_CHECKING:
     from channel.clock import Clock
     from channel.network.recorder import Direction, Recorder
-    from channel.sasl_mask import SaslMask
+
+    from .mask import SaslMask
 
 __all__ = ["CHUNK", "READ", "WRITE", "Link", "LinkTransport"]
 

@@ -22,10 +22,11 @@ from channel.logs import get_logger
 from channel.network.sockets import Waker, listening_socket
 from channel.network.tls import TlsTransport
 from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
-from channel.sasl_mask import SaslMask
-from channel.tap_link import CHUNK, READ, WRITE, Link, LinkTransport
-from channel.tap_mapping import Mapping
 from kproto.errors import ConfigurationError
+
+from .link import CHUNK, READ, WRITE, Link, LinkTransport
+from .mapping import Mapping
+from .mask import SaslMask
 
 if TYPE_CHECKING:
     import ssl
