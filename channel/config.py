@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from channel.security import SecurityConfig
+from channel.types import SecurityProtocol
 from kproto.api import control_versions
 from kproto.errors import ConfigurationError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ChannelConfig"]
 
 _INT32: Final = 2**31 - 1
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PROTOCOLS: Final = tuple(SecurityProtocol.__members__)
 
 
 def _number(default: int, least: int = 0, most: int = _INT32) -> Any:
@@ -52,6 +53,7 @@ class ChannelConfig:
     socket_connection_setup_timeout_max_ms: int = _number(30_000)
     control_plane_listener_name: str | None = None
     inter_broker_listener_name: str | None = None
+    listener_security_protocol_map: str = ",".join(f"{each}:{each}" for each in _PROTOCOLS)
     security_inter_broker_protocol: str = "PLAINTEXT"
     sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
     inter_broker_protocol_version: str = "3.9-IV0"
@@ -102,12 +104,44 @@ class ChannelConfig:
             raise ConfigurationError(
                 f"control.plane.listener.name and inter.broker.listener.name are both {control!r}; give them two names"
             )
+        inter_broker, protocol = self.inter_broker_listener_name, self.security_inter_broker_protocol
+        mapped = self._protocols().get(inter_broker or protocol, protocol)
+        if inter_broker is not None and protocol not in ("PLAINTEXT", mapped):
+            raise ConfigurationError(
+                f"inter.broker.listener.name is {inter_broker}, a listener of {mapped}, but "
+                f"security.inter.broker.protocol is {protocol}; leave one of the two out"
+            )
         if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise ConfigurationError(
                 f"queued.max.request.bytes is {self.queued_max_request_bytes}, less than one request may have "
                 f"(socket.request.max.bytes is {self.socket_request_max_bytes})"
             )
         control_versions(self.inter_broker_protocol_version)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener that brokers use among each other: by default its protocol's name."""
+        return self.inter_broker_listener_name or self.security_inter_broker_protocol
+
+    def protocol_of(self, listener: str) -> SecurityProtocol:
+        """Return the security protocol of the brokers' listener of this name.
+
+        It is that of ``listener.security.protocol.map``; a listener that the map does not name has
+        ``security.inter.broker.protocol``.
+        """
+        return SecurityProtocol[self._protocols().get(listener, self.security_inter_broker_protocol)]
+
+    def _protocols(self) -> dict[str, str]:
+        protocols = {}
+        for entry in filter(None, map(str.strip, self.listener_security_protocol_map.split(","))):
+            listener, separator, protocol = (part.strip() for part in entry.rpartition(":"))
+            if not separator or not listener or protocol not in _PROTOCOLS:
+                raise ConfigurationError(
+                    f"listener.security.protocol.map has {entry!r}; it takes LISTENER:PROTOCOL with commas between "
+                    f"them, where PROTOCOL is one of {', '.join(_PROTOCOLS)}"
+                )
+            protocols[listener] = protocol
+        return protocols
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Self:

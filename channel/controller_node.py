@@ -29,7 +29,7 @@ from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
-from channel.types import Broker, EndPoint, SecurityProtocol
+from channel.types import Broker, EndPoint
 from channel.zookeeper.cluster import cluster_id, register_broker
 from channel.zookeeper.znodes import broker_path, encode_broker
 
@@ -84,8 +84,8 @@ class ControllerNode:
         self._id = controller_id
         self._host, self._port = host, port
         self.metrics = metrics = metrics or Metrics()
-        self._protocol = SecurityProtocol[config.security_inter_broker_protocol]
-        self._listener_name = config.inter_broker_listener_name or self._protocol.name
+        self._listener_name = config.inter_broker_listener
+        self._protocol = config.protocol_of(self._listener_name)
         channels = server_channels(
             self._protocol,
             config.security,

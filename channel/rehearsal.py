@@ -109,7 +109,7 @@ class ScriptedController:
         self._listeners = dict.fromkeys(
             name
             for name in (
-                config.inter_broker_listener_name or config.security_inter_broker_protocol,
+                config.inter_broker_listener,
                 config.control_plane_listener_name,
             )
             if name is not None

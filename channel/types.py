@@ -54,6 +54,12 @@ class SecurityProtocol(IntEnum):
     SASL_PLAINTEXT = 2
     SASL_SSL = 3
 
+    @staticmethod
+    def name_of(number: int) -> str:
+        """Return the name of the protocol with this number on the wire, or a text with an unknown number."""
+        protocols = SecurityProtocol._value2member_map_
+        return str(protocols[number].name) if number in protocols else f"security protocol {number}"
+
     @property
     def uses_tls(self) -> bool:
         """Whether bytes are encrypted."""

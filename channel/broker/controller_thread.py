@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from channel.logs import get_logger
 from channel.network.client import NetworkClient
 from channel.network.metadata import ManualMetadataUpdater
-from channel.network.secured import ListenerChannels
+from channel.network.secured import client_channels
 from channel.network.selector import Selector
 
 from .to_controller import NodeToControllerThread
@@ -36,8 +36,7 @@ def controller_thread(
     """Make a thread for the brokers' requests to a controller, at first of this kind; Kafka's limits by default."""
 
     def make(information: ControllerInformation, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
-        channels = ListenerChannels(security, _CLIENT_ID)
-        channels.use(information.listener, information.security_protocol)
+        channels = client_channels(information.security_protocol, security, _CLIENT_ID)
         return NetworkClient(
             Selector(max_receive_size=config.receive_max, channel_builder=channels),
             ManualMetadataUpdater(),

@@ -51,7 +51,7 @@ class ControllerInformation:
 
     node: Node | None
     listener: str
-    security_protocol: SecurityProtocol | int = SecurityProtocol.PLAINTEXT
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     is_zookeeper: bool = True
 
 

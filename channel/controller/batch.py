@@ -90,7 +90,7 @@ class ControllerBrokerRequestBatch:
     ) -> None:
         self.controller_id = controller_id
         self.versions = control_versions(config.inter_broker_protocol_version)
-        self._listener = config.inter_broker_listener_name or config.security_inter_broker_protocol
+        self._listener = config.inter_broker_listener
         self._addresses = messages.BrokerAddresses(self._listener, self.versions.update_metadata)
         self._sender = sender
         self._events = events

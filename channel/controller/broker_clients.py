@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from channel.errors import BrokerNotAvailable
+from channel.logs import get_logger
 from channel.network.client import NetworkClient
-from channel.network.secured import ListenerChannels
+from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.security import MECHANISMS
 from channel.types import Node, SecurityProtocol
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from .send_thread import ClientFactory
 
 __all__ = ["BrokerClients"]
+
+_log = get_logger(__name__)
 
 
 class BrokerClients:
@@ -58,29 +61,31 @@ class BrokerClients:
         self._recorder = recorder
         self._metrics_of = metrics_of
         self._factory = factory
-        self._channels = ListenerChannels(_inter_broker_security(config), str(controller_id))
-        if factory is None and not (config.control_plane_listener_name or config.inter_broker_listener_name):
-            protocol = config.security_inter_broker_protocol
-            self._channels.use(protocol, SecurityProtocol[protocol])
+        self._listener = config.control_plane_listener_name or config.inter_broker_listener
+        self._protocol = config.protocol_of(self._listener)
+        self._channels = None
+        if factory is None:
+            self._channels = client_channels(self._protocol, _inter_broker_security(config), str(controller_id))
 
     def node(self, broker: Broker) -> Node:
-        """Choose a broker's listener, and prepare connections to it.
+        """Return the address of the broker's listener that the controller talks to.
+
+        The security protocol of the connection is that of the controller's own settings. Another protocol in the
+        broker's registration is logged, and never used: it could make the controller send its password in clear.
 
         Raises:
             BrokerNotAvailable: The broker does not have the listener that the controller talks to.
-            ConfigurationError: The listener's security protocol is not served.
         """
-        config = self._config
-        listener = (
-            config.control_plane_listener_name
-            or config.inter_broker_listener_name
-            or config.security_inter_broker_protocol
-        )
+        listener = self._listener
         endpoint = broker.endpoint(listener)
         if endpoint is None:
             raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
-        if self._factory is None:
-            self._channels.use(listener, endpoint.security_protocol)
+        if self._factory is None and endpoint.security_protocol != self._protocol:
+            _log.warning(
+                "broker %d has registered listener %s with security protocol %s; the controller connects with %s, "
+                "as its own settings say (security.inter.broker.protocol, listener.security.protocol.map)",
+                broker.id, listener, SecurityProtocol.name_of(endpoint.security_protocol), self._protocol.name,
+            )  # fmt: skip
         return Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener)
 
     def new_client(
@@ -95,6 +100,7 @@ class BrokerClients:
         """
         if self._factory is not None:
             return self._factory(metadata, on_invalid_answer)
+        assert self._channels is not None
         config = self._config
         selector = Selector(
             max_receive_size=config.receive_max,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["ControlRequest", "ListenerNotExpressible", "SharedRequest", "SingleRequest", "with_version_addresses"]
 
 _KNOWN: Final[dict[tuple[type, int], int]] = {}  # message classes and versions that can be sent, with the API's key
-_PROTOCOL_NAMES: Final = {int(protocol): protocol.name for protocol in SecurityProtocol}
 _LISTENERS_SINCE: Final = 3  # UpdateMetadata; 1 and 2 have security protocols instead, 0 one PLAINTEXT address
 
 
@@ -94,8 +93,7 @@ def _with_v0_address(broker: Any) -> Any:
 
 
 def _protocol_name(endpoint: Any) -> str:
-    number = endpoint.security_protocol
-    return _PROTOCOL_NAMES.get(number, f"security protocol {number}")
+    return SecurityProtocol.name_of(endpoint.security_protocol)
 
 
 class ControlRequest:

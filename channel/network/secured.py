@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .sockets import ChannelBuilder, Peer
     from .transport import Authenticator, Transport
 
-__all__ = ["ListenerChannels", "client_channels", "server_channels"]
+__all__ = ["client_channels", "server_channels"]
 
 
 def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client_id: str | None) -> ChannelBuilder:
@@ -52,43 +52,6 @@ def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client
         return transport, SaslAuthenticator(transport, side)
 
     return build
-
-
-class ListenerChannels:
-    """Builds connections to nodes with the security protocols of their listeners; a ``ChannelBuilder``.
-
-    Args:
-        security: Whom to trust, and who this end is.
-        client_id: Goes into the headers of the SASL exchange.
-    """
-
-    def __init__(self, security: SecurityConfig, client_id: str | None) -> None:
-        self._security = security
-        self._client_id = client_id
-        self._by_protocol: dict[SecurityProtocol, ChannelBuilder] = {}
-        self._by_listener: dict[str, ChannelBuilder] = {}
-
-    def use(self, listener: str, protocol: SecurityProtocol | int) -> None:
-        """Use this security protocol for connections to this listener.
-
-        Raises:
-            ConfigurationError: The protocol is unknown, or a setting that it needs is missing. The connection never
-                falls back to plaintext.
-        """
-        try:
-            known = SecurityProtocol(protocol)
-        except ValueError:
-            raise ConfigurationError(
-                f"listener {listener} has security protocol {protocol}, which is unknown"
-            ) from None
-        builder = self._by_protocol.get(known)
-        if builder is None:
-            builder = self._by_protocol[known] = client_channels(known, self._security, self._client_id)
-        self._by_listener[listener] = builder
-
-    def __call__(self, sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
-        """Make the transport and the authenticator of a connection to a listener that is in use."""
-        return self._by_listener[peer.listener](sock, peer)
 
 
 def server_channels(

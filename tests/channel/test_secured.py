@@ -145,6 +145,34 @@ def test_a_large_update_passes_through_tls_whole() -> None:
         assert answered(manager, 0, message, 8).error_code == 0
 
 
+@pytest.mark.parametrize("announced", [SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT, 9])
+@pytest.mark.parametrize("settings", [
+    {"security.inter.broker.protocol": "SASL_SSL"},
+    {"inter.broker.listener.name": "SASL_SSL"},
+    {"inter.broker.listener.name": "INTERNAL", "listener.security.protocol.map": "INTERNAL:SASL_SSL"},
+    {"control.plane.listener.name": "CONTROL", "security.inter.broker.protocol": "SASL_SSL"},
+])  # fmt: skip
+def test_a_brokers_registration_does_not_choose_the_security_of_its_connection(
+    announced: int, settings: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = dataclasses.replace(ChannelConfig.of(settings), security=controller_security())
+    names = [config.control_plane_listener_name, config.inter_broker_listener]
+    with (
+        socket.create_server(("127.0.0.1", 0)) as broker,
+        ControllerChannelManager(9, lambda: 1, config=config) as manager,
+    ):
+        endpoints = tuple(EndPoint("localhost", broker.getsockname()[1], name, announced) for name in names if name)
+        manager.startup([Broker(0, endpoints)])
+        manager.send_request(0, SingleRequest(update_metadata({}, broker_epoch=1), 8))
+        accepted, _ = broker.accept()
+        with accepted:
+            accepted.settimeout(30)
+            first = accepted.recv(3)
+        assert manager.failed_threads == []
+    assert first == b"\x16\3\1"  # a TLS handshake
+    assert "broker 0 has registered listener" in caplog.text
+
+
 def test_a_recording_of_a_secured_channel_is_readable(tmp_path: Path) -> None:
     path = tmp_path / "secured.pcapng"
     with PcapngRecorder(path) as recorder, secured(SecurityProtocol.SASL_SSL, recorder=recorder) as (cluster, manager):
