@@ -225,8 +225,8 @@ class MemoryStore:
         """Write nothing, but raise ``ControllerMoved`` as a write would."""
         self._fenced(fence)
 
-    def read_reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
-        """The target replicas that administrators asked for."""
+    def read_reassignments(self, *, watch: bool = True) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """The target replicas that administrators asked for; ``watch`` changes nothing here."""
         return dict(self._reassignments)
 
     def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]], fence: int) -> None:

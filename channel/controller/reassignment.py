@@ -51,6 +51,7 @@ class Reassignments:
         self._partitions = partitions
         self._replicas = replicas
         self._deletions = deletions
+        self._requested: Mapping[TopicPartition, tuple[int, ...]] = {}
 
     def startup(self) -> None:
         """Begin the reassignments that administrators request in ZooKeeper, and continue those that are under way."""
@@ -60,9 +61,14 @@ class Reassignments:
     # ---- events
 
     def process_zookeeper(self) -> Collection[TopicPartition]:
-        """Begin the reassignments in ``/admin/reassign_partitions``; returns their partitions."""
-        asked = self._cluster.store.read_reassignments()
-        codes = self._begin_all(dict(asked), check_replicas=False)
+        """Begin the reassignments that were added to ``/admin/reassign_partitions``; returns the znode's partitions.
+
+        The controller removes each completed partition from the znode, which is a change of the znode like others: the
+        partitions that were in it before have begun already, and begin only once.
+        """
+        known, asked = self._requested, self._cluster.store.read_reassignments()
+        self._requested = asked
+        codes = self._begin_all({tp: target for tp, target in asked.items() if known.get(tp) != target})
         failed = {tp for tp, code in codes.items() if code is not ErrorCode.NONE}
         if failed:
             self._forget_requested(lambda tp, _: tp in failed)
@@ -118,7 +124,7 @@ class Reassignments:
         return self._cluster.context.partition_full_replica_assignment(tp)
 
     def _begin_all(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, check_replicas: bool
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, check_replicas: bool = False
     ) -> dict[TopicPartition, ErrorCode]:
         codes = {}
         for tp, target in targets.items():
@@ -214,7 +220,8 @@ class Reassignments:
     def _forget_requested(self, is_done: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:
         """Remove reassignments from ``/admin/reassign_partitions``."""
         store = self._cluster.store
-        asked = store.read_reassignments()
+        asked = store.read_reassignments(watch=False)
         left = {tp: target for tp, target in asked.items() if not is_done(tp, target)}
         if len(left) < len(asked):
             store.write_reassignments(left, self._cluster.fence)
+            self._requested = {tp: target for tp, target in self._requested.items() if tp in left}

@@ -157,8 +157,12 @@ class ControllerStore(Protocol):
     def check_leadership(self, fence: int) -> None:
         """Write nothing, but raise ``ControllerMoved`` as a write would."""
 
-    def read_reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
-        """The target replicas in ``/admin/reassign_partitions``; empty without the znode."""
+    def read_reassignments(self, *, watch: bool = True) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """The target replicas in ``/admin/reassign_partitions``; empty without the znode.
+
+        Args:
+            watch: Watch the znode: a change becomes ``ZkPartitionReassignment``.
+        """
 
     def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]], fence: int) -> None:
         """Replace the content of ``/admin/reassign_partitions``; the znode is deleted if there is none left."""

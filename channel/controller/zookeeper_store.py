@@ -306,10 +306,17 @@ class ZooKeeperStore:
         """Write nothing, but raise ``ControllerMoved`` as a write would."""
         fenced(self._session, fence, [])
 
-    def read_reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
-        """The target replicas in ``/admin/reassign_partitions``; empty without the znode."""
-        self._watch_node(znodes.REASSIGN_PARTITIONS, ZkPartitionReassignment())
-        found = self._session.get_many([znodes.REASSIGN_PARTITIONS])[0]
+    def read_reassignments(self, *, watch: bool = True) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """The target replicas in ``/admin/reassign_partitions``; empty without the znode.
+
+        Args:
+            watch: Watch the znode: a change becomes ``ZkPartitionReassignment``.
+        """
+        if watch:
+            self._watch_node(znodes.REASSIGN_PARTITIONS, ZkPartitionReassignment())
+            found = self._session.get_many([znodes.REASSIGN_PARTITIONS])[0]
+        else:
+            found = next(self._session.get_unwatched([znodes.REASSIGN_PARTITIONS]))
         return (found and decoded_or_none(znodes.decode_reassignments, found[0])) or {}
 
     def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]], fence: int) -> None:

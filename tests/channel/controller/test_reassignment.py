@@ -13,6 +13,7 @@ from channel.controller.cluster_events import (
     BrokerChange,
     ListPartitionReassignments,
     PartitionReassignmentIsrChange,
+    TopicChange,
     TopicDeletion,
     ZkPartitionReassignment,
 )
@@ -35,14 +36,14 @@ def reassign(cluster: DecidedCluster, *target: int) -> None:
     cluster.process(ZkPartitionReassignment())
 
 
-def join(cluster: DecidedCluster, *isr: int) -> None:
+def join(cluster: DecidedCluster, *isr: int, tp: TopicPartition = T0) -> None:
     """The leader asks for an ISR."""
-    state = cluster.state()
+    state = cluster.state(tp)
     epoch = cluster.decisions.context.live_broker_id_and_epochs[state.leader]
     answers: list[Any] = []
-    wanted = {T0: state._replace(isr=isr)}
+    wanted = {tp: state._replace(isr=isr)}
     cluster.process(AlterPartition(state.leader, epoch, 3, wanted, answers.append))
-    assert answers[0].partitions[T0].isr == isr
+    assert answers[0].partitions[tp].isr == isr
 
 
 def ask(cluster: DecidedCluster, target: tuple[int, ...] | None, tp: TopicPartition = T0) -> ErrorCode:
@@ -85,6 +86,37 @@ def test_a_partition_moves_to_another_broker() -> None:
         CONTROLLER: [False, True]
     }
     assert list(cluster.taken()[-1].partitions[T0].replicas) == [OTHER]
+
+
+def test_a_completed_partition_does_not_begin_the_others_again() -> None:
+    cluster = elected(0, 1)
+    partitions = [TopicPartition("t", p) for p in range(120)]
+    cluster.store.create_topic("t", {tp.partition: (0,) for tp in partitions})
+    cluster.process(TopicChange())
+    cluster.store.reassign(dict.fromkeys(partitions, (1,)))
+    cluster.process(ZkPartitionReassignment())
+    assert {cluster.state(tp).leader_epoch for tp in partitions} == {1}
+    for done, tp in enumerate(partitions, 1):
+        join(cluster, 0, 1, tp=tp)
+        cluster.process(ZkPartitionReassignment())  # the controller's own write to the znode
+        assert len(cluster.store.read_reassignments()) == len(partitions) - done
+        assert cluster.state(tp).leader_epoch == 3  # begun, completed, broker 0 out of the ISR
+        assert {cluster.state(each).leader_epoch for each in partitions[done:]} <= {1}
+
+
+def test_a_partition_that_is_added_to_the_znode_begins_and_a_recreated_znode_begins_anew() -> None:
+    cluster = elected(0, 1, 2)
+    cluster.create([0])
+    second = TopicPartition("other", 0)
+    cluster.create([0], "other")
+    reassign(cluster, 1)
+    cluster.store.reassign({second: (1,)})
+    cluster.process(ZkPartitionReassignment())
+    assert [cluster.state(tp).leader_epoch for tp in (T0, second)] == [1, 1]
+    cluster.store.write_reassignments({}, cluster.store.fence)
+    cluster.process(ZkPartitionReassignment())
+    reassign(cluster, 2)
+    assert under_way(cluster)[T0] == ReplicaAssignment((2, 0), (2,), (0,))
 
 
 @pytest.mark.conformance("CIT-13")
