@@ -19,7 +19,7 @@ from channel.types import (
     ReplicaAssignment,
     UpdateType,
 )
-from kproto.api import control_versions
+from kproto.api import ApiKey, control_versions
 from kproto.messages import LeaderAndIsrPartitionState
 from kproto.types import TopicPartition
 
@@ -31,13 +31,14 @@ from .events import (
     UpdateMetadataResponseReceived,
 )
 from .metadata_columns import MetadataColumns
-from .requests import ControlRequest, SharedRequest, SingleRequest
+from .requests import ControlRequest, ListenerNotExpressible, SharedRequest, SingleRequest, UnwritableRequest
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from channel.config import ChannelConfig
+    from kproto.fanout import SharedBody
 
     from .context import ControllerContext
 
@@ -312,8 +313,29 @@ class ControllerBrokerRequestBatch:
                 epoch, "sending UpdateMetadata to brokers %s for %d partitions", bounded(targets), count
             )
         if targets:
-            shared = messages.update_metadata_request(
-                version=self.versions.update_metadata,
+            shared, error = self._update_metadata_body(context, epoch)
+            callback, send = self._update_metadata_callback, self._sender.send_request
+            for broker_id in targets:
+                request: ControlRequest = SharedRequest(shared, epoch, live[broker_id])
+                if error is not None:
+                    request = UnwritableRequest(request, error)
+                send(broker_id, request, callback(broker_id))
+                self._update_metadata_brokers.discard(broker_id)
+        self._update_metadata_brokers.clear()
+        self._all_added_at = -1
+        self._update_metadata = MetadataColumns()
+
+    def _update_metadata_body(
+        self, context: ControllerContext, epoch: int
+    ) -> tuple[SharedBody, ListenerNotExpressible | None]:
+        """Encode the UpdateMetadata; in the latest version, and with the error, if its own has no field for a listener.
+
+        As in Kafka that error is for the brokers' send threads, not for the controller.
+        """
+
+        def encoded(version: int) -> SharedBody:
+            return messages.update_metadata_request(
+                version=version,
                 controller_id=self.controller_id,
                 is_kraft_controller=self.is_kraft_controller,
                 controller_epoch=epoch,
@@ -322,13 +344,12 @@ class ControllerBrokerRequestBatch:
                 topic_ids=context.topic_ids,
                 live_brokers=self._addresses.brokers(context),
             )
-            callback, send = self._update_metadata_callback, self._sender.send_request
-            for broker_id in targets:
-                send(broker_id, SharedRequest(shared, epoch, live[broker_id]), callback(broker_id))
-                self._update_metadata_brokers.discard(broker_id)
-        self._update_metadata_brokers.clear()
-        self._all_added_at = -1
-        self._update_metadata = MetadataColumns()
+
+        try:
+            return encoded(self.versions.update_metadata), None
+        except ListenerNotExpressible as e:
+            self._log.error("the send threads will retry UpdateMetadata without end: %s", e)
+            return encoded(ApiKey.UPDATE_METADATA.info.max_version), e
 
     def _send_stop_replica(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.stop_replica, context.live_broker_id_and_epochs

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from channel.errors import ClientClosed, Disconnected, IllegalState, RequestTimeout
 
+from .requests import ListenerNotExpressible
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -233,6 +235,8 @@ class BrokerRequests:
         self._sent_before = self._sent_before or _all_sent(response.request)
         if response.timed_out:
             self.failed(RequestTimeout(f"no answer within {response.request.timeout_ms} ms"))
+        elif isinstance(response.version_mismatch, ListenerNotExpressible):
+            self.failed(response.version_mismatch)  # Kafka tries it again for ever
         elif response.version_mismatch is not None:
             self._undeliverable(response.version_mismatch)
         else:

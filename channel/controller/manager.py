@@ -20,6 +20,7 @@ from kproto.errors import KprotoError
 from .broker_clients import BrokerClients
 from .broker_requests import BrokerRequests, DroppedRequest, Outcome, QueueItem
 from .dropped_requests import DroppedHook, DroppedRequests
+from .requests import ListenerNotExpressible
 from .send_thread import ClientFactory, RequestSendThread
 from .send_thread_pool import SendThreadPool, SendThreads, ServingThread
 from .state_change_log import StateChangeLog
@@ -247,6 +248,8 @@ class ControllerChannelManager:
             raise TypeError(f"{name} is no request of a version; give SingleRequest(message, version)")
         try:
             request.build(request.latest_version)  # encoded now, so that queues hold bytes and not objects
+        except ListenerNotExpressible:
+            pass  # the send thread says so, and retries it
         except KprotoError as e:
             self._log.error("%s cannot be encoded, broker %d will not get it: %s", request, broker_id, e)
             item = DroppedRequest(request, callback, self._clock.milliseconds(), Outcome.NOT_SENT, e)

@@ -81,11 +81,7 @@ class BrokerAddresses:
         return [leader for i in sorted(broker_ids) if (leader := self._leaders.get(i) or self._leader(context, i))]
 
     def brokers(self, context: ControllerContext) -> list[UpdateMetadataBroker]:
-        """All known brokers, by id; not to be changed.
-
-        Raises:
-            BrokerNotAvailable: Version 0, and a broker has no PLAINTEXT listener.
-        """
+        """All known brokers, by id; not to be changed."""
         self._look_at(context)
         if self._brokers is None:
             self._brokers = [_live_broker(b, self._version) for b in context.live_or_shutting_down_brokers]
@@ -281,8 +277,6 @@ def _live_broker(broker: Broker, version: int) -> UpdateMetadataBroker:
             port=e.port, host=e.host, listener=e.listener_name, security_protocol=int(e.security_protocol)
         )
         for e in broker.endpoints
-        if version > 0 or e.listener_name == plaintext
+        if version > 0 or e.listener_name == plaintext or not broker.endpoint(plaintext)
     ]
-    if version == 0 and not endpoints:
-        raise BrokerNotAvailable(f"{broker} has no listener {plaintext}")
     return UpdateMetadataBroker(id=broker.id, endpoints=endpoints, rack=broker.rack)

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from channel.network.transport import Bytes
     from kproto.codec import Message
 
-__all__ = ["ControlRequest", "ListenerNotExpressible", "SharedRequest", "SingleRequest", "with_version_addresses"]
+__all__ = [
+    "ControlRequest",
+    "ListenerNotExpressible",
+    "SharedRequest",
+    "SingleRequest",
+    "UnwritableRequest",
+    "with_version_addresses",
+]
 
 _KNOWN: Final[dict[tuple[type, int], int]] = {}  # message classes and versions that can be sent, with the API's key
 _LISTENERS_SINCE: Final = 3  # UpdateMetadata; 1 and 2 have security protocols instead, 0 one PLAINTEXT address
@@ -225,3 +232,35 @@ class SharedRequest(ControlRequest):
     def build(self, version: int) -> Sequence[Bytes]:
         """Return the broker's own first piece, and the pieces that all brokers share."""
         return self._pieces
+
+
+class UnwritableRequest(ControlRequest):
+    """An UpdateMetadata request that its version cannot express: every attempt to send it fails, as in Kafka.
+
+    Args:
+        readable: The same request in a version that can express it.
+        error: The reason.
+    """
+
+    __slots__ = ("_error", "_readable")
+
+    def __init__(self, readable: ControlRequest, error: ListenerNotExpressible) -> None:
+        self.api_key = readable.api_key
+        self.oldest_version = self.latest_version = error.version
+        self.controller_epoch = readable.controller_epoch
+        self.broker_epoch = readable.broker_epoch
+        self._readable = readable
+        self._error = error
+
+    @property
+    def message(self) -> Any:
+        """The message, decoded from the version that can express it."""
+        return self._readable.message
+
+    def build(self, version: int) -> Sequence[Bytes]:
+        """Fail.
+
+        Raises:
+            ListenerNotExpressible: Always.
+        """
+        raise self._error.with_traceback(None)

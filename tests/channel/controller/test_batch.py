@@ -11,6 +11,7 @@ from controller_cluster import ASSIGNMENT, BAR0, BAR1, FOO0, FOO1, Cluster
 
 from channel.controller.events import LeaderAndIsrResponseReceived, TopicDeletionStopReplicaResponseReceived
 from channel.controller.migration import MigrationRequestBatch
+from channel.controller.requests import ListenerNotExpressible
 from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import STATE_CHANGE, TRACE
 from channel.types import (
@@ -352,6 +353,33 @@ class TestUpdateMetadata:
             read = states(read_back(only(cluster.collector.requests(broker, UMR))))
             assert {tp: s.leader for tp, s in read.items()} == {FOO0: 1, BAR1: 2}
 
+    @pytest.mark.parametrize(
+        ("ibp", "endpoint"),
+        [
+            ("0.10.1", EndPoint("b", 9092, "REPLICATION")),
+            ("0.9.0", EndPoint("b", 9092, "REPLICATION")),
+            ("0.8.2", EndPoint("b", 9093, "SSL", SecurityProtocol.SSL)),
+        ],
+    )
+    def test_a_listener_that_the_version_cannot_name_fails_in_the_brokers_queues_and_not_in_the_batch(
+        self, cluster: Cluster, ibp: str, endpoint: EndPoint
+    ) -> None:
+        cluster.context.set_live_brokers({Broker(1, (EndPoint("a", 9092),)): 11, Broker(2, (endpoint,)): 12})
+        cluster.lead(FOO0, 1)
+        batch = cluster.batch(ibp)
+        batch.new_batch()
+        batch.add_update_metadata_request_for_brokers([1, 2], [FOO0])
+        batch.send_requests_to_brokers(1)
+        for broker_id in (1, 2):
+            request = only(cluster.collector.requests(broker_id, UMR))
+            assert (request.latest_version, request.controller_epoch, request.broker_epoch) == (
+                control_versions(ibp).update_metadata, 1, 10 + broker_id,
+            )  # fmt: skip
+            assert request.message.live_brokers[1].endpoints[0].listener == endpoint.listener_name
+            with pytest.raises(ListenerNotExpressible, match="broker 2"):
+                request.build(request.latest_version)
+        batch.new_batch()  # nothing is left in it
+
     def test_each_broker_gets_its_own_epoch_and_the_same_bytes(self, cluster: Cluster) -> None:
         cluster.context.set_live_brokers({Broker(i, (EndPoint("localhost", 1),)): 100 + i for i in (1, 2, 3)})
         cluster.lead(FOO0, 1)
@@ -525,18 +553,12 @@ class TestUpdateMetadata:
             batch.send_requests_to_brokers(1)
         assert cluster.collector.sent == {}
 
-    @pytest.mark.parametrize(("ibp", "expressible"), [("0.10.0-IV1", False), ("0.9.0", False), ("0.10.2-IV0", True)])
-    def test_a_listener_of_another_name_needs_version_3(self, cluster: Cluster, ibp: str, expressible: bool) -> None:
+    def test_a_listener_of_another_name_is_sent_from_version_3_on(self, cluster: Cluster) -> None:
         endpoints = (EndPoint("h", 1), EndPoint("h", 2, "REPLICATION", SecurityProtocol.PLAINTEXT))
         cluster.context.set_live_brokers({Broker(1, endpoints): 1})
-        batch = cluster.batch(ibp)
+        batch = cluster.batch("0.10.2-IV0")
         batch.new_batch()
         batch.add_update_metadata_request_for_brokers([1])
-        if not expressible:
-            with pytest.raises(IllegalState, match="REPLICATION"):
-                batch.send_requests_to_brokers(1)
-            assert cluster.collector.sent == {}
-            return
         batch.send_requests_to_brokers(1)
         request = only(cluster.collector.requests(1, UMR))
         assert [e.listener for e in only(read_back(request).live_brokers).endpoints] == ["PLAINTEXT", "REPLICATION"]

@@ -21,7 +21,7 @@ from channel.config import ChannelConfig
 from channel.controller import manager as channel_manager
 from channel.controller.broker_requests import BrokerRequests, DroppedRequest, Outcome
 from channel.controller.manager import GROUP, ControllerChannelManager
-from channel.controller.requests import ControlRequest, SingleRequest
+from channel.controller.requests import ControlRequest, ListenerNotExpressible, SingleRequest, UnwritableRequest
 from channel.controller.send_thread import RequestSendThread
 from channel.errors import BrokerNotAvailable, ClientClosed, Disconnected, IllegalState
 from channel.metrics import Metrics
@@ -260,6 +260,22 @@ def test_a_request_that_cannot_be_encoded_is_told_to_its_caller_at_once_and_the_
     manager.send_request(1, request(2), answered.append)
     until(lambda: len(answered) == 1)
     assert len(broker.seen) == 1
+
+
+def test_a_request_whose_version_cannot_name_a_listener_is_retried_and_holds_up_no_other_broker(
+    make, scripted, dropped: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second, answered = scripted(), scripted(), []
+    manager = make(first.broker(1), second.broker(2))
+    unwritable = UnwritableRequest(request(1), ListenerNotExpressible(2, 1, "REPLICATION"))
+    manager.send_request(1, unwritable, answered.append)
+    manager.send_request(1, request(2), answered.append)
+    until(lambda: caplog.text.count("cannot name listener REPLICATION of broker 1") >= 3)
+    manager.send_request(2, request(3), answered.append)
+    until(lambda: len(answered) == 1)
+    assert (len(first.seen), len(second.seen), manager.dropped) == (0, 1, 0)
+    manager.remove_broker(1)
+    assert [(broker_id, item.outcome) for broker_id, item in dropped] == [(1, Outcome.NOT_SENT)] * 2
 
 
 @pytest.mark.parametrize("many", [1, 300])
