@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from kproto.types import TopicPartition
 
+    from .metadata_cache import ClusterView
+
 __all__ = ["BrokerHooks", "ControllerApis", "Interception", "RequestContext"]
 
 _LONGEST_DELAY_S: Final = 86_400.0
@@ -99,7 +101,7 @@ class BrokerHooks:
         answered: Called with every request and its answer (None if no answer was sent).
         partitions_deleted: Called with partitions that an UpdateMetadata deleted, as Kafka's group coordinator is.
         topics_changed: Called with the topics of an UpdateMetadata, as Kafka's delayed topic operations are.
-        quotas_changed: Called after each UpdateMetadata, as Kafka's client-quota callback is.
+        quotas_changed: Called with the cluster after each UpdateMetadata, as Kafka's client-quota callback is.
         partitions_changed: Called with the partitions of an UpdateMetadata, as Kafka's delayed elections are.
         leadership: Called with partitions that this broker now leads and follows, as both of Kafka's coordinators are.
         resigned: Called when a coordinator's partition was deleted: topic, partition, leader epoch or None.
@@ -116,7 +118,7 @@ class BrokerHooks:
     answered: Callable[[RequestContext, Any, Any], None] | None = None
     partitions_deleted: Callable[[Sequence[TopicPartition]], None] | None = None
     topics_changed: Callable[[Sequence[str]], None] | None = None
-    quotas_changed: Callable[[], None] | None = None
+    quotas_changed: Callable[[ClusterView], None] | None = None
     partitions_changed: Callable[[Sequence[TopicPartition]], None] | None = None
     leadership: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None] | None = None
     resigned: Callable[[str, int, int | None], None] | None = None

@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from channel.logs import bounded, state_change_log
+from channel.logs import TRACE, bounded, state_change_log
 from channel.types import LEADER_DURING_DELETE, NO_NODE, Broker, Node
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID, TopicPartition
@@ -119,15 +119,31 @@ class MetadataCache:
             )
             self._log.error("brokers have different listeners: %s", bounded(groups))
         if update.entries:
-            self._log.info(
-                "UpdateMetadata of controller %d (epoch %d, correlation id %d): %d partitions cached, %d removed",
-                request.controller_id,
-                request.controller_epoch,
-                correlation_id,
-                update.entries - len(update.deleted),
-                len(update.deleted),
-            )
+            self._log_partitions(update, request, correlation_id)
         return update.deleted
+
+    def _log_partitions(self, update: Update, request: Any, correlation_id: int) -> None:
+        """Log what was cached and deleted, in Kafka's words; one line for each partition at TRACE."""
+        cause = (
+            f"sent by controller {request.controller_id} epoch {request.controller_epoch} "
+            f"with correlation id {correlation_id}"
+        )
+        if self._log.isEnabledFor(TRACE):
+            entries = [(TopicPartition(topic, index), None) for topic, gone in update.left_out for index in gone]
+            entries += [(TopicPartition(r.topic_name, r.partition_index), r) for r in request.partition_states]
+            for tp, row in entries:
+                if row is None or row.leader == LEADER_DURING_DELETE:
+                    text = "Deleted partition %s from metadata cache in response to UpdateMetadata request %s"
+                    self._log.log(TRACE, text, tp, cause)
+                else:
+                    text = "Cached leader info %s for partition %s in response to UpdateMetadata request %s"
+                    self._log.log(TRACE, text, bounded(repr(row)), tp, cause)
+        self._log.info(
+            "Add %d partitions and deleted %d partitions from metadata cache in response to UpdateMetadata request %s",
+            update.entries - len(update.deleted),
+            len(update.deleted),
+            cause,
+        )
 
     # ---- questions of clients ----------------------------------------------------------------------------------------
 

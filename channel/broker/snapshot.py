@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from channel.logs import bounded
 from channel.types import LEADER_DURING_DELETE, Broker, EndPoint, UpdateType
 from kproto.json_form import uuid_to_json
 from kproto.types import ZERO_UUID, TopicPartition
@@ -83,6 +82,7 @@ class Update:
         entries: Partition entries that were applied.
         notes: Lines for the state-change log as (whether it is an error, text).
         listeners: Set of listener names to the ids of the brokers that have it.
+        left_out: The deletions of a full update, (topic, partition indexes), which preceded the request's own entries.
     """
 
     snapshot: MetadataSnapshot
@@ -90,17 +90,20 @@ class Update:
     entries: int = 0
     notes: tuple[tuple[bool, str], ...] = ()
     listeners: Mapping[frozenset[str], Sequence[int]] = field(default_factory=dict)
+    left_out: Sequence[tuple[str, Sequence[int]]] = ()
 
 
 def deletions_of_full_update(
     snapshot: MetadataSnapshot, topic_states: Sequence[Any]
 ) -> tuple[list[tuple[str, list[int]]], list[str]]:
-    """The partitions that a KRaft controller's full update removes by leaving them out, as in Kafka 3.9's migration.
+    """The partitions that a KRaft controller's full update deletes, as Kafka 3.9's migration does.
+
+    - A topic whose id the request leaves out is deleted.
+    - A topic that stays keeps a partition that the request leaves out. Kafka deletes the partitions that are new
+      there instead; the request's own entries put them back.
 
     Returns:
         Deletions as (topic, partition indexes), to be applied before the request's own entries, and the log lines.
-        Kafka's own transform leaves a partition that vanished from a kept topic in the cache; here it goes, as "full"
-        implies (in Kafka a topic loses partitions only when it is created anew, so the wire shows no difference).
     """
     sent = {state.topic_id: state for state in topic_states}
     deletions: list[tuple[str, list[int]]] = []
@@ -109,19 +112,18 @@ def deletions_of_full_update(
         known = snapshot.partitions.get(name)
         if known is None:
             lines.append(
-                f"Error: topic {name} has an id in currentMetadata.topicNames and is not in "
-                "currentMetadata.partitionStates"
+                f"Error: topic {name} appeared in currentMetadata.topicNames, but not in "
+                "currentMetadata.partitionStates."
             )
             continue
-        state = sent.get(topic_id)
-        kept = {row.partition_index for row in state.partition_states} if state else set()
-        gone = [index for index in known if index not in kept]
-        if gone:
-            deletions.append((name, gone))
-            removed = f"topic {name}" if state is None else f"partitions {bounded(gone)} of topic {name}"
+        state, cache = sent.get(topic_id), f"with ID {uuid_to_json(topic_id)} from the metadata cache since"
+        if state is None:
+            deletions.append((name, list(known)))
+            lines.append(f"Removing topic {name} {cache} the full UMR did not include it.")
+        elif new := [row.partition_index for row in state.partition_states if row.partition_index not in known]:
+            deletions.append((name, new))
             lines.append(
-                f"Removing {removed} with ID {uuid_to_json(topic_id)} from the cached metadata: "
-                "a full UpdateMetadata left it out"
+                f"Removing {len(new)} partition(s) from topic {name} {cache} the full UMR did not include them."
             )
     return deletions, lines
 
@@ -177,12 +179,12 @@ def apply_update(
     rows = request.partition_states
     deleted: dict[TopicPartition, None] = {}
     work = _Topics(snapshot, deleted)
+    for state in request.topic_states:
+        work.identify(state.topic_name, state.topic_id)
+    # After the ids, as in Kafka: a topic that was created again has no id until the next request that names it.
     for name, indexes in deletions:
         for index in indexes:
             work.remove(name, index)
-    # ids after the deletions of a full update: a topic that was created again keeps the new id
-    for state in request.topic_states:
-        work.identify(state.topic_name, state.topic_id)
     for row in rows:
         if row.leader == LEADER_DURING_DELETE:
             work.remove(row.topic_name, row.partition_index)
@@ -197,7 +199,7 @@ def apply_update(
     )
     alive, listeners = brokers or live_brokers(request)
     after = MetadataSnapshot(work.partitions, work.topic_ids, controller, alive, lineage)
-    return Update(after, tuple(deleted), entries, tuple(notes), listeners)
+    return Update(after, tuple(deleted), entries, tuple(notes), listeners, deletions)
 
 
 class _Topics:

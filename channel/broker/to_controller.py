@@ -247,7 +247,7 @@ class NodeToControllerChannel:
         elif response.disconnected:
             self.retry_later()
             return
-        elif _is_not_controller(response.body):
+        elif ErrorCode.NOT_CONTROLLER in response.body.error_counts():
             log.info("broker %d: %s is not the controller any more", self.broker_id, node)
             self._thread.client.disconnect(node.key)
             self.retry_later()
@@ -256,17 +256,6 @@ class NodeToControllerChannel:
         if self._queue:
             self._thread.attend(self)
         item.on_complete(response)
-
-
-def _is_not_controller(answer: Any) -> bool:
-    """Whether an answer, or any partition of it, has the error NOT_CONTROLLER."""
-    if getattr(answer, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
-        return True
-    return any(
-        getattr(row, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
-        for topic in getattr(answer, "topics", None) or ()
-        for row in (topic, *getattr(topic, "partitions", ()))
-    )
 
 
 class NodeToControllerThread(InterBrokerSendThread):

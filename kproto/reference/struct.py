@@ -10,7 +10,7 @@ from kproto.api import check_version
 from .wire import build, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from construct import Construct
 
@@ -224,6 +224,24 @@ class Response(Message):
 
     __slots__ = ()
     kind: Kind = "response"
+
+    def error_counts(self) -> dict[int, int]:
+        """Count every error code of the response, of the whole and of its parts."""
+        return dict(Counter(_error_codes(self)))
+
+
+def _error_codes(struct: Struct) -> Iterator[int]:
+    for name in struct.fields.names:
+        value = getattr(struct, name)
+        if name == "error_code":
+            yield value
+        elif isinstance(value, list):
+            for part in value:
+                if not isinstance(part, Struct):
+                    break
+                yield from _error_codes(part)
+        elif isinstance(value, Struct):
+            yield from _error_codes(value)
 
 
 def count_errors(top: int, errors: Sequence[Any]) -> dict[int, int]:

@@ -30,15 +30,16 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
             return request.error_response(e.code)
         deleted = broker.metadata.update_metadata(context.correlation_id, request, version=context.version)
         replicas.controller_epoch = request.controller_epoch  # set after the cache, unlike in the other two APIs
-    hooks = broker.hooks
+    hooks = broker.hooks  # in Kafka's order
     if deleted and hooks.partitions_deleted is not None:
         hooks.partitions_deleted(deleted)
+    entries: list[TopicPartition] = []
     if hooks.topics_changed is not None or hooks.partitions_changed is not None:
         entries = [TopicPartition(row.topic_name, row.partition_index) for row in request.partition_states]
-        if entries and hooks.topics_changed is not None:
-            hooks.topics_changed([tp.topic for tp in entries])
-        if entries and hooks.partitions_changed is not None:
-            hooks.partitions_changed(entries)
+    if entries and hooks.topics_changed is not None:
+        hooks.topics_changed([tp.topic for tp in entries])
     if hooks.quotas_changed is not None:
-        hooks.quotas_changed()
+        hooks.quotas_changed(broker.metadata.cluster(context.listener))
+    if entries and hooks.partitions_changed is not None:
+        hooks.partitions_changed(entries)
     return request.error_response(ErrorCode.NONE)

@@ -26,6 +26,12 @@ from kproto.messages import (
     AlterPartitionResponse,
     AlterPartitionResponsePartition,
     AlterPartitionResponseTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     EnvelopeRequest,
     EnvelopeResponse,
     UpdateMetadataBroker,
@@ -157,28 +163,42 @@ def test_a_request_goes_to_the_next_controller_if_the_first_cannot_be_reached(ch
 
 @pytest.mark.conformance("NTC-04")
 @pytest.mark.parametrize(
-    "refusal",
+    ("asked", "refusal"),
     [
-        NOT_CONTROLLER,
-        AlterPartitionResponse(
-            topics=[AlterPartitionResponseTopic(partitions=[AlterPartitionResponsePartition(error_code=41)])]
+        (REQUEST, NOT_CONTROLLER),
+        (
+            REQUEST,
+            AlterPartitionResponse(
+                topics=[AlterPartitionResponseTopic(partitions=[AlterPartitionResponsePartition(error_code=41)])]
+            ),
+        ),
+        (
+            MessageRequest(CreatePartitionsRequest(), 3),
+            CreatePartitionsResponse(
+                results=[CreatePartitionsTopicResult(), CreatePartitionsTopicResult(error_code=41)]
+            ),
+        ),
+        (
+            MessageRequest(DeleteTopicsRequest(), 6),
+            DeleteTopicsResponse(responses=[DeletableTopicResult(error_code=41)]),
         ),
     ],
-    ids=["top level", "partition"],
+    ids=["top level", "partition", "results of CreatePartitions", "responses of DeleteTopics"],
 )
-def test_a_node_that_is_not_the_controller_is_left_for_the_next(channels, refusal):
+def test_a_node_that_is_not_the_controller_is_left_for_the_next(channels, asked, refusal):
     made = channels(FIRST)
-    made.ask()
+    made.ask(asked)
     made.until_sent(1)
     assert made.channel.active_controller == FIRST.node
-    made.answer(refusal)
+    made.answer(refusal, asked.latest_version)
     assert (made.channel.active_controller, made.channel.queue_size, made.completed) == (None, 1, [])
     made.information = SECOND
     made.work()
     assert made.channel.active_controller == SECOND.node
     made.until_sent(2)
-    made.answer(GOOD)
-    assert [r.body for r in made.completed] == [GOOD]
+    good = type(refusal)()
+    made.answer(good, asked.latest_version)
+    assert [r.body for r in made.completed] == [good]
     assert made.sent_to() == ["5-to-controller-1", "5-to-controller-2"]
 
 
