@@ -52,7 +52,12 @@ class ClusterView(NamedTuple):
             "controller_id": self.snapshot.controller_id,
             "brokers": [{"broker_id": b.id, "host": b.host, "port": b.port, "rack": b.rack} for b in self.brokers],
             "topics": [
-                {"topic": name, "topic_id": _id_of(self.snapshot, name), "error": errors.get(name)}
+                {
+                    "topic": name,
+                    "topic_id": _id_of(self.snapshot, name),
+                    "internal": name in self.snapshot.internal_topics,
+                    "error": errors.get(name),
+                }
                 for name in self.snapshot.all_topics
             ],
             "partitions": [

@@ -7,6 +7,7 @@
     |   +-- ClientClosed            because this side is closing or closed
     |   +-- InvalidReceive          because a frame's length is negative or above the limit
     |   +-- RequestTimeout          because no response came in time
+    |       +-- TopicNotKnown       because a topic or partition did not become known in time
     +-- AuthenticationFailed        one side rejected the other's certificate or credentials
     +-- BrokerNotAvailable          no broker with that id, or no broker that could be asked
     +-- ControllerMoved             another controller has been elected (error code 11)
@@ -49,6 +50,7 @@ __all__ = [
     "SessionExpired",
     "StaleBrokerEpoch",
     "TopicAuthorizationFailed",
+    "TopicNotKnown",
     "ZooKeeperError",
 ]
 
@@ -109,6 +111,18 @@ class StaleBrokerEpoch(ChannelError):
 
 class InvalidTopic(ChannelError):
     """A topic's name is not allowed."""
+
+
+class TopicNotKnown(RequestTimeout):
+    """A topic or partition did not become known in time.
+
+    Attributes:
+        error_code: The topic's error in the last Metadata response, 0 if there was none.
+    """
+
+    def __init__(self, text: str, error_code: int = 0) -> None:
+        super().__init__(text)
+        self.error_code = error_code
 
 
 class TopicAuthorizationFailed(ChannelError):

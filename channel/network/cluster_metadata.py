@@ -198,11 +198,10 @@ class Metadata:
             self._update_version += 1
             if not is_partial:
                 self._needs_full_update = False
-            former = self.snapshot
+            self._refresh.succeeded(now, is_partial=is_partial)
             told = MetadataSnapshot.of_response(response)
             self.snapshot = newer = self._accepted(told, is_partial=is_partial, api_version=api_version, now=now)
-            is_equal = (former.nodes, former.partitions) == (newer.nodes, newer.partitions)
-            self._refresh.succeeded(now, is_partial=is_partial, is_equal=is_equal)
+            self._forget_epochs(now)
             self._invalid_topics = set(newer.invalid_topics)
             self._unauthorized_topics = set(newer.unauthorized_topics)
             self._changed.notify_all()
@@ -233,11 +232,20 @@ class Metadata:
         seen = self._last_seen_epochs.get(partition)
         if told.leader_epoch is None:
             self._last_seen_epochs.pop(partition, None)
-            return told
-        if seen is None or told.leader_epoch >= seen or is_another:
+        elif seen is not None and told.leader_epoch < seen and not is_another:
+            return self.snapshot.partitions.get(partition)
+        else:
             self._last_seen_epochs[partition] = told.leader_epoch
-            return told
-        return self.snapshot.partitions.get(partition)
+        if told.leader_epoch is None or told.leader_epoch != seen or is_another:
+            self._refresh.forget_equal_responses()  # as Kafka, which compares nothing but epochs and topic ids
+        return told
+
+    def _forget_epochs(self, now: int) -> None:
+        """Forget the leader epochs of topics that are of no interest any more."""
+        topics = {partition.topic for partition in self._last_seen_epochs}
+        if gone := {topic for topic in topics if not self.retain_topic(topic, now)}:
+            kept = {each: epoch for each, epoch in self._last_seen_epochs.items() if each.topic not in gone}
+            self._last_seen_epochs = kept
 
     def failed_update(self, now: int) -> None:
         """Note that an update failed."""

@@ -59,18 +59,15 @@ class RefreshSchedule:
         self._last_refresh_ms = 0
         self.forget_equal_responses()
 
-    def succeeded(self, now: int, *, is_partial: bool, is_equal: bool) -> None:
-        """Note that a response was taken; an equal response changed neither nodes nor partitions."""
+    def succeeded(self, now: int, *, is_partial: bool) -> None:
+        """Note a response; it counts as equal to the last unless ``forget_equal_responses`` follows."""
         self._last_refresh_ms = now
         self._failures = 0
         self._wait = self._backoff.backoff(0)
         if not is_partial:
             self.last_success_ms = now
-        if is_equal:
-            self._equal_wait = self._backoff.backoff(self._equal_responses)
-            self._equal_responses += 1
-        else:
-            self.forget_equal_responses()
+        self._equal_wait = self._backoff.backoff(self._equal_responses)
+        self._equal_responses += 1
 
     def failed(self, now: int) -> None:
         """Note that an update failed."""

@@ -66,6 +66,7 @@ class MetadataSnapshot:
         partitions: Partitions of the topics that were requested.
         topic_ids: Topic name to id, where ids are known.
         topic_errors: Topic name to the code of its error, for topics that have one.
+        internal_topics: Names of the cluster's own topics, such as ``__consumer_offsets``.
         is_bootstrap: Whether only bootstrap addresses are known.
     """
 
@@ -75,6 +76,7 @@ class MetadataSnapshot:
     partitions: Mapping[TopicPartition, PartitionInfo] = field(default_factory=dict)
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
     topic_errors: Mapping[str, int] = field(default_factory=dict)
+    internal_topics: frozenset[str] = frozenset()
     is_bootstrap: bool = False
     _counts: Mapping[str, int] = field(default_factory=dict, repr=False)
 
@@ -99,6 +101,7 @@ class MetadataSnapshot:
             },
             {topic.name: bytes(topic.topic_id) for topic in topics if any(topic.topic_id)},
             {topic.name: topic.error_code for topic in topics if topic.error_code},
+            frozenset(topic.name for topic in topics if topic.is_internal),
         )._counted()
 
     # ---- questions ---------------------------------------------------------------------------------------------------
@@ -164,6 +167,7 @@ class MetadataSnapshot:
             partitions=partitions,
             topic_ids={t: i for t, i in self.topic_ids.items() if t in topics},
             topic_errors={t: e for t, e in self.topic_errors.items() if t in topics},
+            internal_topics=self.internal_topics.intersection(topics),
         )._counted()
 
     def merged(self, newer: MetadataSnapshot, retain: Callable[[str], bool]) -> MetadataSnapshot:
@@ -175,6 +179,7 @@ class MetadataSnapshot:
             partitions={**{e: info for e, info in self.partitions.items() if e.topic in kept}, **newer.partitions},
             topic_ids={**{t: i for t, i in self.topic_ids.items() if t in kept}, **newer.topic_ids},
             topic_errors={**{t: e for t, e in self.topic_errors.items() if t in kept}, **newer.topic_errors},
+            internal_topics=newer.internal_topics | self.internal_topics.intersection(kept),
         )._counted()
 
     def _counted(self) -> MetadataSnapshot:

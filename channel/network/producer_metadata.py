@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from channel.errors import RequestTimeout
+from channel.errors import InvalidTopic, RequestTimeout, TopicNotKnown
+from kproto.error_codes import ErrorCode, error_name
 
 from .cluster_metadata import Metadata
 from .metadata_snapshot import TopicPartition
@@ -90,11 +91,12 @@ class ProducerMetadata(Metadata):
 
         Raises:
             InvalidTopic, TopicAuthorizationFailed: The cluster refused the topic.
-            RequestTimeout: The topic or partition did not become known in time.
+            TopicNotKnown: The topic or partition did not become known in time.
+            IllegalState: The metadata was closed.
         """
         began = self._clock.milliseconds()
         if topic in self.snapshot.invalid_topics:
-            self.raise_errors_of(topic)
+            raise InvalidTopic(f"invalid topics: {topic}")  # each time, as the error itself is raised but once
         self.add(topic, began)
         while True:
             snapshot = self.snapshot
@@ -109,6 +111,18 @@ class ProducerMetadata(Metadata):
             try:
                 self.await_update(version, left)
             except RequestTimeout as e:
-                which = f"topic {topic}" if partition is None else f"partition {topic}-{partition}"
-                raise RequestTimeout(f"{which} did not become known within {max_wait_ms} ms") from e
+                raise self._timeout(topic, partition, max_wait_ms) from e
+            if self._clock.milliseconds() - began >= max_wait_ms:
+                raise self._timeout(topic, partition, max_wait_ms)
             self.raise_errors_of(topic)
+
+    def _timeout(self, topic: str, partition: int | None, max_wait_ms: int) -> TopicNotKnown:
+        snapshot = self.snapshot
+        code = snapshot.topic_errors.get(topic, ErrorCode.NONE)
+        which = f"topic {topic}"
+        if partition is not None:
+            which = f"partition {topic}-{partition}"
+            if (count := snapshot.partition_count(topic)) is not None:
+                which += f" of {count} partitions"
+        why = f": the last answer was {error_name(code)}" if code else ""
+        return TopicNotKnown(f"{which} did not become known within {max_wait_ms} ms{why}", code)

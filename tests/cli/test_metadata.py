@@ -91,8 +91,8 @@ def test_json_holds_the_same_and_what_is_wrong_with_a_topic(cluster: EmbeddedClu
     assert view["node"] == {"broker_id": -1, "host": "127.0.0.1", "port": cluster[0].port}
     assert [(b["broker_id"], b["port"]) for b in view["brokers"]] == [(m.id, m.port) for m in cluster]
     assert view["topics"] == [
-        {"topic": "none", "topic_id": None, "error": "UNKNOWN_TOPIC_OR_PARTITION"},
-        {"topic": "orders", "topic_id": "AAECAwQFBgcICQoLDA0ODw", "error": None},
+        {"topic": "none", "topic_id": None, "internal": False, "error": "UNKNOWN_TOPIC_OR_PARTITION"},
+        {"topic": "orders", "topic_id": "AAECAwQFBgcICQoLDA0ODw", "internal": False, "error": None},
     ]
     assert view["partitions"][1] == {
         "topic": "orders",

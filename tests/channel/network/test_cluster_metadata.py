@@ -120,14 +120,35 @@ def test_a_failed_update_does_not_count_as_a_refresh(metadata: Metadata) -> None
 def test_equal_responses_are_asked_for_less_and_less_often(metadata: Metadata) -> None:
     waits = []
     for _ in range(5):
-        updated(metadata, topic(partition()))
+        updated(metadata, topic(partition(epoch=1)))
         metadata.request_update(reset_equivalent_responses=False)
         waits.append(metadata.time_to_next_update(10_000))
     for wait, expected in zip(waits, [100, 100, 200, 400, 800], strict=True):
         assert expected * 0.8 <= wait <= expected * 1.2
-    updated(metadata, topic(partition(leader=1)))
+    updated(metadata, topic(partition(leader=1, epoch=2)))
     metadata.request_update(reset_equivalent_responses=False)
     assert metadata.time_to_next_update(10_000) <= 120
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_equal"),
+    [
+        (topic(partition(epoch=1, isr=[0, 1])), True),
+        (topic(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), True),
+        (topic(partition(epoch=-1)), False),
+        (topic(partition(epoch=2)), False),
+        (topic(partition(epoch=1), partition(1, epoch=1)), False),
+        (topic(partition(epoch=1), topic_id=ID_X), False),
+    ],
+)
+def test_responses_are_equal_to_the_backoff_if_no_epoch_is_new_as_in_kafka(
+    metadata: Metadata, changed: MetadataResponseTopic, is_equal: bool
+) -> None:
+    for _ in range(4):
+        updated(metadata, topic(partition(epoch=1)))
+    updated(metadata, changed)
+    metadata.request_update(reset_equivalent_responses=False)
+    assert (metadata.time_to_next_update(10_000) > 120) == is_equal
 
 
 @pytest.mark.conformance("MDT-17")
@@ -251,6 +272,17 @@ def test_an_unauthorized_topic_is_told_to_who_asks_for_it(metadata: Metadata) ->
     updated(metadata, topic(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name="secret"))
     with pytest.raises(TopicAuthorizationFailed, match="secret"):
         metadata.raise_errors_of("secret")
+
+
+def test_internal_topics_are_named(metadata: Metadata) -> None:
+    offsets = topic(partition(), name="__consumer_offsets")
+    offsets.is_internal = True
+    updated(metadata, topic(partition()), offsets)
+    assert metadata.snapshot.internal_topics == {"__consumer_offsets"}
+    metadata.update(0, response(topic(partition())), 10_000, is_partial=True)
+    assert metadata.snapshot.internal_topics == {"__consumer_offsets"}
+    updated(metadata, topic(partition()))
+    assert metadata.snapshot.internal_topics == frozenset()
 
 
 @pytest.mark.conformance("MDT-22")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from network_peers import until
 
-from channel.errors import IllegalState, InvalidTopic, RequestTimeout
+from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicNotKnown
+from channel.network.metadata_snapshot import TopicPartition
 from channel.network.producer_metadata import ProducerMetadata
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -166,6 +167,44 @@ def test_a_wait_for_an_invalid_topic_raises(metadata: ProducerMetadata) -> None:
     updated(metadata, "a b", error=ErrorCode.INVALID_TOPIC_EXCEPTION)
     with pytest.raises(InvalidTopic):
         result()
+
+
+def test_a_wait_for_an_invalid_topic_raises_each_time(metadata: ProducerMetadata) -> None:
+    metadata.add("a b", 10_000)
+    updated(metadata, "a b", error=ErrorCode.INVALID_TOPIC_EXCEPTION)
+    for _ in range(3):
+        with pytest.raises(InvalidTopic, match="a b"):
+            metadata.wait_for_topic("a b", 10_000, lambda: None)
+
+
+def test_a_time_out_names_the_topics_error(metadata: ProducerMetadata) -> None:
+    metadata.add("topic", 10_000)
+    updated(metadata, "topic", error=ErrorCode.LEADER_NOT_AVAILABLE)
+    with pytest.raises(TopicNotKnown, match="within 0 ms: the last answer was LEADER_NOT_AVAILABLE") as caught:
+        metadata.wait_for_topic("topic", 0, lambda: None)
+    assert caught.value.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    updated(metadata, "topic", partitions=2)
+    with pytest.raises(TopicNotKnown, match="partition topic-2 of 2 partitions"):
+        metadata.wait_for_topic("topic", 0, lambda: None, partition=2)
+
+
+def test_the_epochs_of_a_forgotten_topic_are_forgotten() -> None:
+    metadata = ProducerMetadata(60_000, refresh_backoff_ms=100, refresh_backoff_max_ms=1000, max_age_ms=1000)
+
+    def told(epoch: int) -> MetadataResponse:
+        answer = response("topic")
+        answer.topics[0].partitions[0].leader_epoch = epoch
+        return answer
+
+    partition = TopicPartition("topic", 0)
+    metadata.add("topic", 0)
+    metadata.update(metadata.question(0).request_version, told(9), 0)
+    assert metadata.last_seen_epoch(partition) == 9
+    metadata.update(metadata.question(60_000).request_version, response(), 60_000)
+    assert metadata.last_seen_epoch(partition) is None
+    metadata.add("topic", 70_000)
+    metadata.update(metadata.question(70_000).request_version, told(2), 70_000)
+    assert metadata.snapshot.partitions[partition].leader_epoch == 2
 
 
 def test_a_wait_for_a_topic_ends_with_its_time(metadata: ProducerMetadata) -> None:
