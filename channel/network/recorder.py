@@ -10,8 +10,10 @@ block, however the process ended. TCP checksums are left zero, as a network card
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
+import stat
 import struct
 import threading
 from pathlib import Path
@@ -98,8 +100,8 @@ class _Way:
 class PcapngRecorder:
     """Writes a pcapng file. Safe from any thread; ``close`` it, or use it in a ``with``.
 
-    A file that can no longer be written (a full disk) ends the recording, not the traffic: the error is logged once,
-    and kept in ``error``.
+    Only the file's owner may read it. A file that can no longer be written (a full disk) ends the recording, not the
+    traffic: the error is logged once, and kept in ``error``.
 
     Args:
         path: The file; one that exists is replaced.
@@ -196,7 +198,10 @@ class PcapngRecorder:
             self._ways.clear()
 
     def _open(self) -> None:
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if stat.S_ISREG(os.fstat(self._fd).st_mode):
+            with contextlib.suppress(PermissionError):  # the file of another user, who chose its mode
+                os.fchmod(self._fd, 0o600)
         self.written = 0
         self.error = None
         self._write([_section_header(self._application), _interface()])

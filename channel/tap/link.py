@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from channel.clock import Clock
     from channel.network.recorder import Direction, Recorder
 
-    from .mask import SaslMask
+    from .mask import SecretMask
 
 __all__ = ["CHUNK", "READ", "WRITE", "Link", "LinkTransport"]
 
@@ -83,7 +83,7 @@ class Link:
         client_address, node_address: The client's own address and the node's, as they appear in the recording.
         recorder: Takes what passes.
         clock: The time of packets.
-        mask: Hides SASL secrets in the recording, None to record them.
+        mask: Hides secrets in the recording, None to record them.
 
     Attributes:
         client, node, client_address, node_address: As given.
@@ -105,7 +105,7 @@ class Link:
         node_address: Address,
         recorder: Recorder,
         clock: Clock,
-        mask: SaslMask | None,
+        mask: SecretMask | None,
     ) -> None:
         self.client = client
         self.node = node

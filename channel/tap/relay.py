@@ -26,7 +26,7 @@ from kproto.errors import ConfigurationError
 
 from .link import CHUNK, READ, WRITE, Link, LinkTransport
 from .mapping import Mapping
-from .mask import SaslMask
+from .mask import SecretMask
 
 if TYPE_CHECKING:
     import ssl
@@ -52,7 +52,8 @@ class Tap:
         recorder: Takes the relayed bytes; the caller closes it.
         listener_tls: The TLS context for clients, None for plaintext. The recording is plaintext in any case.
         upstream_tls: The TLS context towards nodes, None for plaintext.
-        mask_sasl: Write zeros for SASL tokens into the recording. The relayed bytes stay as they are.
+        keep_secrets: Record passwords and tokens too. By default the recording has zeros in their places; the relayed
+            bytes stay as they are in any case.
         clock: Time.
 
     Attributes:
@@ -70,7 +71,7 @@ class Tap:
         *,
         listener_tls: ssl.SSLContext | None = None,
         upstream_tls: ssl.SSLContext | None = None,
-        mask_sasl: bool = False,
+        keep_secrets: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if not mappings:
@@ -78,7 +79,7 @@ class Tap:
         self._recorder = recorder
         self._listener_tls = listener_tls
         self._upstream_tls = upstream_tls
-        self._mask_sasl = mask_sasl
+        self._keep_secrets = keep_secrets
         self._clock = clock
         self._buffer = memoryview(bytearray(CHUNK))
         self._links: dict[int, Link] = {}
@@ -191,7 +192,8 @@ class Tap:
         near = _transport(client, self._listener_tls, server_side=True, host="")
         far = _transport(node, self._upstream_tls, server_side=False, host=mapping.upstream[0])
         addresses = socket_address(client_address), socket_address(upstream)
-        link = Link(near, far, *addresses, self._recorder, self._clock, SaslMask() if self._mask_sasl else None)
+        mask = None if self._keep_secrets else SecretMask()
+        link = Link(near, far, *addresses, self._recorder, self._clock, mask)
         near.finish_connect()
         for descriptor in link.interests:
             self._links[descriptor] = link

@@ -37,7 +37,7 @@ Examples:
   kproto tap --map 127.0.0.1:19092=127.0.0.1:9092 --out control.pcapng
   kproto tap --map :19092=kafka-1:9092 --map :19093=kafka-2:9092 --out /var/tmp/tap --rotate-size 1000
   kproto tap --map :19092=kafka-1:9093 --listener-security near.properties --upstream-security far.properties \\
-      --mask-sasl --out control.pcapng
+      --out control.pcapng
 
 \b
 A properties file has Kafka's own names:
@@ -54,7 +54,7 @@ A properties file has Kafka's own names:
 )  # fmt: skip
 @click.option("--rotate-size", type=click.IntRange(1), metavar="MB", help="Begin a new file after this many megabytes.")
 @click.option("--rotate-seconds", type=Seconds(1), metavar="SECONDS", help="Begin a new file after this many seconds.")
-@click.option("--mask-sasl", is_flag=True, help="Write zeros for SASL passwords and tokens.")
+@click.option("--keep-secrets", is_flag=True, help="Record passwords and tokens; by default zeros are recorded.")
 @click.option(
     "--listener-security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
     help="Speak TLS with clients; FILE has the settings ssl.*.",
@@ -68,7 +68,7 @@ def command(
     out: Path,
     rotate_size: int | None,
     rotate_seconds: float | None,
-    mask_sasl: bool,
+    keep_secrets: bool,
     listener_security: Path | None,
     upstream_security: Path | None,
 ) -> None:
@@ -96,7 +96,7 @@ def command(
         ) from e
     tap: Tap | None = None
     with contextlib.suppress(KeyboardInterrupt), ended_by_sigterm() as wait, recorder:
-        tap = Tap(mappings, recorder, listener_tls=near, upstream_tls=far, mask_sasl=mask_sasl)
+        tap = Tap(mappings, recorder, listener_tls=near, upstream_tls=far, keep_secrets=keep_secrets)
         with tap:
             wait(partial(_announce, tap, mappings, recorder.path), partial(_has_ended, tap, recorder))
     if tap is None:

@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import ssl
+import stat
 import subprocess
 import sys
 import threading
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 from control_messages import update_metadata
+from hypothesis import given
+from hypothesis import strategies as st
 from network_peers import EchoServer, FakeClock, frame, until
 from scripted_broker import bound_socket
 from tls_certificates import certificates
@@ -29,7 +32,7 @@ from channel.network.recorder import PcapngRecorder
 from channel.network.sasl import SaslClient, SaslServer
 from channel.security import Credentials, Password, SecurityConfig
 from channel.tap import Mapping, Tap
-from channel.tap.mask import SaslMask
+from channel.tap.mask import SecretMask
 from channel.tap.rotation import RotatingRecorder
 from channel.tls_contexts import client_context, server_context
 from channel.types import Broker, EndPoint
@@ -438,17 +441,22 @@ def sasl_frames(mechanism: str, handshake: int) -> list[tuple[str, bytes]]:
     return [*frames, ("sent", frame(request)), ("received", frame(b"\0\0\0\7answer"))]
 
 
+def masked(steps: list[tuple[str, bytes]], size: int) -> dict[str, bytes]:
+    """The two streams as a mask leaves them, if the bytes of each step come in pieces of this size."""
+    mask, streams = SecretMask(), {"sent": b"", "received": b""}
+    for direction, data in steps:
+        for at in range(0, len(data), size):
+            for piece in mask.apply(direction, memoryview(data[at : at + size])):  # type: ignore[arg-type]
+                streams[direction] += bytes(piece)
+    return streams
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 @pytest.mark.parametrize("handshake", [0, 1])
-@pytest.mark.parametrize("step", [1, 5, 1000])
-def test_tokens_are_hidden_and_all_else_stays(mechanism: str, handshake: int, step: int) -> None:
-    mask = SaslMask()
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_tokens_are_hidden_and_all_else_stays(mechanism: str, handshake: int, size: int) -> None:
     frames = sasl_frames(mechanism, handshake)
-    streams = {"sent": b"", "received": b""}
-    for direction, data in frames:
-        for at in range(0, len(data), step):
-            for piece in mask.apply(direction, memoryview(data[at : at + step])):  # type: ignore[arg-type]
-                streams[direction] += bytes(piece)
+    streams = masked(frames, size)
     for direction, recorded in streams.items():
         original = b"".join(data for way, data in frames if way == direction)
         assert len(recorded) == len(original)
@@ -459,13 +467,101 @@ def test_tokens_are_hidden_and_all_else_stays(mechanism: str, handshake: int, st
     assert b"i=4096" not in streams["received"]
 
 
-def test_a_token_longer_than_any_is_hidden_without_being_held(recording: Path) -> None:
-    mask = SaslMask()
-    huge = frame(b"\0\x24\0\2\0\0\0\7" + b"secret" * 100_000)
-    out = b"".join(
-        bytes(piece)
-        for at in range(0, len(huge), 5000)
-        for piece in mask.apply("sent", memoryview(huge[at : at + 5000]))
+HANDSHAKE = frame(b"\0\x11\0\0\0\0\0\5\0\1a\0\5PLAIN")
+ACCEPTED = frame(b"\0\0\0\5\0\0\0\0\0\1\0\5PLAIN")
+REFUSED = frame(b"\0\0\0\5\0\x21\0\0\0\0")
+TOKEN = frame(b"\0admin\0hunter2")
+METADATA = frame(b"\0\3\0\0\0\0\0\6\0\1a\0\0\0\0")
+ANSWER = frame(b"\0\0\0\6\0\0\0\0\0\0\0\0")
+TAGGED = b"\0\x24\0\2\0\0\0\7\0\1a\1\x20\7hunter2\6token\0"  # SaslAuthenticate v2, a field in its header
+LEAKS = {
+    "a token in the handshake's own write": [("sent", HANDSHAKE + TOKEN), ("received", ACCEPTED + frame(b""))],
+    "a token before the handshake's answer": [
+        ("sent", HANDSHAKE), ("sent", TOKEN), ("received", ACCEPTED), ("received", frame(b"")),
+    ],
+    "a token after a handshake with padding": [
+        ("sent", frame(HANDSHAKE[4:] + b"hunter2")), ("received", ACCEPTED), ("sent", TOKEN), ("received", frame(b"")),
+    ],
+    "a token after a long handshake": [
+        ("sent", frame(HANDSHAKE[4:] + bytes(70_000) + b"hunter2")), ("received", ACCEPTED), ("sent", TOKEN),
+        ("received", frame(b"")),
+    ],
+    "a token after a refusal": [("sent", HANDSHAKE), ("received", REFUSED), ("sent", TOKEN), ("received", frame(b""))],
+    "a second token": [
+        ("sent", HANDSHAKE), ("received", ACCEPTED), ("sent", TOKEN), ("received", frame(b"")), ("sent", TOKEN),
+        ("received", frame(b"")),
+    ],
+    "a token without a length": [("sent", HANDSHAKE + b"\xff\xff\xff\xff" + TOKEN[4:]), ("received", ACCEPTED)],
+    "a handshake of no version": [("sent", frame(b"\0\x11\x7f\xff" + HANDSHAKE[8:]) + TOKEN), ("received", ACCEPTED)],
+    "a field in a header": [("sent", frame(TAGGED)), ("received", frame(b"\0\0\0\7\1\x20\7hunter2" + bytes(12)))],
+    "a token longer than any": [("sent", frame(b"\0\x24\0\2\0\0\0\7" + b"hunter2" * 100_000))],
+    "a user's credentials": [("sent", frame(b"\0\x33\0\0\0\0\0\7\0\1ahunter2"))],
+    "a delegation token": [
+        ("sent", frame(b"\0\x26\0\0\0\0\0\7\0\1a\0\0\0\0")), ("received", frame(b"\0\0\0\7hunter2")),
+    ],
+    "credentials in an envelope": [
+        ("sent", frame(b"\0\x3a\0\0\0\0\0\7\0\1a\0\x14\0\x33\0\0\0\0\0\x08\0\1ahunter2\1\1\0")),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", LEAKS.values(), ids=LEAKS)
+def test_a_recording_has_no_password_however_it_was_sent(steps: list[tuple[str, bytes]], recording: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(socket.create_server(LOOPBACK))
+        recorder = stack.enter_context(PcapngRecorder(recording))
+        tap = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder))
+        sock = stack.enter_context(connect(tap))
+        far = stack.enter_context(node.accept()[0])
+        far.settimeout(30)
+        rest = [] if b"\xff\xff\xff\xff" in steps[0][1] else [("sent", METADATA), ("received", ANSWER)]
+        for direction, data in steps + rest:
+            source, target = (sock, far) if direction == "sent" else (far, sock)
+            sender = threading.Thread(target=source.sendall, args=(data,))
+            sender.start()
+            assert received(target, len(data)) == data
+            sender.join()
+    recorded = recording.read_bytes()
+    assert b"hunter2" not in recorded
+    assert not rest or (METADATA in recorded and ANSWER in recorded)
+    for size in (1, 3, 12, 50):
+        streams = masked(steps + rest, size)
+        for direction, stream in streams.items():
+            assert len(stream) == sum(len(data) for way, data in steps + rest if way == direction)
+            assert b"hunter2" not in stream
+            assert not rest or stream.endswith(METADATA if direction == "sent" else ANSWER)
+
+
+@given(
+    requests=st.lists(st.tuples(st.sampled_from([0, 1, 3, 4, 18, 19]), st.integers(0, 12), st.binary(max_size=40))),
+    size=st.integers(1, 40),
+)
+def test_what_is_no_secret_passes_as_it_is(requests: list[tuple[int, int, bytes]], size: int) -> None:
+    steps = [("sent", HANDSHAKE), ("sent", TOKEN), ("received", ACCEPTED + frame(b"n\0\0\0token"))]
+    for i, (api_key, version, body) in enumerate(requests):
+        correlation_id = (100 + i).to_bytes(4, "big")
+        head = api_key.to_bytes(2, "big") + version.to_bytes(2, "big")
+        steps += [("sent", frame(head + correlation_id + body)), ("received", frame(correlation_id + body))]
+    streams = masked(steps, size)
+    assert streams["sent"] == HANDSHAKE + frame(bytes(14)) + b"".join(data for way, data in steps[2:] if way == "sent")
+    assert streams["received"] == ACCEPTED + frame(bytes(9)) + b"".join(
+        data for w, data in steps[3:] if w == "received"
     )
-    assert len(out) == len(huge)
-    assert b"secret" not in out
+
+
+def test_secrets_are_recorded_if_they_are_to_be_kept(echo: EchoServer, recording: Path) -> None:
+    with (
+        PcapngRecorder(recording) as recorder,
+        Tap([Mapping(LOOPBACK, echo.address)], recorder, keep_secrets=True) as tap,
+        connect(tap) as sock,
+    ):
+        sock.sendall(HANDSHAKE + TOKEN)
+        received(sock, len(HANDSHAKE + TOKEN))
+    assert recording.read_bytes().count(b"hunter2") == 2
+
+
+def test_only_its_owner_may_read_a_recording(recording: Path, tmp_path: Path) -> None:
+    recording.touch(0o644)
+    with PcapngRecorder(recording), RotatingRecorder(tmp_path / "rotated", max_bytes=1) as rotating:
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in (recording, rotating.path)]
+    assert modes == [0o600, 0o600]
