@@ -187,7 +187,10 @@ class PcapngRecorder:
                 self._fd, self.path = former, former_path
                 raise
             if former >= 0:
-                os.close(former)
+                try:
+                    os.close(former)
+                except OSError as e:  # bytes that the system had taken and could not write
+                    _log.error("the end of the recording %s may be missing: %s", former_path, e)
 
     def close(self) -> None:
         """End the recording; later frames are not recorded."""

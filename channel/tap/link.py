@@ -23,6 +23,9 @@ CHUNK: Final = 262_144
 _CHUNKS_IN_TURN: Final = 4
 """Number of reads from one connection before the tap goes on to the others."""
 
+_OPENING_NS: Final = 30_000_000_000
+"""Time in which both connections and their TLS handshakes must be complete."""
+
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
 
@@ -82,19 +85,20 @@ class Link:
         client, node: The two connections, not yet open.
         client_address, node_address: The client's own address and the node's, as they appear in the recording.
         recorder: Takes what passes.
-        clock: The time of packets.
+        clock: Time.
         mask: Hides secrets in the recording, None to record them.
 
     Attributes:
         client, node, client_address, node_address: As given.
         opened: Whether both connections and their TLS handshakes are complete, so that payload may pass.
+        deadline_ns: The time by which they must be complete.
         interests: Descriptor to the events that it was last registered for; kept by the caller.
         relayed: Bytes read from both ends so far.
     """
 
     __slots__ = (
-        "_clock", "_flows", "_mask", "_recorder", "client", "client_address", "interests", "node", "node_address",
-        "opened", "relayed",
+        "_clock", "_flows", "_mask", "_recorder", "client", "client_address", "deadline_ns", "interests", "node",
+        "node_address", "opened", "relayed",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +116,7 @@ class Link:
         self.client_address = client_address
         self.node_address = node_address
         self.opened = False
+        self.deadline_ns = clock.nanoseconds() + _OPENING_NS
         self.relayed = 0
         self.interests = {client.fileno(): 0, node.fileno(): 0}
         self._recorder = recorder

@@ -7,6 +7,7 @@ addresses, so that it reads like a capture of a direct connection between client
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import select
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
-    from channel.network.recorder import Recorder
+    from channel.network.recorder import Direction, Recorder
+    from channel.network.transport import Bytes
 
 __all__ = ["Mapping", "Tap"]
 
@@ -46,6 +48,7 @@ class Tap:
 
     A node that does not read makes its client wait, and vice versa: no byte is dropped, and each direction of a
     connection holds at most 256 KiB in memory. A recording that fails (a full disk) is logged once; relaying goes on.
+    A connection that is not established on both sides within 30 s, with its TLS handshakes, is reset.
 
     Args:
         mappings: The listening addresses, and the node behind each.
@@ -59,9 +62,11 @@ class Tap:
     Attributes:
         listening: The address of each mapping, with the port that was chosen.
         connections: Number of connections relayed so far.
+        error: The error that ended the tap, None while it runs and after ``close``.
 
     Raises:
-        ConfigurationError: A listening address is not available, or a node's name cannot be resolved.
+        ConfigurationError: A listening address is not available, a node's name cannot be resolved, or the tap would
+            relay to itself.
     """
 
     def __init__(
@@ -76,13 +81,14 @@ class Tap:
     ) -> None:
         if not mappings:
             raise ConfigurationError("nothing to relay: name at least one LISTEN=UPSTREAM")
-        self._recorder = recorder
+        self._recorder = _GuardedRecorder(recorder)
         self._listener_tls = listener_tls
         self._upstream_tls = upstream_tls
         self._keep_secrets = keep_secrets
         self._clock = clock
         self._buffer = memoryview(bytearray(CHUNK))
         self._links: dict[int, Link] = {}
+        self._opening: dict[Link, None] = {}  # links that are not opened, the oldest first
         self._buffered: dict[Link, None] = {}  # links with decrypted bytes, which no event will announce
         self._listeners: dict[int, tuple[socket.socket, Mapping, Any]] = {}
         self._waker = Waker()
@@ -90,12 +96,14 @@ class Tap:
         self._thread: threading.Thread | None = None
         self._relayed = 0  # over links that have ended
         self.connections = 0
+        self.error: Exception | None = None
         self.listening: list[Address] = []
         self._epoll = select.epoll()
         try:
             self._epoll.register(self._waker.fileno(), READ)
             for mapping in mappings:
                 self._listen(mapping)
+            self._refuse_loops()
         except BaseException:
             self._release()
             raise
@@ -124,6 +132,11 @@ class Tap:
         return self._thread is not None and self._thread.is_alive()
 
     @property
+    def recording_error(self) -> Exception | None:
+        """The first error that the recorder raised; the recording is incomplete from then on."""
+        return self._recorder.error
+
+    @property
     def relayed(self) -> int:
         """Bytes read from clients and nodes so far."""
         return self._relayed + sum(link.relayed for link in set(self._links.copy().values()))
@@ -140,10 +153,15 @@ class Tap:
         try:
             while not self._stopping:
                 buffered, self._buffered = self._buffered, {}
-                for descriptor, events in self._epoll.poll(0 if buffered else -1):
+                for descriptor, events in self._epoll.poll(0 if buffered else self._until_deadline()):
                     self._dispatch(descriptor, events)
                 for link in buffered:
                     self._advance(link)
+                if self._opening:
+                    self._end_overdue()
+        except Exception as e:  # noqa: BLE001 - the owner sees it in ``error``
+            self.error = e
+            _log.exception("the tap has ended")
         finally:
             self._release()
 
@@ -170,6 +188,23 @@ class Tap:
         self._epoll.register(sock.fileno(), READ)
         self.listening.append(socket_address(sock.getsockname()))
 
+    def _refuse_loops(self) -> None:
+        """Raise if connections to a listening address would come back to it."""
+        listeners = list(self._listeners.values())
+        leads_to = {
+            at: next((i for i, (other, _, _) in enumerate(listeners) if _serves(other, upstream)), None)
+            for at, (_, _, (_, upstream)) in enumerate(listeners)
+        }
+        for start, (_, mapping, _) in enumerate(listeners):
+            at: int | None = start
+            for _ in listeners:
+                at = leads_to[at] if at is not None else None
+            if at is not None:
+                raise ConfigurationError(
+                    f"{mapping} leads back to the tap's own listening address, so that each connection would make "
+                    "another without end; name the node's own address behind the equals sign"
+                )
+
     def _accept(self, sock: socket.socket, mapping: Mapping, family: int, upstream: Any) -> None:
         try:
             client, client_address = sock.accept()
@@ -189,17 +224,22 @@ class Tap:
         except OSError as e:
             self._refuse(client, node, mapping, e)
             return
-        near = _transport(client, self._listener_tls, server_side=True, host="")
-        far = _transport(node, self._upstream_tls, server_side=False, host=mapping.upstream[0])
+        try:
+            near = _transport(client, self._listener_tls, server_side=True, host="")
+            far = _transport(node, self._upstream_tls, server_side=False, host=mapping.upstream[0])
+        except (OSError, ValueError) as e:  # a name that TLS does not take
+            self._refuse(client, node, mapping, e)
+            return
         addresses = socket_address(client_address), socket_address(upstream)
         mask = None if self._keep_secrets else SecretMask()
         link = Link(near, far, *addresses, self._recorder, self._clock, mask)
         near.finish_connect()
+        self._opening[link] = None
         for descriptor in link.interests:
             self._links[descriptor] = link
         self._watch(link, node.fileno(), WRITE)
 
-    def _refuse(self, client: socket.socket, node: socket.socket, mapping: Mapping, error: OSError) -> None:
+    def _refuse(self, client: socket.socket, node: socket.socket, mapping: Mapping, error: Exception) -> None:
         _log.warning("cannot connect to %s for %s: %s", show_address(mapping.upstream), mapping, error)
         reset_on_close(client)
         client.close()
@@ -217,7 +257,20 @@ class Tap:
         else:
             self._epoll.modify(descriptor, events)
 
+    def _until_deadline(self) -> float:
+        """Return the time in seconds until the oldest link must be opened, -1 if all are."""
+        oldest = next(iter(self._opening), None)
+        return -1 if oldest is None else max(0.0, (oldest.deadline_ns - self._clock.nanoseconds()) / 1e9)
+
+    def _end_overdue(self) -> None:
+        now = self._clock.nanoseconds()
+        for link in [each for each in self._opening if each.deadline_ns <= now]:
+            names = show_address(link.client_address), show_address(link.node_address)
+            _log.warning("the connection of %s to %s is reset: it was not established in time", *names)
+            self._end(link, reset=True)
+
     def _end(self, link: Link, *, reset: bool = False) -> None:
+        self._opening.pop(link, None)
         for transport in (link.client, link.node):
             descriptor = transport.fileno()
             if self._links.pop(descriptor, None) is not None:
@@ -245,7 +298,9 @@ class Tap:
         try:
             if not link.opened:
                 wanted, readable = link.open(), None
-                self.connections += link.opened
+                if link.opened:
+                    self.connections += 1
+                    del self._opening[link]
             if link.opened:
                 wanted = link.relay(self._buffer, readable)
                 if not wanted:
@@ -260,6 +315,61 @@ class Tap:
             names = show_address(link.client_address), show_address(link.node_address)
             _log.log(level, "the connection of %s to %s is ended: %s", *names, e)
             self._end(link, reset=True)
+        except Exception:  # noqa: BLE001 - a fault in one connection must not end the others
+            _log.exception("the connection of %s is ended", show_address(link.client_address))
+            self._end(link, reset=True)
+
+
+class _GuardedRecorder:
+    """A recorder whose faults do not reach the connections: the first is logged and kept."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.error: Exception | None = None
+
+    def opened(self, local: Address, remote: Address, time_ns: int, *, initiator: bool = True) -> None:
+        """Note that a connection is established."""
+        try:
+            self._recorder.opened(local, remote, time_ns, initiator=initiator)
+        except Exception as e:  # noqa: BLE001 - a recorder may raise anything
+            self._note(e)
+
+    def record(
+        self, direction: Direction, local: Address, remote: Address, time_ns: int, buffers: Sequence[Bytes]
+    ) -> None:
+        """Record bytes."""
+        try:
+            self._recorder.record(direction, local, remote, time_ns, buffers)
+        except Exception as e:  # noqa: BLE001
+            self._note(e)
+
+    def closed(self, local: Address, remote: Address, time_ns: int) -> None:
+        """Note that a connection has ended."""
+        try:
+            self._recorder.closed(local, remote, time_ns)
+        except Exception as e:  # noqa: BLE001
+            self._note(e)
+
+    def _note(self, error: Exception) -> None:
+        if self.error is None:
+            self.error = error
+            _log.error("the recording is incomplete from now on, relaying goes on", exc_info=error)
+
+
+def _serves(listening: socket.socket, address: Any) -> bool:
+    """Whether a connection to this address would be accepted by the listening socket."""
+    host, port = listening.getsockname()[:2]
+    if port != address[1]:
+        return False
+    if host == address[0]:
+        return True
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    if host != "::" and (host != "0.0.0.0" or family == socket.AF_INET6):  # noqa: S104 - compared, not listened at
+        return False
+    with socket.socket(family) as probe, contextlib.suppress(OSError):
+        probe.bind((address[0], 0))  # takes an address of this machine alone
+        return True
+    return False
 
 
 def _transport(sock: socket.socket, context: ssl.SSLContext | None, *, server_side: bool, host: str) -> LinkTransport:

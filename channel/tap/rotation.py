@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -28,7 +27,8 @@ class RotatingRecorder:
     """Records into files of bounded size or time: ``NAME-00001.pcapng``, ``NAME-00002.pcapng`` and so on.
 
     The file that is being written ends in ``.part`` and is renamed when it is finished, so that a file with its final
-    name never changes any more. After ``kill -9`` the last ``.part`` is readable up to the last packet.
+    name never changes any more. After ``kill -9`` the last ``.part`` is readable up to the last packet. A file that
+    cannot be renamed is logged and keeps its name; the recording goes on in the next file.
 
     Args:
         path: The name, with or without ``.pcapng``; files of an earlier run are not overwritten, the numbers go on.
@@ -136,8 +136,11 @@ class RotatingRecorder:
                 self._finish(self._recorder.path)
 
     def _finish(self, part: Path) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        try:
             part.rename(part.with_suffix(""))
+        except OSError as e:
+            _log.error("the finished recording keeps its name %s, as it cannot be renamed: %s", part, e.strerror)
+        else:
             self.finished += 1
 
 

@@ -31,6 +31,7 @@ __all__ = ["command"]
     epilog="""\b
 Let brokers advertise the tap's address (advertised.listeners) and listen elsewhere: then the controller and all clients
 pass through the tap. What it writes is read by inspect, summary, analyze, tshark and Wireshark, also while it grows.
+The files are for their owner alone (mode 0600), and have zeros in the places of passwords and tokens.
 
 \b
 Examples:
@@ -103,8 +104,12 @@ def command(
         return  # interrupted before it relayed anything
     where = counted(recorder.finished, "file") if isinstance(recorder, RotatingRecorder) else str(out)
     print(f"{counted(tap.connections, 'connection')}, {tap.relayed:,} bytes: {where}", file=sys.stderr)
+    if tap.error is not None:
+        raise ConfigurationError(f"the tap has ended by itself: {tap.error}; start it again") from tap.error
     if recorder.error is not None:
         raise ConfigurationError(f"the recording is incomplete: {recorder.error.strerror}; make room and start again")
+    if tap.recording_error is not None:
+        raise ConfigurationError(f"the recording is incomplete: {tap.recording_error}") from tap.recording_error
 
 
 def _announce(tap: Tap, mappings: Sequence[Mapping], recording: Path) -> None:

@@ -82,6 +82,16 @@ def damages(*files: Path) -> list[Path]:
     return [Path(each["file"]) for each in found if not each["whole"]]
 
 
+def is_reset(sock: socket.socket) -> bool:
+    """Wait for the end of a connection; whether a reset ended it."""
+    try:
+        while sock.recv(1000):
+            pass
+    except ConnectionResetError:
+        return True
+    return False
+
+
 @pytest.fixture
 def echo() -> Iterator[EchoServer]:
     with EchoServer() as server:
@@ -244,6 +254,90 @@ def test_a_controllers_conversation_reads_like_a_capture(recording: Path) -> Non
     assert len(seen) == 10
     assert {int(str(e.server).rpartition(":")[2]) for e in seen} == ports
     assert all(e.response_message.error_code == 0 for e in seen)
+
+
+class FailingRecorder:
+    """A recorder that raises whatever it is asked."""
+
+    def opened(self, *_: object, **__: object) -> None:
+        raise ValueError("opened")
+
+    def record(self, *_: object) -> None:
+        raise OSError("record")
+
+    closed = record
+
+
+def test_a_recorder_that_raises_ends_neither_connections_nor_the_tap(echo: EchoServer) -> None:
+    with Tap([Mapping(LOOPBACK, echo.address)], FailingRecorder()) as tap:
+        for _ in range(2):
+            with connect(tap) as sock:
+                for _ in range(3):
+                    sock.sendall(b"still here")
+                    assert received(sock, 10) == b"still here"
+        assert tap.is_alive
+        assert str(tap.recording_error) == "opened"
+    assert tap.error is None
+
+
+def test_a_finished_file_that_cannot_be_renamed_keeps_its_name_and_traffic_goes_on(
+    echo: EchoServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RotatingRecorder(tmp_path / "t", max_bytes=1000) as recorder:
+        for number in (1, 3):
+            (tmp_path / f"t-0000{number}.pcapng").mkdir()
+        with Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap, connect(tap) as sock:
+            for _ in range(20):
+                sock.sendall(bytes(900))
+                received(sock, 900)
+            assert tap.recording_error is None
+    assert sorted(path.name for path in tmp_path.glob("*.part")) == ["t-00001.pcapng.part", "t-00003.pcapng.part"]
+    assert (tmp_path / "t-00002.pcapng").is_file()
+    assert "keeps its name" in caplog.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_a_tap_that_would_relay_to_itself_is_refused(host: str, recording: Path) -> None:
+    with bound_socket() as one, bound_socket() as other:
+        ports = one.getsockname()[1], other.getsockname()[1]
+    first, second = (Mapping((host, port), ("127.0.0.1", other)) for port, other in (ports, ports[::-1]))
+    with PcapngRecorder(recording) as recorder:
+        with pytest.raises(ConfigurationError, match="own listening address"):
+            Tap([Mapping((host, ports[0]), ("127.0.0.1", ports[0]))], recorder)
+        with pytest.raises(ConfigurationError, match="own listening address"):
+            Tap([first, second], recorder)
+        Tap([first], recorder).close()
+        chained = Mapping((host, ports[1]), ("127.0.0.1", 1))
+        Tap([first, chained], recorder).close()
+
+
+@pytest.mark.parametrize("ends", ["client", "node"])
+def test_a_connection_that_stays_half_open_is_reset_in_time(ends: str, recording: Path, tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_text(certificates().server)
+    near = server_context(SecurityConfig(ssl_keystore_location=str(pem))) if ends == "client" else None
+    far = client_context(SecurityConfig(ssl_truststore_certificates=certificates().authority))
+    clock = FakeClock()
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(socket.create_server(LOOPBACK))
+        recorder = stack.enter_context(PcapngRecorder(recording))
+        mapping = Mapping(LOOPBACK, ("localhost" if near is None else "127.0.0.1", node.getsockname()[1]))
+        tls = {"listener_tls": near} if near is not None else {"upstream_tls": far}
+        tap = Tap([mapping], recorder, clock=clock, **tls)
+        stack.callback(tap.close)
+        sock = stack.enter_context(connect(tap))
+        tap.start()
+        stack.enter_context(node.accept()[0])
+        until(lambda: len(tap._links) == 2)
+        clock.sleep(29_000)
+        with connect(tap) as late:  # wakes the tap
+            until(lambda: len(tap._links) == 4)
+            assert sock.fileno() >= 0
+            clock.sleep(1_500)
+            tap._waker.wake()
+            assert is_reset(sock)
+            until(lambda: len(tap._links) == 2)
+            assert late.fileno() >= 0
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_traffic(echo: EchoServer) -> None:
@@ -530,6 +624,13 @@ def test_a_recording_has_no_password_however_it_was_sent(steps: list[tuple[str, 
             assert len(stream) == sum(len(data) for way, data in steps + rest if way == direction)
             assert b"hunter2" not in stream
             assert not rest or stream.endswith(METADATA if direction == "sent" else ANSWER)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["sent", "received"]), st.binary(max_size=60))), st.integers(1, 20))
+def test_no_bytes_break_the_mask(steps: list[tuple[str, bytes]], size: int) -> None:
+    whole = [("sent", HANDSHAKE), *steps, ("sent", bytes(16)), ("received", bytes(16))]
+    for direction, stream in masked(whole, size).items():
+        assert len(stream) <= sum(len(data) for way, data in whole if way == direction)
 
 
 @given(
