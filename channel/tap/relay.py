@@ -296,7 +296,7 @@ class Tap:
         if link.client.fileno() not in self._links:
             return
         try:
-            if not link.opened:
+            if link in self._opening:
                 wanted, readable = link.open(), None
                 if link.opened:
                     self.connections += 1
