@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from channel.logs import get_logger
 from channel.network.client import NetworkClient
-from channel.network.metadata import ManualMetadataUpdater
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
+from channel.network.updater import ManualMetadataUpdater
 
 from .to_controller import NodeToControllerThread
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from channel.clock import FOREVER
 from channel.errors import ClientClosed, IllegalState
 from channel.logs import STATE_CHANGE, TRACE, bounded
-from channel.network.metadata import ManualMetadataUpdater
+from channel.network.updater import ManualMetadataUpdater
 from channel.threads import StoppableThread
 from kproto.api import CONTROL_APIS, api_name
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from channel.errors import AuthenticationFailed
     from channel.network.client import NetworkClient
-    from channel.network.metadata import MetadataUpdater
+    from channel.network.updater import MetadataUpdater
 
     from .broker_requests import BrokerRequests, QueueItem
     from .requests import ControlRequest

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from .backoff import Randomness
     from .least_loaded import LeastLoaded
-    from .metadata import MetadataUpdater
     from .resolution import Resolution
     from .selector import Selector
+    from .updater import MetadataUpdater
 
 __all__ = ["NetworkClient"]
 

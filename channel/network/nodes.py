@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .backoff import Randomness
     from .channel import Channel
     from .connection_states import ClusterConnectionStates
-    from .metadata import MetadataUpdater
     from .resolution import Resolution
     from .selector import Selector
+    from .updater import MetadataUpdater
 
 __all__ = ["NodeConnections"]
 

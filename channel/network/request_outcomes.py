@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from .channel import Receive
     from .connection_states import ClusterConnectionStates
-    from .metadata import MetadataUpdater
     from .nodes import NodeConnections
     from .request_sender import RequestSender
     from .selector import Selector
+    from .updater import MetadataUpdater
 
 __all__ = ["RequestOutcomes"]
 

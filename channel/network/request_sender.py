@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from .api_versions import VersionDiscovery
     from .channel import Channel
-    from .metadata import MetadataUpdater
     from .selector import Selector
+    from .updater import MetadataUpdater
 
 __all__ = ["RequestSender"]
 

@@ -19,8 +19,8 @@ from kproto.error_codes import error_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from channel.cluster_client import ClusterWatch
-    from channel.cluster_view import ClusterView, Difference
+    from channel.network.metadata.clients import ClusterWatch
+    from channel.network.metadata.view import ClusterView, Difference
 
 __all__ = ["command"]
 
@@ -67,8 +67,8 @@ def command(
     With --all-brokers the exit code is 1 if brokers disagree, do not answer, or know of no brokers yet.
     """
     from channel.addresses import parse_address
-    from channel.cluster_client import ClusterClient, ClusterWatch
-    from channel.cluster_view import differences
+    from channel.network.metadata.clients import ClusterClient, ClusterWatch
+    from channel.network.metadata.view import differences
     from channel.security import read_security
 
     logging.basicConfig(level=logging.ERROR)  # this command reports a failed connection as its error
@@ -108,8 +108,8 @@ def command(
 
 
 def _watch(watched: ClusterWatch, form: str) -> None:
-    from channel.cluster_view import differences
     from channel.errors import Disconnected
+    from channel.network.metadata.view import differences
 
     former: ClusterView | None = None
     try:

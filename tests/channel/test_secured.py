@@ -18,11 +18,11 @@ from tls_certificates import certificates
 from channel.broker.administrator_requests import AdministratorRequests
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks
-from channel.cluster_client import ClusterClient
 from channel.config import ChannelConfig
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.errors import AuthenticationFailed, Disconnected, RequestTimeout
+from channel.network.metadata.clients import ClusterClient
 from channel.network.recorder import PcapngRecorder
 from channel.security import Password, SecurityConfig
 from channel.types import Broker, EndPoint, SecurityProtocol

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from control_messages import metadata_state, update_metadata
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.cluster_client import ClusterWatch
 from channel.controller.requests import SingleRequest
+from channel.network.metadata.clients import ClusterWatch
 from channel.rehearsal import ScriptedController
 from kproto.cli import main
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
@@ -20,7 +20,7 @@ from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from channel.cluster_view import ClusterView
+    from channel.network.metadata.view import ClusterView
 
 ID = bytes(range(16))
 

@@ -13,7 +13,6 @@ from control_messages import leader_and_isr, leader_state, stop_replica, update_
 from free_ports import free_ports
 from real_brokers import real_kafka
 
-from channel.cluster_client import ClusterClient
 from channel.config import ChannelConfig
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
@@ -21,11 +20,12 @@ from channel.errors import AuthenticationFailed, Disconnected
 from channel.metrics import Metrics
 from channel.network.blocking import await_ready, send_and_receive
 from channel.network.client import NetworkClient
-from channel.network.metadata import ManualMetadataUpdater
+from channel.network.metadata.clients import ClusterClient
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
+from channel.network.updater import ManualMetadataUpdater
 from channel.security import Password, SecurityConfig
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from kproto import messages as c

@@ -9,8 +9,8 @@ import pytest
 from network_peers import until
 
 from channel.errors import AuthenticationFailed, IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
-from channel.network.cluster_metadata import LeaderUpdate, Metadata
-from channel.network.metadata_snapshot import TopicPartition
+from channel.network.metadata.cluster import LeaderUpdate, Metadata
+from channel.network.metadata.snapshot import TopicPartition
 from channel.types import Node
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import (

@@ -15,10 +15,10 @@ from channel.broker.cluster import EmbeddedCluster
 from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, ClientClosed, IllegalState
 from channel.network.client import NetworkClient
-from channel.network.cluster_metadata import Metadata
-from channel.network.metadata_snapshot import TopicPartition
-from channel.network.metadata_updater import DefaultMetadataUpdater
-from channel.network.producer_metadata import ProducerMetadata
+from channel.network.metadata.cluster import Metadata
+from channel.network.metadata.default_updater import DefaultMetadataUpdater
+from channel.network.metadata.producer import ProducerMetadata
+from channel.network.metadata.snapshot import TopicPartition
 from channel.network.request import BodyRequest
 from channel.network.resolution import InlineResolution
 from channel.network.selector import Selector

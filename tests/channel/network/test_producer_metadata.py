@@ -9,8 +9,8 @@ import pytest
 from network_peers import until
 
 from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicNotKnown
-from channel.network.metadata_snapshot import TopicPartition
-from channel.network.producer_metadata import ProducerMetadata
+from channel.network.metadata.producer import ProducerMetadata
+from channel.network.metadata.snapshot import TopicPartition
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 

@@ -17,13 +17,13 @@ from channel.network.blocking import await_ready, send_and_receive
 from channel.network.client import NetworkClient
 from channel.network.connection import Phase
 from channel.network.frames import Send
-from channel.network.metadata import ManualMetadataUpdater
 from channel.network.recorder import PcapngRecorder
 from channel.network.request import BodyRequest
 from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
 from channel.network.server import SocketServer
+from channel.network.updater import ManualMetadataUpdater
 from channel.security import MECHANISMS, Credentials, Password, SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.api import ApiKey

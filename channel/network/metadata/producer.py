@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from channel.errors import InvalidTopic, RequestTimeout, TopicNotKnown
 from kproto.error_codes import ErrorCode, error_name
 
-from .cluster_metadata import Metadata
-from .metadata_snapshot import TopicPartition
+from .cluster import Metadata
+from .snapshot import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .metadata_snapshot import PartitionInfo
+    from .snapshot import PartitionInfo
 
 __all__ = ["ProducerMetadata"]
 

@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from channel.clock import FOREVER
 from channel.logs import get_logger
+from channel.network.request import MessageRequest
 from kproto import messages
-
-from .request import MessageRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from channel.errors import AuthenticationFailed
+    from channel.network.request import ClientRequest
+    from channel.network.updater import MetadataClient
     from channel.types import Node
     from kproto.errors import UnsupportedVersion
 
-    from .cluster_metadata import Metadata, MetadataQuestion
-    from .metadata import MetadataClient
-    from .request import ClientRequest
+    from .cluster import Metadata, MetadataQuestion
 
 __all__ = ["DefaultMetadataUpdater", "metadata_request"]
 

@@ -6,26 +6,27 @@ from typing import TYPE_CHECKING, Any, Self
 
 from channel.addresses import show_address
 from channel.clock import FOREVER
-from channel.cluster_view import ClusterView
 from channel.errors import ChannelError, Disconnected, RequestTimeout
 from channel.network.blocking import await_ready, send_and_receive
 from channel.network.client import NetworkClient
-from channel.network.cluster_metadata import Metadata
-from channel.network.metadata import ManualMetadataUpdater
-from channel.network.metadata_snapshot import MetadataSnapshot
-from channel.network.metadata_updater import DefaultMetadataUpdater, metadata_request
-from channel.network.producer_metadata import ProducerMetadata
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
+from channel.network.updater import ManualMetadataUpdater
 from channel.reachability import why_unreachable
 from channel.security import SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.errors import KprotoError
 
+from .cluster import Metadata
+from .default_updater import DefaultMetadataUpdater, metadata_request
+from .producer import ProducerMetadata
+from .snapshot import MetadataSnapshot
+from .view import ClusterView
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from channel.network.metadata import MetadataUpdater
+    from channel.network.updater import MetadataUpdater
 
 __all__ = ["ClusterClient", "ClusterWatch"]
 

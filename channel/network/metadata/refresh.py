@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .backoff import ExponentialBackoff
+from channel.network.backoff import ExponentialBackoff
 
 if TYPE_CHECKING:
-    from .backoff import Randomness
+    from channel.network.backoff import Randomness
 
 __all__ = ["RefreshSchedule"]
 

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
 
-from .metadata_refresh import RefreshSchedule
-from .metadata_snapshot import EPOCHS_FROM, INVALID_METADATA, MetadataSnapshot, PartitionInfo, TopicPartition
+from .refresh import RefreshSchedule
+from .snapshot import EPOCHS_FROM, INVALID_METADATA, MetadataSnapshot, PartitionInfo, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from channel.network.backoff import Randomness
     from channel.types import Node
-
-    from .backoff import Randomness
 
 __all__ = ["LeaderChange", "LeaderUpdate", "Metadata", "MetadataQuestion"]
 

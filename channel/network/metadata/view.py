@@ -11,8 +11,9 @@ from kproto.json_form import uuid_to_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from channel.network.metadata_snapshot import MetadataSnapshot, PartitionInfo, TopicPartition
     from channel.types import Node
+
+    from .snapshot import MetadataSnapshot, PartitionInfo, TopicPartition
 
 __all__ = ["ClusterView", "Difference", "differences"]
 
