@@ -15,8 +15,9 @@ import click
 from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.errors import ConfigurationError
-from kproto.generate import Fleet, sized, write_captures, write_stream
+from kproto.generate import Fleet, findings_truth, sized, write_captures, write_stream
 from kproto.generate.fleet import Bodies, Protocol
+from kproto.generate.plants import PLANTS, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,6 +68,8 @@ Examples:
   kproto generate --out large --brokers 1000 --partitions 100000 --rotate 4G --zstd
                                                                  packed: copies of a body cost little
   kproto generate --out fleet --expected                         with the tables that kproto analyze must find
+  kproto generate --out sick --plant missed-update,two-leaders   with faults; truth.json has what the doctor must find
+  kproto generate --out sick --plants 5 --seed 8                 with five faults that the seed chooses
   kproto generate --out - --brokers 100 | kproto summary -       through a pipe
   kproto summary fleet/control.pcap
 
@@ -127,6 +130,20 @@ The same options give the same bytes, on any machine. """,
     show_default=True,
     help="Inter-broker protocol: decides the versions of the requests.",
 )
+@click.option("--migration", is_flag=True, help="A KRaft controller takes over in the middle.")
+@click.option(
+    "--plant",
+    "plants",
+    metavar="NAME,...",
+    help="Plant faults, named as the rules of kproto doctor; all for each of them. Writes truth.json.",
+)
+@click.option(
+    "--plants",
+    "number_of_plants",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Plant N faults that the seed chooses.",
+)
 @click.option("--size", type=_Size(), help="About how large the capture becomes, e.g. 250M or 8G: sets --isr-changes.")
 @click.option("--per-host", is_flag=True, help="Write a capture for each broker, as recorded on its host.")
 @click.option("--rotate", type=_Size(), metavar="SIZE", help="Begin another file where a file would become larger.")
@@ -151,6 +168,8 @@ def command(
     expected: bool,
     form: str,
     zombies: int | None,
+    plants: str | None,
+    number_of_plants: int | None,
     **numbers: Any,
 ) -> None:
     """Make captures of a synthetic fleet.
@@ -160,9 +179,12 @@ def command(
     those that Kafka 3.9 sends, in real TCP packets, in pcap files.
     """
     numbers["zombies"] = min(1, numbers["failovers"]) if zombies is None else zombies
+    numbers["plants"] = _plants(plants, number_of_plants, numbers)
     fleet = Fleet(**numbers)
     if size is not None:
         fleet = sized(fleet, size)
+    if expected and (fleet.plants or fleet.migration):
+        raise ConfigurationError("the expected tables know no planted faults and no migration; leave out --expected")
     piped = str(out) == _STANDARD_OUTPUT
     if piped and (per_host or rotate or zstd or expected):
         raise ConfigurationError("standard output holds one capture: without --per-host, --rotate, --zstd, --expected")
@@ -185,7 +207,25 @@ def command(
             )
             if expected:
                 _write_expected(fleet, out / "expected", per_host=per_host, mss=mss)
+            if fleet.plants:
+                text = json.dumps(findings_truth(fleet).to_json(), indent=1)
+                (out / "truth.json").write_text(text + "\n", encoding="utf-8")
     _print(written, as_json=form == "json")
+
+
+def _plants(names: str | None, count: int | None, numbers: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the faults to plant."""
+    if names and count:
+        raise ConfigurationError("--plant names the faults and --plants N chooses them; give one of the two")
+    if count:
+        return chosen(count, numbers["seed"], numbers["protocol"])
+    found = tuple(name.strip() for name in (names or "").split(",") if name.strip())
+    if found == ("all",):
+        return chosen(len(PLANTS), numbers["seed"], numbers["protocol"])
+    unknown = [name for name in found if name not in PLANTS]
+    if unknown:
+        raise ConfigurationError(f"{unknown[0]}: no fault that can be planted; there are {', '.join(sorted(PLANTS))}")
+    return found
 
 
 @contextmanager

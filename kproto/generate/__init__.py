@@ -3,6 +3,7 @@
 ``Fleet`` describes a cluster and its history, and a seed decides all the rest: events -> contents (the controller's
 requests) -> exchanges (broker, times, response) -> packets. This package shares no code with the reading of captures
 and the making of tables, so that each can be checked by the other. ``kproto.generate.expected`` has the tables,
+``findings_truth`` the findings of ``kproto doctor``, also of faults that are planted (``Fleet.plants``);
 ``kproto.generate.frames`` and ``kproto.generate.spark`` the frames without a capture; these need pyarrow and pyspark.
 
 >>> from kproto.generate import Fleet
@@ -15,5 +16,6 @@ from __future__ import annotations
 from .files import Written, write_captures, write_stream
 from .fleet import Fleet
 from .sizes import sized
+from .truth import Truth, findings_truth
 
-__all__ = ["Fleet", "Written", "sized", "write_captures", "write_stream"]
+__all__ = ["Fleet", "Truth", "Written", "findings_truth", "sized", "write_captures", "write_stream"]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kproto import codec
 from kproto.api import ApiKey, request_header_version, response_header_version
 from kproto.columns import encode_columns
-from kproto.error_codes import ErrorCode
 from kproto.fanout import SharedBody
 from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
 from kproto.messages import (
@@ -48,6 +47,10 @@ def shared_body(content: Content) -> SharedBody:
 def _encode_request(content: Content) -> bytes:
     fleet, controller, rows = content.fleet, content.controller, content.rows
     sender: dict[str, Any] = {"controller_id": controller.id, "controller_epoch": controller.epoch, "broker_epoch": 0}
+    if controller.is_kraft:
+        sender["is_kraft_controller"] = True
+    if content.request_type and content.api_key != ApiKey.STOP_REPLICA:
+        sender["type"] = content.request_type
     message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
     match content.api_key:
         case ApiKey.LEADER_AND_ISR:
@@ -79,10 +82,10 @@ def encode_response(content: Content) -> bytes:
 
 
 def _response(content: Content) -> LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse:
-    rows, code = content.rows, ErrorCode.STALE_CONTROLLER_EPOCH if content.refused else ErrorCode.NONE
+    rows, code = content.rows, content.error_code
     if content.api_key == ApiKey.UPDATE_METADATA:
         return UpdateMetadataResponse(error_code=code)
-    partition_code = ErrorCode.STALE_CONTROLLER_EPOCH if content.repeated else ErrorCode.NONE
+    partition_code = content.partition_error
     if content.api_key == ApiKey.STOP_REPLICA:
         names = zip(rows["topic"], rows["partition"], strict=True)
         return StopReplicaResponse(

@@ -6,9 +6,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
 
 from .content import Content, Controller
-from .fleet import random_of
+from .fleet import KRAFT_CONTROLLER, random_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,8 @@ __all__ = ["Cluster"]
 _NO_LEADER: Final = -1
 _BEING_DELETED: Final = -2
 _FIRST_BROKER_EPOCH: Final = 4_294_967_296
+_FIRST_KRAFT_BROKER_EPOCH: Final = 3_000
+_INCREMENTAL, _FULL = 1, 2
 
 
 class Cluster:
@@ -29,106 +32,120 @@ class Cluster:
 
     Attributes:
         broker_epochs: The epoch of each broker's current registration.
-        controller: The controller.
+        controller, former: The controller, and the one before.
         live: Ids of the brokers that run, ascending.
+        stopped: Ids of those that do not and are to come back.
+        topic, topic_id, index, replicas: What each partition is.
+        isr, leader, leader_epoch, partition_epoch, controller_epoch, offline: Its newest state.
+        gone: Partitions of deleted topics.
+        reserved: Partitions that belong to a planted fault; no other event changes their leader or ISR by itself.
+        busy: Brokers that belong to a planted fault; no other event stops them.
     """
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         starts = fleet.topic_starts
         sizes = [end - start for start, end in pairwise(starts)]
-        self._topic = [name for name, size in zip(fleet.topic_names, sizes, strict=True) for _ in range(size)]
-        self._topic_id = [uuid for uuid, size in zip(fleet.topic_ids, sizes, strict=True) for _ in range(size)]
-        self._index = [index for size in sizes for index in range(size)]
-        self._replicas = [fleet.replicas(partition) for partition in range(fleet.partitions)]
-        self._isr = list(self._replicas)
-        self._leader = [replicas[0] for replicas in self._replicas]
-        self._leader_epoch = [0] * fleet.partitions
-        self._partition_epoch = [0] * fleet.partitions
-        self._controller_epoch = [1] * fleet.partitions
-        self._offline: list[list[int]] = [[]] * fleet.partitions
-        self._gone: set[int] = set()  # partitions of deleted topics
-        self._topics_left = list(range(fleet.topics))
-        self._stopped: list[int] = []
-        self._former: Controller | None = None
+        self.topic = [name for name, size in zip(fleet.topic_names, sizes, strict=True) for _ in range(size)]
+        self.topic_id = [uuid for uuid, size in zip(fleet.topic_ids, sizes, strict=True) for _ in range(size)]
+        self.index = [index for size in sizes for index in range(size)]
+        self.replicas = [fleet.replicas(partition) for partition in range(fleet.partitions)]
+        self.isr = list(self.replicas)
+        self.leader = [replicas[0] for replicas in self.replicas]
+        self.leader_epoch = [0] * fleet.partitions
+        self.partition_epoch = [0] * fleet.partitions
+        self.controller_epoch = [1] * fleet.partitions
+        self.offline: list[list[int]] = [[]] * fleet.partitions
+        self.gone: set[int] = set()
+        self.reserved: set[int] = set()
+        self.busy: set[int] = set()
+        self._undeleted: dict[int, list[int]] = {}  # by broker: partitions that were deleted while it was down
+        self.topics_left = list(range(fleet.topics))
+        self.stopped: list[int] = []
+        self.former: Controller | None = None
         self._registrations = 0
         self._turn = 0
+        self._request_type = 0
         self.live = list(fleet.broker_ids)
-        self.broker_epochs = {broker: self._register() for broker in self.live}
         self.controller = Controller(random_of(fleet.seed, "controller").choice(self.live), 1)
+        self.broker_epochs = {broker: self.register() for broker in self.live}
 
     def apply(self, event: Event) -> list[Content]:
-        """Apply an event; return the requests that the controller then sends, in order."""
+        """Apply an event, other than a planted fault; return the requests that the controller then sends, in order."""
         happen: Callable[[Event], list[Content]] = getattr(self, f"_{event.kind}")
         return [content for content in happen(event) if content.recipients]
 
     # ---- the events ----
 
     def _first_controller(self, _event: Event) -> list[Content]:
-        return self._take_over(repeated=False)
+        return self.take_over(repeated=False)
+
+    def _migration(self, _event: Event) -> list[Content]:
+        return self.migrate()
 
     def _failover(self, _event: Event) -> list[Content]:
-        others = [broker for broker in self.live if broker != self.controller.id]
-        if not others:
-            return []
-        self._former = self.controller
-        successor = next((broker for broker in others if broker > self.controller.id), others[0])
-        self.controller = Controller(successor, self.controller.epoch + 1)
-        return self._take_over(repeated=True)
+        return self.fail_over()
 
     def _stop(self, event: Event) -> list[Content]:
-        keep = {self.controller.id, self._former.id if self._former else None}
-        candidates = [broker for broker in self.live if broker not in keep]
-        if not candidates:
-            return []
-        broker = self._random(event).choice(candidates)
-        hosted = [p for p, replicas in enumerate(self._replicas) if broker in replicas and p not in self._gone]
-        followed = [partition for partition in hosted if self._leader[partition] != broker]
-        contents = [self._stop_replica([broker], followed, delete=False)] if followed else []
-        self.live.remove(broker)
-        self._stopped.append(broker)
-        moved = []
-        for partition in hosted:
-            self._offline[partition] = sorted([*self._offline[partition], broker])
-            if broker in self._isr[partition]:
-                moved.append(partition)
-                self._leave(partition, broker)
-        return [*contents, *self._leader_and_isr(moved), self._update_metadata(hosted)]
+        keep = {self.controller.id, self.former.id if self.former else None}
+        candidates = [broker for broker in self.live if broker not in keep and broker not in self.busy]
+        return self.stop(self._random(event).choice(candidates)) if candidates else []
 
     def _restart(self, _event: Event) -> list[Content]:
-        if not self._stopped:
-            return []
-        broker = self._stopped.pop(0)
+        return self.start(self.stopped[0]) if self.stopped else []
+
+    def stop(self, broker: int, kept: Iterable[int] = ()) -> list[Content]:
+        """Let a broker shut down; it stays in the ISR of the partitions ``kept``, and leads none of them."""
+        hosted = [p for p, replicas in enumerate(self.replicas) if broker in replicas and p not in self.gone]
+        followed = [partition for partition in hosted if self.leader[partition] != broker]
+        contents = [self.stop_replica([broker], followed, delete=False)] if followed else []
+        self.live.remove(broker)
+        self.stopped.append(broker)
+        moved = []
+        for partition in hosted:
+            self.offline[partition] = sorted([*self.offline[partition], broker])
+            if broker in self.isr[partition] and partition not in kept:
+                moved.append(partition)
+                self.leave(partition, broker)
+        return [*contents, *self.leader_and_isr(moved), self.update_metadata(hosted)]
+
+    def start(self, broker: int) -> list[Content]:
+        """Let a broker start that was stopped."""
+        self.stopped.remove(broker)
         others = list(self.live)
         self.live = sorted([*self.live, broker])
-        self.broker_epochs[broker] = self._register()
-        hosted = [p for p, replicas in enumerate(self._replicas) if broker in replicas and p not in self._gone]
+        self.broker_epochs[broker] = self.register()
+        hosted = [p for p, replicas in enumerate(self.replicas) if broker in replicas and p not in self.gone]
         for partition in hosted:
-            self._offline[partition] = [other for other in self._offline[partition] if other != broker]
-        contents = [self._update_metadata([], others), self._update_metadata(self._all(), [broker])]
-        contents += self._leader_and_isr(hosted, [broker])
-        leaderless = [p for p in hosted if self._leader[p] == _NO_LEADER and broker in self._isr[p]]
+            self.offline[partition] = [other for other in self.offline[partition] if other != broker]
+        request_type, self._request_type = self._request_type, 0
+        contents = [self.update_metadata([], others), self.update_metadata(self.all(), [broker])]
+        self._request_type = request_type
+        contents += self.leader_and_isr(hosted, [broker])
+        if broker in self._undeleted:
+            contents.append(self.stop_replica([broker], self._undeleted.pop(broker), delete=True))
+        leaderless = [p for p in hosted if self.leader[p] == _NO_LEADER and broker in self.isr[p]]
         for partition in leaderless:
-            self._elect(partition, broker, self._isr[partition])
-        return [*contents, *self._leader_and_isr(leaderless), self._update_metadata(hosted)]
+            self.elect(partition, broker, self.isr[partition])
+        return [*contents, *self.leader_and_isr(leaderless), self.update_metadata(hosted)]
 
     def _election(self, event: Event) -> list[Content]:
         hot = self.fleet.elections // 20 + 1  # elections fall on few batches, so that leaders flap
         place = self._random(event).randrange(hot)
         moved = []
         for partition in self._batch(place * self.fleet.partitions // hot):
-            isr, leader = self._isr[partition], self._leader[partition]
-            if leader != _NO_LEADER and len(isr) > 1:
-                self._elect(partition, isr[(isr.index(leader) + 1) % len(isr)], isr)
+            isr, leader = self.isr[partition], self.leader[partition]
+            if leader != _NO_LEADER and len(isr) > 1 and set(isr) <= set(self.live):
+                self.elect(partition, isr[(isr.index(leader) + 1) % len(isr)], isr)
                 moved.append(partition)
-        return [*self._leader_and_isr(moved), self._update_metadata(moved)] if moved else []
+        return [*self.leader_and_isr(moved), self.update_metadata(moved)] if moved else []
 
     def _isr_change(self, event: Event) -> list[Content]:
         changed = self._batch(self._random(event).randrange(self.fleet.partitions))
-        down = set(self._stopped)
+        down = set(self.stopped)
         if down:
-            changed = [partition for partition in changed if self._leader[partition] != _NO_LEADER]
-        isrs, leaders, replicas, epochs = self._isr, self._leader, self._replicas, self._partition_epoch
+            changed = [partition for partition in changed if self.leader[partition] != _NO_LEADER]
+        isrs, leaders, replicas, epochs = self.isr, self.leader, self.replicas, self.partition_epoch
         epoch = self.controller.epoch
         for partition in changed:
             assigned = replicas[partition]
@@ -140,100 +157,180 @@ class Cluster:
                 last = isr[-1] if isr[-1] != leaders[partition] else isr[-2]
                 isrs[partition] = [broker for broker in isr if broker != last]
             epochs[partition] += 1
-            self._controller_epoch[partition] = epoch
-        return [self._update_metadata(changed)] if changed else []
+            self.controller_epoch[partition] = epoch
+        return [self.update_metadata(changed)] if changed else []
 
     def _zombie(self, event: Event) -> list[Content]:
-        if self._former is None:
+        if self.former is None:
             return []
-        content = self._update_metadata(self._batch(self._random(event).randrange(self.fleet.partitions)))
-        content.controller = self._former
-        content.refused = True
+        content = self.update_metadata(self._batch(self._random(event).randrange(self.fleet.partitions)))
+        content.controller = self.former
+        content.error_code = ErrorCode.STALE_CONTROLLER_EPOCH
         return [content]
 
     def _deletion(self, event: Event) -> list[Content]:
-        topic = self._topics_left.pop(self._random(event).randrange(len(self._topics_left)))
-        partitions = list(range(*self.fleet.topic_starts[topic : topic + 2]))
-        leaving = self._update_metadata(partitions)
+        topics = [topic for topic in self.topics_left if self.reserved.isdisjoint(self.partitions_of(topic))]
+        return self.delete(topics[self._random(event).randrange(len(topics))]) if topics else []
+
+    # ---- changes of topics and controllers ----
+
+    def partitions_of(self, topic: int) -> range:
+        """Return a topic's partitions."""
+        return range(*self.fleet.topic_starts[topic : topic + 2])
+
+    def delete(self, topic: int) -> list[Content]:
+        """Delete a topic; brokers that are down are told when they come back."""
+        self.topics_left.remove(topic)
+        partitions = list(self.partitions_of(topic))
+        leaving = self.update_metadata(partitions)
         count = len(partitions)
         leaving.rows |= {
             "leader": [_BEING_DELETED] * count,
             "leader_epoch": [0] * count,
             "partition_epoch": [0] * count,
         }
-        hosts = self._by_broker(partitions)
-        stops = [self._stop_replica([broker], hosted, delete=True) for broker, hosted in self._told(hosts)]
-        self._gone.update(partitions)
+        hosts = self.by_broker(partitions)
+        stops = [self.stop_replica([broker], hosted, delete=True) for broker, hosted in self._told(hosts)]
+        self.gone.update(partitions)
+        for partition in partitions:
+            for broker in set(self.replicas[partition]).difference(self.live):
+                self._undeleted.setdefault(broker, []).append(partition)
         return [leaving, *stops]
+
+    def recreate(self, topic: int, topic_id: bytes) -> list[Content]:
+        """Create a topic of the name of a deleted one; replicas on brokers that are down are not in the ISR."""
+        partitions = list(self.partitions_of(topic))
+        self.gone.difference_update(partitions)
+        self.topics_left.append(topic)
+        for partition in partitions:
+            alive = [broker for broker in self.replicas[partition] if broker in self.live]
+            self.topic_id[partition] = topic_id
+            self.isr[partition], self.leader[partition] = alive, alive[0]
+            self.leader_epoch[partition] = self.partition_epoch[partition] = 0
+            self.controller_epoch[partition] = self.controller.epoch
+        return [*self.leader_and_isr(partitions), self.update_metadata(partitions)]
+
+    def forget_deletion(self, broker: int) -> None:
+        """Forget what was deleted while a broker was down, so that it is never told."""
+        self._undeleted.pop(broker, None)
+
+    def fail_over(self, without: int | None = None) -> list[Content]:
+        """Let another node become the controller; it does not reach the broker ``without``."""
+        epoch = self.controller.epoch + 1
+        if self.controller.is_kraft:
+            self.former = self.controller
+            self.controller = Controller(2 * KRAFT_CONTROLLER + 1 - self.controller.id, epoch, is_kraft=True)
+            return self.migrate(without, self.controller)
+        others = [broker for broker in self.live if broker != self.controller.id]
+        if not others:
+            return []
+        self.former = self.controller
+        successor = next((broker for broker in others if broker > self.controller.id), others[0])
+        self.controller = Controller(successor, epoch)
+        return self.take_over(repeated=True, without=without)
+
+    def migrate(self, without: int | None = None, controller: Controller | None = None) -> list[Content]:
+        """Let a KRaft controller take over, which registers the brokers anew; it does not reach ``without``."""
+        if controller is None:
+            self.former = self.controller
+            self.controller = Controller(KRAFT_CONTROLLER, self.controller.epoch + 1, is_kraft=True)
+            self.broker_epochs = {broker: self.register() for broker in self.broker_epochs}
+        told, every = [broker for broker in self.live if broker != without], self.all()
+        self._request_type = 0
+        contents = [self.update_metadata(every, told)]
+        self._request_type = _FULL
+        contents += self.leader_and_isr(every, told)
+        for content in contents[1:]:
+            content.partition_error = ErrorCode.STALE_CONTROLLER_EPOCH
+        contents.append(self.update_metadata(every, told))
+        self._request_type = _INCREMENTAL
+        return contents
+
+    def return_to_zookeeper(self) -> list[Content]:
+        """Let a broker become the controller after a migration."""
+        self.former, self._request_type = self.controller, 0
+        self.controller = Controller(self.live[0], self.controller.epoch + 1)
+        self.broker_epochs = {broker: self.register() for broker in self.broker_epochs}
+        return self.take_over(repeated=True)
 
     # ---- changes of one partition ----
 
-    def _elect(self, partition: int, leader: int, isr: list[int]) -> None:
-        self._leader[partition] = leader
-        self._isr[partition] = isr
-        self._leader_epoch[partition] += 1
-        self._partition_epoch[partition] += 1
-        self._controller_epoch[partition] = self.controller.epoch
+    def elect(self, partition: int, leader: int, isr: list[int]) -> None:
+        """Give a partition a leader."""
+        self.leader[partition] = leader
+        self.isr[partition] = isr
+        self.leader_epoch[partition] += 1
+        self.partition_epoch[partition] += 1
+        self.controller_epoch[partition] = self.controller.epoch
 
-    def _leave(self, partition: int, broker: int) -> None:
+    def leave(self, partition: int, broker: int) -> None:
         """Remove a broker from a partition's ISR; the last member stays in the ISR, and the partition has no leader."""
-        isr = [other for other in self._isr[partition] if other != broker]
-        leader = self._leader[partition]
+        isr = [other for other in self.isr[partition] if other != broker]
+        leader = self.leader[partition]
         if not isr:
-            self._elect(partition, _NO_LEADER, [broker])
+            self.elect(partition, _NO_LEADER, [broker])
         else:
-            self._elect(partition, isr[0] if leader == broker else leader, isr)
+            self.elect(partition, isr[0] if leader == broker else leader, isr)
 
     # ---- requests ----
 
-    def _take_over(self, *, repeated: bool) -> list[Content]:
-        every = self._all()
-        told = self._leader_and_isr(every)
-        for content in told:
-            content.repeated = repeated
-        return [self._update_metadata([]), *told, self._update_metadata(every)]
+    def take_over(self, *, repeated: bool, without: int | None = None) -> list[Content]:
+        """Tell all brokers everything, as a new controller does."""
+        every, brokers = self.all(), [broker for broker in self.live if broker != without]
+        told = self.leader_and_isr(every, brokers)
+        if repeated:
+            for content in told:
+                content.partition_error = ErrorCode.STALE_CONTROLLER_EPOCH
+        return [self.update_metadata([], brokers), *told, self.update_metadata(every, brokers)]
 
-    def _update_metadata(self, partitions: Sequence[int], recipients: list[int] | None = None) -> Content:
+    def update_metadata(self, partitions: Sequence[int], recipients: list[int] | None = None) -> Content:
+        """Make the request that tells brokers, all by default, the states of partitions."""
         recipients = list(self.live) if recipients is None else recipients
         if self.fleet.bodies == "distinct":
             recipients = self._one(recipients) if partitions else []
         rows = self._rows(partitions)
-        rows["offline_replicas"] = _picked(self._offline, partitions)
+        rows["offline_replicas"] = _picked(self.offline, partitions)
         return self._content(ApiKey.UPDATE_METADATA, recipients, rows)
 
-    def _leader_and_isr(self, partitions: Sequence[int], recipients: list[int] | None = None) -> list[Content]:
-        hosts = self._by_broker(partitions)
+    def leader_and_isr(self, partitions: Sequence[int], recipients: list[int] | None = None) -> list[Content]:
+        """Make the requests that tell each host, or those among ``recipients``, the states of its partitions."""
+        hosts = self.by_broker(partitions)
         if recipients is not None:
             hosts = {broker: hosts[broker] for broker in recipients if broker in hosts}
         return [
             self._content(ApiKey.LEADER_AND_ISR, [broker], self._rows(hosted)) for broker, hosted in self._told(hosts)
         ]
 
-    def _stop_replica(self, recipients: list[int], partitions: Sequence[int], *, delete: bool) -> Content:
+    def stop_replica(self, recipients: list[int], partitions: Sequence[int], *, delete: bool) -> Content:
+        """Make the request that stops replicas."""
         rows = {
-            "topic": _picked(self._topic, partitions),
-            "partition": _picked(self._index, partitions),
-            "leader_epoch": [_BEING_DELETED] * len(partitions) if delete else _picked(self._leader_epoch, partitions),
+            "topic": _picked(self.topic, partitions),
+            "partition": _picked(self.index, partitions),
+            "leader_epoch": [_BEING_DELETED] * len(partitions) if delete else _picked(self.leader_epoch, partitions),
             "delete_partition": [delete] * len(partitions),
         }
         return self._content(ApiKey.STOP_REPLICA, recipients, rows)
 
     def _content(self, api_key: ApiKey, recipients: list[int], rows: Rows) -> Content:
-        return Content(self.fleet, api_key, self.controller, recipients, rows, list(self.live))
+        listed = self.broker_epochs if self.controller.is_kraft else self.live  # KRaft lists those that are down too
+        request_type = self._request_type if api_key != ApiKey.STOP_REPLICA else 0
+        return Content(
+            self.fleet, api_key, self.controller, recipients, rows, sorted(listed), request_type=request_type
+        )
 
     def _rows(self, partitions: Sequence[int]) -> Rows:
         columns: Rows = {
-            "topic": self._topic, "topic_id": self._topic_id, "partition": self._index,
-            "controller_epoch": self._controller_epoch, "leader": self._leader, "leader_epoch": self._leader_epoch,
-            "partition_epoch": self._partition_epoch, "isr": self._isr, "replicas": self._replicas,
+            "topic": self.topic, "topic_id": self.topic_id, "partition": self.index,
+            "controller_epoch": self.controller_epoch, "leader": self.leader, "leader_epoch": self.leader_epoch,
+            "partition_epoch": self.partition_epoch, "isr": self.isr, "replicas": self.replicas,
         }  # fmt: skip
         return {name: _picked(values, partitions) for name, values in columns.items()}
 
-    def _by_broker(self, partitions: Iterable[int]) -> dict[int, list[int]]:
+    def by_broker(self, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Return the partitions that each live broker hosts, brokers ascending."""
         hosts: dict[int, list[int]] = {broker: [] for broker in self.live}
         for partition in partitions:
-            for broker in self._replicas[partition]:
+            for broker in self.replicas[partition]:
                 if broker in hosts:
                     hosts[broker].append(partition)
         return {broker: hosted for broker, hosted in hosts.items() if hosted}
@@ -250,21 +347,26 @@ class Cluster:
         self._turn += 1
         return [brokers[self._turn % len(brokers)]] if brokers else []
 
-    def _all(self) -> Sequence[int]:
+    def all(self) -> Sequence[int]:
+        """Return the partitions that are not deleted."""
         every = range(self.fleet.partitions)
-        return every if not self._gone else [partition for partition in every if partition not in self._gone]
+        return every if not self.gone else [partition for partition in every if partition not in self.gone]
 
     def _batch(self, start: int) -> Sequence[int]:
         """Return a batch of consecutive partitions, without those of deleted topics."""
         start = min(start, max(self.fleet.partitions - self.fleet.batch, 0))
         batch = range(start, min(start + self.fleet.batch, self.fleet.partitions))
-        return batch if not self._gone else [partition for partition in batch if partition not in self._gone]
+        left_out = self.gone | self.reserved if self.reserved else self.gone
+        return batch if not left_out else [partition for partition in batch if partition not in left_out]
 
     def _random(self, event: Event) -> Any:
         return random_of(self.fleet.seed, "event", event.number)
 
-    def _register(self) -> int:
+    def register(self) -> int:
+        """Return the broker epoch of another registration."""
         self._registrations += 1
+        if self.controller.is_kraft:
+            return _FIRST_KRAFT_BROKER_EPOCH + self._registrations
         return _FIRST_BROKER_EPOCH + 17 * self._registrations
 
 

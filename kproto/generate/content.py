@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kproto.fanout import SharedBody
@@ -19,10 +20,11 @@ Rows: TypeAlias = dict[str, list[Any]]
 
 
 class Controller(NamedTuple):
-    """A controller: the broker's id and its controller epoch."""
+    """A controller: the node's id, its controller epoch, and whether it is a KRaft controller."""
 
     id: int
     epoch: int
+    is_kraft: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -36,8 +38,13 @@ class Content:
         recipients: Ids of the receiving brokers.
         rows: The partitions.
         live: Ids of the live brokers.
-        refused: Whether the sender is no longer the controller, so that brokers refuse the request.
-        repeated: Whether the brokers know these leader epochs already, so that they refuse each partition.
+        error_code: The answer to the whole request.
+        partition_error: The answer to each partition: STALE_CONTROLLER_EPOCH where brokers know these leader epochs.
+        request_type: Full or incremental, of a KRaft controller's requests.
+        broker_epoch: The broker epoch that the request names; None for that of the broker's registration.
+        delay_ns: How long after its event the controller sends it.
+        is_lost: Whether the connection breaks before the answer, and the controller does not send it again.
+        is_sent_again: Whether the connection breaks before the first answer.
         encoded: The body; None until it is needed.
     """
 
@@ -47,8 +54,13 @@ class Content:
     recipients: list[int]
     rows: Rows
     live: list[int]
-    refused: bool = False
-    repeated: bool = False
+    error_code: ErrorCode = ErrorCode.NONE
+    partition_error: ErrorCode = ErrorCode.NONE
+    request_type: int = 0
+    broker_epoch: int | None = None
+    delay_ns: int = 0
+    is_lost: bool = False
+    is_sent_again: bool = False
     encoded: SharedBody | None = None
 
     @property

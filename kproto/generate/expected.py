@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kproto.api import ApiKey
-from kproto.error_codes import ErrorCode
 
 from .bodies import encode_response, shared_body
 from .expected_derived import derived_rows
@@ -182,8 +181,8 @@ def _request(request: Frame, response: Frame | None) -> _Row:
         "controller_id": content.controller.id,
         "controller_epoch": content.controller.epoch,
         "broker_epoch": exchange.broker_epoch,
-        "is_kraft": False,
-        "type": 0,
+        "is_kraft": content.controller.is_kraft,
+        "type": content.request_type,
         "target_broker": exchange.broker,
         "server_ip": exchange.connection.server.ip,
         "server_port": exchange.connection.server.port,
@@ -205,7 +204,7 @@ def unmatched_reason(exchange: Exchange) -> str:
 
 
 def _error_code(content: Content) -> int:
-    return int(ErrorCode.STALE_CONTROLLER_EPOCH if content.refused else ErrorCode.NONE)
+    return int(content.error_code)
 
 
 def _response(request: Frame, response: Frame, errors: int) -> _Row:
@@ -224,7 +223,7 @@ def _response(request: Frame, response: Frame, errors: int) -> _Row:
 
 
 def _partition_errors(content: Content) -> list[_Row]:
-    if not content.repeated:
+    if not content.partition_error:
         return []
     by_id = content.version >= _WITH_ERRORS_BY_ID
     rows = zip(content.rows["topic"], content.rows["topic_id"], content.rows["partition"], strict=True)
@@ -233,7 +232,7 @@ def _partition_errors(content: Content) -> list[_Row]:
             "topic": topic,
             "topic_id": topic_id if by_id else None,
             "partition": partition,
-            "error_code": int(ErrorCode.STALE_CONTROLLER_EPOCH),
+            "error_code": int(content.partition_error),
         }
         for topic, topic_id, partition in rows
     ]

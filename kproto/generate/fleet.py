@@ -21,6 +21,9 @@ Protocol = Literal["3.9", "2.4"]
 
 LISTENER_PORT: Final = 9092
 
+KRAFT_CONTROLLER: Final = 70_000
+"""The id of the first KRaft controller; the other one's is one higher."""
+
 _NAMES: Final = ("orders", "payments", "audit", "clicks", "sessions", "stock", "shipments", "metrics")
 _MAX_BROKERS: Final = 65_000
 _MAX_PARTITIONS: Final = 10_000_000
@@ -71,6 +74,8 @@ class Fleet:
         capture_loss: Share of requests, and of responses, whose packets reach the other side but not the capture.
         bodies: To which brokers a change is sent, see ``Bodies``.
         protocol: The inter-broker protocol, see ``Protocol``.
+        migration: Whether a KRaft controller takes over in the middle.
+        plants: Faults that are planted, see ``kproto.generate.plants``. Events are then at least two minutes apart.
         start_ns: When the first event happens, ns since 1970.
 
     Raises:
@@ -95,6 +100,8 @@ class Fleet:
     bodies: Bodies = "fleet"
     protocol: Protocol = "3.9"
     start_ns: int = 1_760_000_000_000_000_000
+    migration: bool = False
+    plants: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("brokers", "topics", "partitions", "replication", "batch"):
@@ -119,6 +126,10 @@ class Fleet:
             raise ConfigurationError("failovers, zombies and restarts need two brokers at least")
         if self.zombies and not self.failovers:
             raise ConfigurationError("a zombie is a former controller: zombies need a failover at least")
+        if (self.migration or self.plants) and self.bodies == "distinct":
+            raise ConfigurationError("a migration and planted faults need bodies of the kind fleet")
+        if self.migration and self.protocol != "3.9":
+            raise ConfigurationError("a migration needs --protocol 3.9")
 
     @property
     def versions(self) -> Versions:

@@ -9,7 +9,7 @@ from kproto.errors import ConfigurationError
 
 from .bodies import shared_body
 from .cluster import Cluster
-from .events import Schedule
+from .schedule import Schedule
 
 if TYPE_CHECKING:
     from .content import Content

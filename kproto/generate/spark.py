@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from .events import Schedule
 from .frames import frames
+from .schedule import Schedule
 from .schemas import FRAMES
 
 if TYPE_CHECKING:

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from .cluster import Cluster
-from .events import Schedule
 from .fleet import Address, random_of
+from .plants import SLOW_BROKER, Planter
+from .schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .content import Content
+    from .content import Content, Controller
     from .events import Event
     from .fleet import Fleet
 
-__all__ = ["Connection", "Exchange", "Step", "steps"]
+__all__ = ["Connection", "Exchange", "Step", "Traffic", "steps"]
 
 _US: Final = 1000
 _BETWEEN_REQUESTS_NS: Final = 20 * _US
@@ -111,31 +112,49 @@ class _Channel:
 
 def steps(fleet: Fleet) -> Iterator[Step]:
     """Yield the fleet's history, event by event."""
-    traffic = _Traffic(fleet)
+    traffic = Traffic(fleet)
     for event in Schedule(fleet):
         yield traffic.step(event)
 
 
-class _Traffic:
+class Traffic:
+    """Makes the traffic of a fleet's events, which must come in order.
+
+    Args:
+        fleet: The fleet.
+
+    Attributes:
+        planter: Plants the fleet's faults.
+        slow: The broker that answers slowly; 0 for none.
+    """
+
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._cluster = Cluster(fleet)
-        self._channels: dict[tuple[int, int], _Channel] = {}  # by controller epoch and broker
+        self.planter = Planter(self._cluster)
+        self._channels: dict[tuple[Controller, int], _Channel] = {}  # by controller and broker
         self._opened: dict[tuple[int, int], int] = {}  # connections so far, by controller id and broker
         self._stopped_ns: dict[int, int] = {}  # when brokers that stopped were heard last
         self._missed_on: dict[int, Connection | None] = {}  # by broker, where the capture missed the last exchange
-        self._slow = random_of(fleet.seed, "slow").choice(fleet.broker_ids)
+        self.slow = random_of(fleet.seed, "slow").choice(fleet.broker_ids)
+        if fleet.plants and SLOW_BROKER not in fleet.plants:
+            self.slow = 0  # nobody: a fleet with planted faults has no others
 
     def step(self, event: Event) -> Step:
+        """Make the traffic of the next event."""
         before = list(self._cluster.live)
-        contents = self._cluster.apply(event)
+        contents = (self.planter if event.kind == "plant" else self._cluster).apply(event)
         random = random_of(self._fleet.seed, "traffic", event.number)
         told = [(content, broker) for content in contents for broker in content.recipients]
         exchanges = []
         for place, (content, broker) in enumerate(told):
-            ready_ns = event.time_ns + place * _BETWEEN_REQUESTS_NS
+            ready_ns = event.time_ns + place * _BETWEEN_REQUESTS_NS + content.delay_ns
             exchange = self._exchange(content, broker, ready_ns, random.random())
-            while self._fleet.loss and random.random() < self._fleet.loss:
+            if content.is_lost:
+                self._lose(exchange)
+            again = content.is_sent_again
+            while again or (self._fleet.loss and not content.is_lost and random.random() < self._fleet.loss):
+                again = False
                 exchanges.append(exchange)
                 self._lose(exchange)
                 exchange = self._exchange(content, broker, exchange.answer_ns + _PAUSE_NS, random.random())
@@ -143,26 +162,27 @@ class _Traffic:
         self._miss(exchanges, event)
         stopped = set(before).difference(self._cluster.live)
         oldest = self._cluster.controller.epoch - 1  # the former controller's connections live until the next failover
-        closed = [self._close(key, event) for key in list(self._channels) if key[0] < oldest or key[1] in stopped]
+        closed = [self._close(key, event) for key in list(self._channels) if key[0].epoch < oldest or key[1] in stopped]
         return Step(event, exchanges, [end for end in closed if end is not None])
 
     def _exchange(self, content: Content, broker: int, ready_ns: int, chance: float) -> Exchange:
         controller = content.controller
-        channel = self._channels.get((controller.epoch, broker))
+        channel = self._channels.get((controller, broker))
         if channel is None:
-            channel = self._channels[controller.epoch, broker] = _Channel(free_ns=self._stopped_ns.get(broker, 0))
+            channel = self._channels[controller, broker] = _Channel(free_ns=self._stopped_ns.get(broker, 0))
         time_ns = max(ready_ns, channel.free_ns + _PAUSE_NS)
         opens = channel.connection is None
         if channel.connection is None:
             channel.connection = self._open(controller.id, broker, time_ns)
             time_ns += _HANDSHAKE_NS
-        slow = 20 if broker == self._slow else 1
+        slow = 20 if broker == self.slow else 1
         latency_ns = slow * (_LEAST_LATENCY_US + int(_MORE_LATENCY_US * chance**4)) * _US
         last_ns = time_ns + content.partitions * _REQUEST_ROW_NS // _US * _US
         answer_ns = last_ns + latency_ns
         answer_last_ns = answer_ns + content.partitions * _RESPONSE_ROW_NS // _US * _US
+        epoch = self._cluster.broker_epochs[broker] if content.broker_epoch is None else content.broker_epoch
         exchange = Exchange(
-            content, self._cluster.broker_epochs[broker], channel.connection, opens, channel.correlation_id,
+            content, epoch, channel.connection, opens, channel.correlation_id,
             time_ns, last_ns, answer_ns, answer_last_ns,
         )  # fmt: skip
         channel.correlation_id += 1
@@ -173,7 +193,7 @@ class _Traffic:
         """Let the broker reset the connection instead of answering; the next request opens another connection."""
         exchange.lost = True
         exchange.answer_last_ns = exchange.answer_ns
-        channel = self._channels[exchange.content.controller.epoch, exchange.broker]
+        channel = self._channels[exchange.content.controller, exchange.broker]
         channel.connection = None
 
     def _miss(self, exchanges: list[Exchange], event: Event) -> None:
@@ -198,7 +218,7 @@ class _Traffic:
         client = Address(self._fleet.address(controller).ip, _FIRST_PORT + (broker * 7 + number) % _PORTS)
         return Connection(broker, client, self._fleet.address(broker), time_ns)
 
-    def _close(self, key: tuple[int, int], event: Event) -> tuple[Connection, int] | None:
+    def _close(self, key: tuple[Controller, int], event: Event) -> tuple[Connection, int] | None:
         channel = self._channels.pop(key)
         if channel.connection is None:
             return None

@@ -109,6 +109,31 @@ def test_the_expected_tables_are_written_on_request(tmp_path: Path) -> None:
     assert found["requests"].num_rows == written["requests"].num_rows > 100
 
 
+def test_planted_faults_are_written_beside_the_capture(tmp_path: Path) -> None:
+    options = ["--plant", "missed-update, two-leaders", "--partitions", "40"]
+    made = run("generate", "--out", str(tmp_path / "out"), *options)
+    assert made.exit_code == 0, made.output
+    truth = json.loads((tmp_path / "out" / "truth.json").read_text())
+    assert {fault["name"] for fault in truth["planted"]} == {"missed-update", "two-leaders"}
+    assert {"KP014", "KP031"} <= {finding["rule"] for finding in truth["required"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--plant", "rust"], "rust: no fault that can be planted; there are behind, "),
+        (["--plant", "behind", "--plants", "2"], "give one of the two"),
+        (["--plant", "behind", "--expected"], "leave out --expected"),
+        (["--migration", "--protocol", "2.4"], "a migration needs --protocol 3.9"),
+    ],
+)
+def test_faults_that_cannot_be_planted_are_refused(tmp_path: Path, options: list[str], says: str) -> None:
+    refused = run("generate", "--out", str(tmp_path / "out"), *options)
+    assert refused.exit_code == 2
+    assert says in refused.output
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("failure", "code", "says"),
     [

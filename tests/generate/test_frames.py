@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pytest
 
 from kproto.generate import Fleet
-from kproto.generate.events import Schedule
 from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
+from kproto.generate.schedule import Schedule
 
 SMALL = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=5, failovers=2, loss=0.1)
 HOLES = replace(SMALL, seed=3, capture_loss=0.2)

@@ -10,7 +10,7 @@ from expected_tables import STORED, assert_rows
 
 from kproto.capture import capture_points
 from kproto.generate import Fleet, write_captures
-from kproto.generate.events import Schedule
+from kproto.generate.schedule import Schedule
 from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
 from kproto.generate.spark import spark_frames

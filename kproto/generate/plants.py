@@ -1,0 +1,684 @@
+"""Plants faults into a fleet's history: what a sick control plane sends, and which findings must and may come of it.
+
+A plant is named as the rule of ``kproto doctor`` that finds it; this module shares no code with the doctor. Each is a
+generator function that takes a ``_Scene`` and yields the requests of one event after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from kproto.error_codes import ErrorCode
+
+from .content import Controller
+from .fleet import KRAFT_CONTROLLER, random_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from random import Random
+
+    from .cluster import Cluster
+    from .content import Content
+    from .events import Event
+
+__all__ = ["PLANTS", "SLOW_BROKER", "Finding", "Plant", "Planted", "Planter", "chosen"]
+
+SLOW_BROKER: Final = "slow-broker"
+"""The plant by which one broker answers slowly all the time."""
+
+_NO_LEADER: Final = -1
+_SECOND: Final = 1_000_000_000
+_RECOVERING: Final = 1
+
+
+class Finding(NamedTuple):
+    """What a finding must or may be about; None stands for anything.
+
+    Attributes:
+        rule: The rule's id.
+        broker: The broker.
+        topic, partition: The partition, or the topic alone.
+    """
+
+    rule: str
+    broker: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass
+class Planted:
+    """A planted fault.
+
+    Attributes:
+        name: Of the plant.
+        time_ns: When it begins, ns since 1970.
+        required: The findings that must come, one for each.
+        allowed: Findings that may come with them: other sides of the same fault.
+    """
+
+    name: str
+    time_ns: int
+    required: list[Finding] = field(default_factory=list)
+    allowed: list[Finding] = field(default_factory=list)
+
+
+@dataclass
+class _Scene:
+    """Where a fault is planted.
+
+    Attributes:
+        cluster: The cluster.
+        random: Decides what the fault is about.
+        planted: What is planted.
+    """
+
+    cluster: Cluster
+    random: Random
+    planted: Planted
+
+    def require(self, rule: str, broker: int | None = None, partition: int | None = None) -> None:
+        """Say that a finding must come."""
+        self.planted.required.append(self._finding(rule, broker, partition))
+
+    def allow(self, *rules: str, broker: int | None = None, partition: int | None = None) -> None:
+        """Say that findings may come."""
+        self.planted.allowed += [self._finding(rule, broker, partition) for rule in rules]
+
+    def _finding(self, rule: str, broker: int | None, partition: int | None) -> Finding:
+        if partition is None:
+            return Finding(rule, broker)
+        return Finding(rule, broker, self.cluster.topic[partition], self.cluster.index[partition])
+
+    def partition(self) -> int | None:
+        """Reserve a partition with a leader and at least two in-sync replicas, all alive; None if there is none."""
+        cluster = self.cluster
+        live = set(cluster.live)
+        fit = [
+            partition
+            for partition in cluster.all()
+            if partition not in cluster.reserved
+            and cluster.leader[partition] != _NO_LEADER
+            and len(cluster.isr[partition]) > 1
+            and live.issuperset(cluster.replicas[partition])
+        ]
+        if not fit:
+            return None
+        found = self.random.choice(fit)
+        cluster.reserved.add(found)
+        cluster.busy.update(cluster.replicas[found])
+        return found
+
+    def broker(self, among: Sequence[int] | None = None) -> int | None:
+        """Reserve a living broker that is neither the controller nor the one before; None if there is none."""
+        cluster = self.cluster
+        keep = {cluster.controller.id, cluster.former.id if cluster.former else None}
+        fit = [broker for broker in cluster.live if broker not in keep and (among is None or broker in among)]
+        if not fit:
+            return None
+        found = self.random.choice(fit)
+        cluster.busy.add(found)
+        return found
+
+    def others(self, *without: int) -> list[int]:
+        """Return the living brokers without some."""
+        return [broker for broker in self.cluster.live if broker not in without]
+
+    def shrink(self, partition: int, left: int = 1) -> None:
+        """Remove all but ``left`` members from an ISR."""
+        cluster = self.cluster
+        leader = cluster.leader[partition]
+        self.set_isr(partition, [leader, *(b for b in cluster.isr[partition] if b != leader)][:left])
+
+    def grow(self, partition: int) -> None:
+        """Let all replicas join an ISR."""
+        self.set_isr(partition, self.cluster.replicas[partition])
+
+    def set_isr(self, partition: int, isr: list[int]) -> None:
+        cluster = self.cluster
+        cluster.isr[partition] = isr
+        cluster.partition_epoch[partition] += 1
+        cluster.controller_epoch[partition] = cluster.controller.epoch
+
+    def elect(self, partition: int) -> int:
+        """Let the next member of the ISR lead; return the former leader."""
+        cluster = self.cluster
+        isr, former = cluster.isr[partition], cluster.leader[partition]
+        cluster.elect(partition, isr[(isr.index(former) + 1) % len(isr)], isr)
+        return former
+
+    def told(self, partition: int) -> list[Content]:
+        """Return the requests that tell everybody of a partition."""
+        return [*self.cluster.leader_and_isr([partition]), self.cluster.update_metadata([partition])]
+
+
+def _after(seconds: float, *contents: Content) -> list[Content]:
+    for content in contents:
+        content.delay_ns = int(seconds * _SECOND)
+    return list(contents)
+
+
+_Stages: TypeAlias = "Iterator[list[Content]]"
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A fault that can be planted.
+
+    Attributes:
+        stages: The number of its events.
+        run: Yields the requests of each event.
+        is_last: Whether it has to come after all other events, as any of them might put it right.
+        needs_zookeeper: Whether it cannot happen under a KRaft controller.
+        protocols: The protocols that show it.
+    """
+
+    stages: int
+    run: Callable[[_Scene], _Stages]
+    is_last: bool = False
+    needs_zookeeper: bool = False
+    protocols: tuple[str, ...] = ("3.9", "2.4")
+
+
+PLANTS: Final[dict[str, Plant]] = {}
+"""The plants by name."""
+
+
+def chosen(count: int, seed: int, protocol: str) -> tuple[str, ...]:
+    """Return the names of ``count`` plants that a seed chooses among those that a protocol shows, none twice."""
+    names = [name for name, one in PLANTS.items() if protocol in one.protocols]
+    return tuple(random_of(seed, "chosen plants").sample(names, min(count, len(names))))
+
+
+def _named(name: str, stages: int = 1, **options: Any) -> Callable[[Callable[[_Scene], _Stages]], object]:
+    def register(run: Callable[[_Scene], _Stages]) -> object:
+        PLANTS[name] = Plant(stages, run, **options)
+        return run
+
+    return register
+
+
+class Planter:
+    """Plants the faults of a fleet into its cluster.
+
+    Args:
+        cluster: The cluster.
+
+    Attributes:
+        planted: The faults that are planted so far.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._running: dict[int, _Stages] = {}
+        self.planted: list[Planted] = []
+
+    def apply(self, event: Event) -> list[Content]:
+        """Return the requests of an event that is a stage of a planted fault."""
+        running = self._running.get(event.plant)
+        if running is None:
+            fleet = self._cluster.fleet
+            planted = Planted(fleet.plants[event.plant], event.time_ns)
+            self.planted.append(planted)
+            scene = _Scene(self._cluster, random_of(fleet.seed, "plant", event.plant), planted)
+            running = self._running[event.plant] = PLANTS[planted.name].run(scene)
+        return [content for content in next(running, []) if content.recipients]
+
+
+# ---- controllers ----
+
+
+@_named("zombie-controller-accepted")
+def _zombie_accepted(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    broker = scene.broker()
+    if broker is None:
+        return
+    contents = cluster.fail_over(without=broker)
+    assert cluster.former is not None
+    zombie = cluster.update_metadata(cluster.all()[:1], [broker])
+    zombie.controller, zombie.request_type = cluster.former, 0
+    contents += _after(30, zombie)
+    contents += _after(60, cluster.update_metadata(cluster.all(), [broker]))
+    contents += _after(60, *cluster.leader_and_isr(cluster.all(), [broker]))
+    scene.require("KP001", broker)
+    scene.allow("KP030", "KP031", "KP032", "KP006", broker=broker)
+    yield contents
+
+
+@_named("zombie-controller-refused")
+def _zombie_refused(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    broker = scene.broker()
+    if broker is None:
+        return
+    contents = cluster.fail_over()
+    assert cluster.former is not None
+    zombie = cluster.update_metadata(cluster.all()[:1], [broker])
+    zombie.controller, zombie.request_type = cluster.former, 0
+    zombie.error_code = ErrorCode.STALE_CONTROLLER_EPOCH
+    scene.require("KP002", broker)
+    yield contents + _after(30, zombie)
+
+
+@_named("two-controllers-in-one-epoch")
+def _two_controllers(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    content = cluster.update_metadata(cluster.all()[:1])
+    is_kraft = cluster.controller.is_kraft
+    other = KRAFT_CONTROLLER + 2 if is_kraft else scene.random.choice(scene.others(cluster.controller.id))
+    content.controller = Controller(other, cluster.controller.epoch, is_kraft)
+    scene.require("KP003")
+    yield [content]
+
+
+@_named("controller-epoch-went-back")
+def _epoch_back(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    broker = scene.broker()
+    if broker is None:
+        return
+    contents = cluster.fail_over()
+    assert cluster.former is not None
+    zombie = cluster.update_metadata(cluster.all()[:1], [broker])
+    zombie.controller, zombie.request_type = cluster.former, 0
+    scene.require("KP004", broker)
+    scene.allow("KP001", broker=broker)
+    yield contents + _after(30, zombie)
+
+
+@_named("migration-broker-left-behind", needs_zookeeper=True, is_last=True, protocols=("3.9",))
+def _left_behind(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    broker = scene.broker()
+    if broker is None or cluster.controller.is_kraft:
+        return
+    scene.require("KP006", broker)
+    scene.allow("KP030", "KP031", "KP032", "KP014", "KP015", broker=broker)
+    yield cluster.migrate(without=broker)
+
+
+@_named("dual-write-ended", stages=2, is_last=True, protocols=("3.9",))
+def _dual_write_ended(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    yield [] if cluster.controller.is_kraft else cluster.migrate()
+    scene.require("KP007")
+    yield cluster.return_to_zookeeper()
+
+
+# ---- leaders ----
+
+
+@_named("no-leader")
+def _no_leader(scene: _Scene) -> _Stages:
+    """The newest states say it: ``kproto.generate.truth`` requires the finding."""
+    partition = scene.partition()
+    if partition is None:
+        return
+    scene.shrink(partition)
+    cluster = scene.cluster
+    contents = [cluster.update_metadata([partition])]
+    cluster.elect(partition, _NO_LEADER, cluster.isr[partition])
+    yield contents + _after(5, *scene.told(partition))
+
+
+@_named("unclean-election")
+def _unclean(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    if partition is None:
+        return
+    cluster = scene.cluster
+    scene.shrink(partition)
+    contents = [cluster.update_metadata([partition])]
+    leader = next(broker for broker in cluster.replicas[partition] if broker not in cluster.isr[partition])
+    cluster.elect(partition, leader, [leader])
+    told = scene.told(partition)
+    if cluster.fleet.has_topic_ids:
+        for content in told[:-1]:
+            content.rows["leader_recovery_state"] = [_RECOVERING]
+    contents += _after(5, *told)
+    scene.grow(partition)
+    contents += _after(20, cluster.update_metadata([partition]))
+    scene.require("KP011", partition=partition)
+    yield contents
+
+
+@_named("leader-epoch-went-back")
+def _leader_epoch_back(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    broker = scene.broker()
+    if partition is None or broker is None:
+        return
+    cluster = scene.cluster
+    old = cluster.update_metadata([partition], [broker])
+    scene.elect(partition)
+    contents = [*scene.told(partition), *_after(20, old)]
+    contents += _after(40, cluster.update_metadata([partition]))
+    scene.require("KP012", broker, partition)
+    scene.allow("KP030", "KP031", broker=broker)
+    yield contents
+
+
+@_named("leader-epoch-used-twice")
+def _leader_epoch_twice(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    broker = scene.broker()
+    if partition is None or broker is None:
+        return
+    cluster = scene.cluster
+    former = scene.elect(partition)
+    contents = scene.told(partition)
+    scene.set_isr(partition, cluster.isr[partition])
+    other = cluster.update_metadata([partition], [broker])
+    other.rows["leader"] = [former]
+    contents += _after(20, other)
+    scene.elect(partition)
+    contents += _after(40, *scene.told(partition))
+    scene.require("KP013", partition=partition)
+    scene.allow("KP015", "KP014", partition=partition)
+    scene.allow("KP030", "KP031")
+    yield contents
+
+
+@_named("two-leaders")
+def _two_leaders(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    if partition is None:
+        return
+    cluster = scene.cluster
+    contents = scene.told(partition)  # the capture shows who leads
+    former = scene.elect(partition)
+    told, update = cluster.leader_and_isr([partition], scene.others(former)), cluster.update_metadata([partition])
+    contents += _after(5, *told, update)
+    contents += _after(60, *cluster.leader_and_isr([partition], [former]))
+    scene.require("KP014", partition=partition)
+    scene.allow("KP030", broker=former)
+    yield contents
+
+
+@_named("leader-named-but-not-told")
+def _named_not_told(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    if partition is None:
+        return
+    cluster = scene.cluster
+    scene.elect(partition)
+    leader = cluster.leader[partition]
+    told, update = cluster.leader_and_isr([partition], scene.others(leader)), cluster.update_metadata([partition])
+    late = cluster.leader_and_isr([partition], [leader])
+    scene.require("KP015", leader, partition)
+    scene.allow("KP030", broker=leader)
+    yield [*told, update, *_after(60, *late)]
+
+
+@_named("leader-flapping")
+def _leader_flapping(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    if partition is None:
+        return
+    contents: list[Content] = []
+    for number in range(7):
+        scene.elect(partition)
+        contents += _after(15 * number, *scene.told(partition))
+    scene.require("KP016", partition=partition)
+    yield contents
+
+
+# ---- replicas ----
+
+
+@_named("under-replicated", stages=3)
+def _under_replicated(scene: _Scene) -> _Stages:
+    """The newest states say it: ``kproto.generate.truth`` requires the finding."""
+    partition = scene.partition()
+    if partition is None:
+        return
+    scene.shrink(partition, len(scene.cluster.isr[partition]) - 1)
+    yield [scene.cluster.update_metadata([partition])]
+
+
+@_named("isr-flapping")
+def _isr_flapping(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    if partition is None:
+        return
+    contents: list[Content] = []
+    for number in range(8):
+        if number % 2:
+            scene.grow(partition)
+        else:
+            scene.shrink(partition)
+        contents += _after(12 * number, scene.cluster.update_metadata([partition]))
+    scene.require("KP022", partition=partition)
+    yield contents
+
+
+@_named("isr-or-leader-not-alive", needs_zookeeper=True)
+def _isr_not_alive(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    partition = None if cluster.controller.is_kraft else scene.partition()
+    if partition is None:
+        return
+    broker = scene.broker([b for b in cluster.isr[partition] if b != cluster.leader[partition]])
+    if broker is None:
+        return
+    scene.require("KP023", broker, partition)
+    scene.allow("KP010", "KP035", "KP040", broker=broker)
+    contents = cluster.stop(broker, kept=[partition])
+    cluster.stopped.remove(broker)  # for good
+    yield contents
+
+
+# ---- brokers ----
+
+
+@_named("behind", is_last=True)
+def _behind(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    broker = scene.broker()
+    if partition is None or broker is None:
+        return
+    scene.shrink(partition)
+    scene.require("KP030", broker)
+    scene.allow("KP031", broker=broker)
+    yield [scene.cluster.update_metadata([partition], scene.others(broker))]
+
+
+@_named("missed-update")
+def _missed(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    broker = scene.broker()
+    if partition is None or broker is None:
+        return
+    scene.shrink(partition)
+    contents = [scene.cluster.update_metadata([partition], scene.others(broker))]
+    scene.grow(partition)
+    scene.require("KP031", broker)
+    yield contents + _after(60, scene.cluster.update_metadata([partition]))
+
+
+@_named("told-late")
+def _told_late(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    broker = scene.broker()
+    if partition is None or broker is None:
+        return
+    scene.shrink(partition, len(scene.cluster.isr[partition]) - 1)
+    content = scene.cluster.update_metadata([partition], scene.others(broker))
+    late = scene.cluster.update_metadata([partition], [broker])
+    scene.require("KP032", broker)
+    yield [content, *_after(6, late)]
+
+
+@_named("unanswered")
+def _unanswered(scene: _Scene) -> _Stages:
+    broker = scene.broker()
+    if broker is None:
+        return
+    content = scene.cluster.update_metadata([], [broker])
+    content.is_lost = True
+    scene.require("KP033", broker)
+    yield [content]
+
+
+@_named(SLOW_BROKER)
+def _slow(_scene: _Scene) -> _Stages:
+    """The traffic makes it; ``kproto.generate.truth`` requires the finding."""
+    yield []
+
+
+@_named("registered-again", stages=2)
+def _registered_again(scene: _Scene) -> _Stages:
+    broker = scene.broker()
+    if broker is None:
+        return
+    scene.require("KP035", broker)
+    yield scene.cluster.stop(broker)
+    yield scene.cluster.start(broker)
+
+
+@_named("meant-for-earlier-registration", stages=2)
+def _earlier_registration(scene: _Scene) -> _Stages:
+    broker = scene.broker()
+    if broker is None:
+        return
+    cluster = scene.cluster
+    former = cluster.broker_epochs[broker]
+    yield cluster.stop(broker)
+    contents = cluster.start(broker)
+    late = cluster.update_metadata([], [broker])
+    late.broker_epoch, late.error_code = former, ErrorCode.STALE_BROKER_EPOCH
+    scene.require("KP036", broker)
+    yield contents + _after(3, late)
+
+
+# ---- topics ----
+
+
+def _topic(scene: _Scene) -> tuple[int, int] | None:
+    """Reserve a topic, and a broker that has replicas of it; None if there is none."""
+    cluster = scene.cluster
+    live = set(cluster.live)
+    for topic in scene.random.sample(cluster.topics_left, len(cluster.topics_left)):
+        partitions = cluster.partitions_of(topic)
+        hosts = {broker for partition in partitions for broker in cluster.replicas[partition]}
+        if cluster.reserved.isdisjoint(partitions) and hosts <= live:
+            broker = scene.broker(sorted(hosts - cluster.busy))
+            if broker is not None and all(len(cluster.isr[p]) > 1 for p in partitions):
+                cluster.reserved.update(partitions)
+                cluster.busy.update(hosts)
+                return topic, broker
+    return None
+
+
+@_named("deletion-waiting", stages=2)
+def _deletion_waiting(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    found = _topic(scene)
+    if found is None:
+        return
+    topic, broker = found
+    contents = cluster.stop(broker)
+    cluster.stopped.remove(broker)  # for good
+    yield contents
+    scene.planted.required.append(Finding("KP040", broker, cluster.topic[cluster.partitions_of(topic)[0]]))
+    yield cluster.delete(topic)
+
+
+@_named("stray-replica", stages=3)
+def _stray(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    found = _topic(scene)
+    if found is None:
+        return
+    topic, broker = found
+    yield cluster.stop(broker)
+    yield cluster.delete(topic)
+    cluster.forget_deletion(broker)
+    name = cluster.topic[cluster.partitions_of(topic)[0]]
+    scene.planted.required.append(Finding("KP041", broker, name))
+    scene.planted.allowed.append(Finding("KP040", broker, name))
+    yield cluster.start(broker)
+
+
+@_named("name-used-again-over-stray", stages=4)
+def _name_used_again(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    found = _topic(scene)
+    if found is None:
+        return
+    topic, broker = found
+    yield cluster.stop(broker)
+    yield cluster.delete(topic)
+    cluster.forget_deletion(broker)
+    name = cluster.topic[cluster.partitions_of(topic)[0]]
+    topic_id = scene.random.randbytes(16) if cluster.fleet.has_topic_ids else bytes(16)
+    scene.planted.required.append(Finding("KP042", broker, name))
+    scene.planted.allowed += [Finding(rule, broker, name) for rule in ("KP040", "KP041", "KP043")]
+    yield cluster.recreate(topic, topic_id)
+    yield cluster.start(broker)
+
+
+@_named("topic-ids-differ", protocols=("3.9",))
+def _topic_ids_differ(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    if partition is None:
+        return
+    cluster = scene.cluster
+    broker = next(b for b in cluster.isr[partition] if b != cluster.leader[partition])
+    scene.elect(partition)
+    told = cluster.leader_and_isr([partition], scene.others(broker))
+    (refused,) = cluster.leader_and_isr([partition], [broker])
+    refused.partition_error = ErrorCode.INCONSISTENT_TOPIC_ID
+    (accepted,) = cluster.leader_and_isr([partition], [broker])
+    scene.require("KP043", broker, partition)
+    scene.allow("KP015", "KP030", broker=broker)
+    yield [*told, refused, cluster.update_metadata([partition]), *_after(30, accepted)]
+
+
+# ---- requests ----
+
+
+@_named("refused")
+def _refused(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    broker = scene.broker()
+    if partition is None or broker is None:
+        return
+    scene.shrink(partition, len(scene.cluster.isr[partition]) - 1)
+    refused = scene.cluster.update_metadata([partition], [broker])
+    refused.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    told = scene.cluster.update_metadata([partition], scene.others(broker))
+    scene.grow(partition)
+    scene.require("KP050", broker)
+    scene.allow("KP031", broker=broker)
+    yield [told, refused, *_after(30, scene.cluster.update_metadata([partition]))]
+
+
+@_named("partition-error-not-put-right", is_last=True)
+def _partition_error(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    if partition is None:
+        return
+    cluster = scene.cluster
+    leader = cluster.leader[partition]
+    broker = next(b for b in cluster.replicas[partition] if b != leader)
+    cluster.elect(partition, leader, cluster.isr[partition])
+    told = cluster.leader_and_isr([partition], scene.others(broker))
+    (failed,) = cluster.leader_and_isr([partition], [broker])
+    failed.partition_error = ErrorCode.KAFKA_STORAGE_ERROR
+    scene.require("KP051", broker, partition)
+    scene.allow("KP030", broker=broker)
+    yield [*told, failed, cluster.update_metadata([partition])]
+
+
+@_named("sent-again")
+def _sent_again(scene: _Scene) -> _Stages:
+    broker = scene.broker()
+    if broker is None:
+        return
+    content = scene.cluster.update_metadata([], [broker])
+    content.is_sent_again = True
+    scene.require("KP052", broker)
+    yield [content]

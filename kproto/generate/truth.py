@@ -1,0 +1,184 @@
+"""Says which findings must and may come of a fleet's capture: of the planted faults, and of the rest of its history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
+
+from .plants import SLOW_BROKER, Finding, Planted
+from .schedule import Schedule
+from .traffic import Traffic
+
+if TYPE_CHECKING:
+    from .content import Content
+    from .fleet import Fleet
+
+__all__ = ["Truth", "findings_truth"]
+
+_SECOND: Final = 1_000_000_000
+_OFFLINE_NS: Final = 30 * _SECOND
+_UNDER_REPLICATED_NS: Final = 300 * _SECOND
+_UNSURE_NS: Final = 10 * _SECOND
+"""Where a state lasts about as long as a limit, a finding may come and need not."""
+_FLAPS: Final = 3
+_FLAP_NS: Final = 11 * 60 * _SECOND
+_SLOW_ANSWERS: Final = 120
+_NO_LEADER: Final = -1
+_BEING_DELETED: Final = -2
+
+_Partition = tuple[str, int]
+
+
+class _State(NamedTuple):
+    """A state of a partition, and when the first broker was told of it."""
+
+    time_ns: int
+    leader_epoch: int
+    partition_epoch: int
+    leader: int
+    isr: frozenset[int]
+    replicas: frozenset[int]
+
+    @property
+    def lacks_replicas(self) -> bool:
+        return self.isr < self.replicas
+
+
+@dataclass
+class Truth:
+    """The findings that must and may come of a fleet's capture, with the default limits.
+
+    Attributes:
+        planted: The planted faults.
+        required: The findings that must come, those of ``planted`` among them.
+        allowed: The findings that may come besides.
+        under_min_isr: Partitions that end with fewer than two in-sync replicas: required where the limit is 2.
+    """
+
+    planted: list[Planted]
+    required: list[Finding] = field(default_factory=list)
+    allowed: list[Finding] = field(default_factory=list)
+    under_min_isr: list[Finding] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "planted": [
+                {
+                    "name": planted.name,
+                    "time_ns": planted.time_ns,
+                    "required": [finding._asdict() for finding in planted.required],
+                    "allowed": [finding._asdict() for finding in planted.allowed],
+                }
+                for planted in self.planted
+            ],
+            "required": [finding._asdict() for finding in self.required],
+            "allowed": [finding._asdict() for finding in self.allowed],
+            "under_min_isr": [finding._asdict() for finding in self.under_min_isr],
+        }
+
+
+def findings_truth(fleet: Fleet) -> Truth:
+    """Return the truth of a fleet's capture, from its history alone."""
+    traffic = Traffic(fleet)
+    history = _History()
+    for event in Schedule(fleet):
+        for exchange in traffic.step(event).exchanges:
+            history.end_ns = max(history.end_ns, exchange.answer_last_ns)
+            history.answers[exchange.broker] = history.answers.get(exchange.broker, 0) + (not exchange.lost)
+            history.add(exchange.content, exchange.broker, exchange.broker_epoch, exchange.time_ns)
+    truth = Truth([planted for planted in traffic.planter.planted if planted.required or planted.allowed])
+    for planted in truth.planted:
+        truth.required += planted.required
+        truth.allowed += planted.allowed
+    history.say(fleet, truth)
+    if SLOW_BROKER in fleet.plants and history.answers.get(traffic.slow, 0) > _SLOW_ANSWERS:
+        truth.required.append(Finding("KP034", traffic.slow))
+        truth.allowed.append(Finding("KP032", traffic.slow))
+    return truth
+
+
+class _History:
+    """The states of partitions in order, and what happened to brokers."""
+
+    def __init__(self) -> None:
+        self.end_ns = 0
+        self.answers: dict[int, int] = {}
+        self.restarted: set[int] = set()
+        self.waiting: set[tuple[int, str]] = set()
+        self._states: dict[_Partition, list[_State]] = {}
+        self._epochs: dict[tuple[int, bool], int] = {}
+        self._fenced: set[int] = set()
+
+    def add(self, content: Content, broker: int, broker_epoch: int, time_ns: int) -> None:
+        """Take in a request."""
+        if content.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+            self._fenced.add(broker)
+        if content.error_code:
+            return
+        key = broker, content.controller.is_kraft
+        if broker_epoch > self._epochs.setdefault(key, broker_epoch):
+            self.restarted.add(broker)
+            self._epochs[key] = broker_epoch
+        if content.api_key == ApiKey.STOP_REPLICA:
+            return
+        rows = content.rows
+        names = ("leader_epoch", "partition_epoch", "leader", "isr", "replicas")
+        columns = zip(rows["topic"], rows["partition"], *(rows[name] for name in names), strict=True)
+        for topic, partition, leader_epoch, partition_epoch, leader, isr, replicas in columns:
+            if leader == _BEING_DELETED:
+                self._states.pop((topic, partition), None)
+                continue
+            known = self._states.setdefault((topic, partition), [])
+            state = _State(time_ns, leader_epoch, partition_epoch, leader, frozenset(isr), frozenset(replicas))
+            if not known or state[1:3] > known[-1][1:3]:
+                known.append(state)
+
+    def say(self, fleet: Fleet, truth: Truth) -> None:
+        """Add what the history itself requires and allows."""
+        for (topic, partition), states in self._states.items():
+            self._say_of(topic, partition, states, truth)
+        truth.required += [Finding("KP035", broker) for broker in sorted(self.restarted)]
+        truth.allowed += [Finding("KP002", broker) for broker in sorted(self._fenced)]
+        truth.allowed += [Finding(rule) for rule in ("KP017",)]
+        if fleet.loss:
+            truth.allowed += [Finding(rule) for rule in ("KP033", "KP052")]
+        if fleet.capture_loss:
+            truth.allowed += [Finding(rule) for rule in ("KP033", "KP052", "KP061")]
+        if fleet.restarts:
+            truth.allowed.append(Finding("KP040"))
+
+    def _say_of(self, topic: str, partition: int, states: list[_State], truth: Truth) -> None:
+        last = states[-1]
+        lacking_ns = self._since(states, lambda state: state.lacks_replicas)
+        if last.lacks_replicas and lacking_ns > _UNDER_REPLICATED_NS - _UNSURE_NS:
+            sure = self.end_ns - last.time_ns > _UNDER_REPLICATED_NS + _UNSURE_NS
+            (truth.required if sure else truth.allowed).append(Finding("KP020", None, topic, partition))
+        leaderless_ns = self._since(states, lambda state: state.leader == _NO_LEADER)
+        if last.leader == _NO_LEADER and leaderless_ns > _OFFLINE_NS - _UNSURE_NS:
+            sure = self.end_ns - last.time_ns > _OFFLINE_NS + _UNSURE_NS
+            (truth.required if sure else truth.allowed).append(Finding("KP010", None, topic, partition))
+        elif any(state.leader == _NO_LEADER for state in states):
+            truth.allowed.append(Finding("KP010", None, topic, partition))
+        if len(last.isr) < 2:
+            truth.under_min_isr.append(Finding("KP021", None, topic, partition))
+        changes = {
+            "KP016": [b.time_ns for a, b in pairwise(states) if a.leader != b.leader],
+            "KP022": [b.time_ns for a, b in pairwise(states) if a.isr != b.isr],
+        }
+        for rule, times in changes.items():
+            if any(b - a < _FLAP_NS for a, b in zip(times, times[_FLAPS - 1 :], strict=False)):
+                truth.allowed.append(Finding(rule, None, topic, partition))
+
+    def _since(self, states: list[_State], holds: Any) -> int:
+        """Return for how long, in ns, the newest states hold something; 0 if the newest does not."""
+        since = self.end_ns
+        for state in reversed(states):
+            if not holds(state):
+                break
+            since = state.time_ns
+        return self.end_ns - since
