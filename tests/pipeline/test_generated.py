@@ -10,9 +10,9 @@ from expected_tables import STORED, assert_rows
 
 from kproto.capture import capture_points
 from kproto.generate import Fleet, write_captures
-from kproto.generate.schedule import Schedule
 from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
+from kproto.generate.schedule import Schedule
 from kproto.generate.spark import spark_frames
 from kproto.pipeline import OutputDirectory, analyze, derived_table, read_table
 from kproto.pipeline.auditing import audit_table
