@@ -7,7 +7,6 @@ address in their metadata. It keeps no records, and gets no replicas.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ from channel.config import ChannelConfig
 from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
 from channel.controller.manager import ControllerChannelManager
-from channel.errors import IllegalState, NodeExists, ZooKeeperError
+from channel.errors import IllegalState, ZooKeeperError
 from channel.forwarded_requests import ForwardedRequests
 from channel.journal import JournaledChannels
 from channel.logs import get_logger
@@ -44,7 +43,6 @@ __all__ = ["ControllerNode"]
 
 _log = get_logger(__name__)
 
-_RETRY_S: Final = 0.5
 _LONGEST_IDLE_MS: Final = 10_000
 
 
@@ -107,13 +105,14 @@ class ControllerNode:
             ),
             metrics,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
+            can_register=self._can_register,
             register_broker=self._register,
             unregister_broker=self._unregister,
             on_change=on_change,
         )
         self._broker.hooks = BrokerHooks(controller=ForwardedRequests(self.controller))
         self.endpoint: EndPoint | None = None
-        self._closing = threading.Event()
+        self._has_told = False
 
     def start(self) -> None:
         """Listen, and stand for election.
@@ -134,7 +133,6 @@ class ControllerNode:
 
     def close(self) -> None:
         """Resign if active, leave the cluster, and close every socket. Harmless if closed."""
-        self._closing.set()
         self.controller.close()
         self._server.close()
         self._worker.close()
@@ -146,24 +144,28 @@ class ControllerNode:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _can_register(self, session: ZooKeeperSession) -> bool:
+        """Whether no other session has registered this id: a live broker's, or that of an earlier process."""
+        found = session.exists(broker_path(self._id))
+        if found is None or found.owner == session.id or found.owner in session.previous_ids:
+            self._has_told = False
+            return True
+        if not self._has_told:
+            self._has_told = True
+            _log.error(
+                "broker id %d is registered in ZooKeeper by another process, so this one does not stand for election. "
+                "If that is an earlier run, its session ends within its time-out; otherwise choose another id",
+                self._id,
+            )
+        return False
+
     def _register(self, session: ZooKeeperSession) -> None:
-        """Register as a broker; the session of an earlier process with this id may last until its timeout."""
+        """Register as a broker."""
         assert self.endpoint is not None
         self._broker.cluster_id = cluster_id(session)
         ibp = self._config.inter_broker_protocol_version
-        deadline = time.monotonic() + self._config.zookeeper_session_timeout_ms / 1000 + _RETRY_S
-        while True:
-            contents = encode_broker(Broker(self._id, (self.endpoint,)), ibp, time.time_ns() // 1_000_000)
-            try:
-                self._broker.broker_epoch = register_broker(session, self._id, contents)
-            except NodeExists:
-                if time.monotonic() > deadline:
-                    raise
-                _log.info("broker id %d is still registered by another session; waiting for its end", self._id)
-                if self._closing.wait(_RETRY_S):
-                    raise
-            else:
-                return
+        contents = encode_broker(Broker(self._id, (self.endpoint,)), ibp, time.time_ns() // 1_000_000)
+        self._broker.broker_epoch = register_broker(session, self._id, contents)
 
     def _unregister(self, session: ZooKeeperSession) -> None:
         """End the registration as a broker; an expired session's registration has ended by itself."""

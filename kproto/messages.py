@@ -42,6 +42,13 @@ if TYPE_CHECKING:
         UpdateMetadataTopicState,
     )
     from .reference.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+    from .reference.alter_configs import (
+        AlterConfigsEntry,
+        AlterConfigsRequest,
+        AlterConfigsResource,
+        AlterConfigsResourceResponse,
+        AlterConfigsResponse,
+    )
     from .reference.alter_partition import (
         AlterPartitionRequest,
         AlterPartitionRequestPartition,
@@ -50,6 +57,21 @@ if TYPE_CHECKING:
         AlterPartitionResponsePartition,
         AlterPartitionResponseTopic,
         BrokerState,
+    )
+    from .reference.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+        ReassignablePartition,
+        ReassignablePartitionResponse,
+        ReassignableTopic,
+        ReassignableTopicResponse,
+    )
+    from .reference.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+        AlterUserScramCredentialsResult,
+        ScramCredentialDeletion,
+        ScramCredentialUpsertion,
     )
     from .reference.api_versions import (
         ApiVersion,
@@ -92,9 +114,47 @@ if TYPE_CHECKING:
         DeleteTopicsResponse,
         DeleteTopicState,
     )
+    from .reference.describe_configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+        DescribeConfigsResourceResult,
+        DescribeConfigsResponse,
+        DescribeConfigsResult,
+        DescribeConfigsSynonym,
+    )
+    from .reference.describe_log_dirs import (
+        DescribableLogDirTopic,
+        DescribeLogDirsPartition,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+        DescribeLogDirsResult,
+        DescribeLogDirsTopic,
+    )
+    from .reference.elect_leaders import (
+        ElectLeadersRequest,
+        ElectLeadersResponse,
+        ElectLeadersTopic,
+        PartitionElectionResult,
+        ReplicaElectionResult,
+    )
     from .reference.envelope import EnvelopeRequest, EnvelopeResponse
     from .reference.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+    from .reference.incremental_alter_configs import (
+        AlterableConfig,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResource,
+        IncrementalAlterConfigsResponse,
+    )
     from .reference.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+    from .reference.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+    from .reference.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+        ListPartitionReassignmentsTopics,
+        OngoingPartitionReassignment,
+        OngoingTopicReassignment,
+    )
+    from .reference.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
     from .reference.metadata import (
         MetadataRequest,
         MetadataRequestTopic,
@@ -105,16 +165,33 @@ if TYPE_CHECKING:
     )
     from .reference.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
     from .reference.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+    from .reference.update_features import (
+        FeatureUpdateKey,
+        UpdatableFeatureResult,
+        UpdateFeaturesRequest,
+        UpdateFeaturesResponse,
+    )
 
 __all__ = [
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
+    "AlterConfigsEntry",
+    "AlterConfigsRequest",
+    "AlterConfigsResource",
+    "AlterConfigsResourceResponse",
+    "AlterConfigsResponse",
+    "AlterPartitionReassignmentsRequest",
+    "AlterPartitionReassignmentsResponse",
     "AlterPartitionRequest",
     "AlterPartitionRequestPartition",
     "AlterPartitionRequestTopic",
     "AlterPartitionResponse",
     "AlterPartitionResponsePartition",
     "AlterPartitionResponseTopic",
+    "AlterUserScramCredentialsRequest",
+    "AlterUserScramCredentialsResponse",
+    "AlterUserScramCredentialsResult",
+    "AlterableConfig",
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
@@ -142,12 +219,31 @@ __all__ = [
     "DeleteTopicState",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
+    "DescribableLogDirTopic",
+    "DescribeConfigsRequest",
+    "DescribeConfigsResource",
+    "DescribeConfigsResourceResult",
+    "DescribeConfigsResponse",
+    "DescribeConfigsResult",
+    "DescribeConfigsSynonym",
+    "DescribeLogDirsPartition",
+    "DescribeLogDirsRequest",
+    "DescribeLogDirsResponse",
+    "DescribeLogDirsResult",
+    "DescribeLogDirsTopic",
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
+    "ElectLeadersTopic",
     "EnvelopeRequest",
     "EnvelopeResponse",
     "Feature",
+    "FeatureUpdateKey",
     "FinalizedFeatureKey",
     "FindCoordinatorRequest",
     "FindCoordinatorResponse",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResource",
+    "IncrementalAlterConfigsResponse",
     "InitProducerIdRequest",
     "InitProducerIdResponse",
     "LeaderAndIsrLiveLeader",
@@ -157,6 +253,14 @@ __all__ = [
     "LeaderAndIsrResponse",
     "LeaderAndIsrTopicError",
     "LeaderAndIsrTopicState",
+    "ListGroupsRequest",
+    "ListGroupsResponse",
+    "ListPartitionReassignmentsRequest",
+    "ListPartitionReassignmentsResponse",
+    "ListPartitionReassignmentsTopics",
+    "ListTransactionsRequest",
+    "ListTransactionsResponse",
+    "ListedGroup",
     "Listener",
     "MetadataRequest",
     "MetadataRequestTopic",
@@ -164,13 +268,23 @@ __all__ = [
     "MetadataResponseBroker",
     "MetadataResponsePartition",
     "MetadataResponseTopic",
+    "OngoingPartitionReassignment",
+    "OngoingTopicReassignment",
+    "PartitionElectionResult",
+    "ReassignablePartition",
+    "ReassignablePartitionResponse",
+    "ReassignableTopic",
+    "ReassignableTopicResponse",
     "RemainingPartition",
+    "ReplicaElectionResult",
     "RequestHeader",
     "ResponseHeader",
     "SaslAuthenticateRequest",
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
+    "ScramCredentialDeletion",
+    "ScramCredentialUpsertion",
     "StopReplicaPartitionError",
     "StopReplicaPartitionState",
     "StopReplicaPartitionV0",
@@ -180,6 +294,10 @@ __all__ = [
     "StopReplicaTopicState",
     "StopReplicaTopicV1",
     "SupportedFeatureKey",
+    "TransactionState",
+    "UpdatableFeatureResult",
+    "UpdateFeaturesRequest",
+    "UpdateFeaturesResponse",
     "UpdateMetadataBroker",
     "UpdateMetadataEndpoint",
     "UpdateMetadataPartitionState",

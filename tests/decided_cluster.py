@@ -80,6 +80,7 @@ class DecidedCluster:
 
     broker_ids: Sequence[int] = (0, 1, 2)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    without_storage: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         self.store = MemoryStore()
@@ -92,7 +93,15 @@ class DecidedCluster:
         self.channels = Channels()
         epoch, fence = self.store.elect()
         self.decisions = ControllerDecisions(
-            77, epoch, fence, ChannelConfig(**self.settings), self.store, self.channels, self.channels, self.metrics
+            77,
+            epoch,
+            fence,
+            ChannelConfig(**self.settings),
+            self.store,
+            self.channels,
+            self.channels,
+            self.metrics,
+            without_storage=self.without_storage,
         )
         self.decisions.start()
         return self.decisions

@@ -22,7 +22,7 @@ from .topic_placement import place_replicas
 from .topic_settings import check_topic_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from channel.config import ChannelConfig
     from channel.zookeeper.operations import Operation
@@ -68,7 +68,7 @@ class Administration:
         config: Gives ``default.replication.factor`` and ``num.partitions`` for requests without them.
         process: Processes the events of topic changes, before the answer goes out.
         controller_id: The controller's broker id.
-        stores_records: Whether the controller's own broker keeps records; otherwise it gets no replicas.
+        without_storage: The brokers that keep no records: they get no replicas.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Administration:
         process: Callable[[ControllerEvent], object],
         controller_id: int,
         *,
-        stores_records: bool = False,
+        without_storage: frozenset[int] = frozenset(),
     ) -> None:
         self._context = context
         self._store = store
@@ -88,7 +88,7 @@ class Administration:
         self._config = config
         self._process = process
         self._controller_id = controller_id
-        self._without_storage = frozenset() if stores_records else frozenset({controller_id})
+        self._without_storage = without_storage
         self._own_ids = range(0)
         self._has_topic_ids = ibp_at_least(config.inter_broker_protocol_version, "2.8-IV0")
 
@@ -110,25 +110,6 @@ class Administration:
             case ApiKey.INIT_PRODUCER_ID:
                 return self._init_producer_id(event.request)
         raise ValueError(f"the controller does not serve API {event.api_key}")
-
-    # ---- topics that brokers create in ZooKeeper themselves
-
-    def keep_without_replicas(self) -> None:
-        """Move replicas of new topics away from this broker, as it keeps no records.
-
-        Brokers place replicas on all registered brokers when they create their internal topics.
-        """
-        brokers, fence = [*self._storing_brokers()], self._context.epoch_zk_version
-        new = self._store.read_topics() - self._context.all_topics
-        for topic, (partitions, topic_id) in self._store.read_assignments(sorted(new)).items():
-            changed = {
-                p: ReplicaAssignment(_without(a.replicas, self._without_storage, brokers, p))
-                for p, a in partitions.items()
-                if not self._without_storage.isdisjoint(a.replicas)
-            }
-            if changed:
-                _log.info("topic %s: replicas of partitions %s move to brokers that keep records", topic, [*changed])
-                self._store.write_assignment(topic, TopicAssignment({**partitions, **changed}, topic_id), fence)
 
     # ---- CreateTopics
 
@@ -221,6 +202,10 @@ class Administration:
                 )
             if unknown := sorted(set(replicas) - known):
                 raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no live broker {unknown[0]}")
+            if empty := sorted(self._without_storage.intersection(replicas)):
+                raise _Refused(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {empty[0]} keeps no records and gets no replicas"
+                )
         return {p: ReplicaAssignment(assignment[p]) for p in sorted(assignment)}
 
     def _create_topic(self, name: str, new: _NewTopic) -> Uuid:
@@ -362,18 +347,6 @@ class Administration:
             if not isinstance(outcome.error, BadVersion):
                 raise outcome.error
         return None
-
-
-def _without(replicas: tuple[int, ...], excluded: frozenset[int], brokers: Sequence[int], turn: int) -> tuple[int, ...]:
-    """Replace some brokers of a replica list by others if there are any; ``turn`` selects the first replacement.
-
-    >>> _without((7, 1), frozenset({7}), [0, 1, 2], 0), _without((1, 7), frozenset({7}), [1], 0)
-    ((0, 1), (1,))
-    """
-    spare = [b for b in brokers if b not in replicas]
-    turned = iter(spare[turn % len(spare) :] + spare[: turn % len(spare)] if spare else ())
-    kept = [next(turned, None) if replica in excluded else replica for replica in replicas]
-    return tuple([replica for replica in kept if replica is not None]) or replicas
 
 
 def _check_named_once(times: int) -> None:

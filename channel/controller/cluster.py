@@ -37,9 +37,10 @@ class ControlledCluster:
         context: The controller's knowledge.
         store: The durable state.
         batch: Collects and sends the requests of a decision.
+        without_storage: The brokers that keep no records: they get no replicas.
 
     Attributes:
-        controller_id, config, context, store: As given.
+        controller_id, config, context, store, without_storage: As given.
         brokers_write_isr: Whether leaders write their ISRs themselves, as they did before AlterPartition.
         log: The controller's log.
         state_log: Kafka's state-change log.
@@ -52,8 +53,10 @@ class ControlledCluster:
         context: ControllerContext,
         store: ControllerStore,
         batch: ControllerBrokerRequestBatch,
+        without_storage: frozenset[int] = frozenset(),
     ) -> None:
         self.controller_id = controller_id
+        self.without_storage = without_storage
         self.config = config
         self.context = context
         self.store = store

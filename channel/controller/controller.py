@@ -52,6 +52,8 @@ class Controller:
         lead: Makes an elected controller's ``Leadership``.
         metrics: Takes the figures.
         session_timeout_ms: The time after the process's death at which ZooKeeper deletes ``/controller``.
+        can_register: Returns whether the controller's own listener could be registered now; if not, it does not stand
+            for election.
         register_broker: Registers the controller's own listener as a broker's, once it is elected; None without a
             listener.
         unregister_broker: Ends this registration, once it has resigned.
@@ -76,6 +78,7 @@ class Controller:
         metrics: Metrics,
         *,
         session_timeout_ms: int = 18_000,
+        can_register: Callable[[ZooKeeperSession], bool] = lambda session: True,
         register_broker: Callable[[ZooKeeperSession], None] | None = None,
         unregister_broker: Callable[[ZooKeeperSession], None] | None = None,
         on_change: Callable[[int, int], None] | None = None,
@@ -85,6 +88,7 @@ class Controller:
         self.epoch = 0
         self._lead = lead
         self._metrics = metrics
+        self._can_register = can_register
         self._register_broker = register_broker
         self._unregister_broker = unregister_broker
         self._on_change = on_change
@@ -313,6 +317,9 @@ class Controller:
 
     def _elect(self) -> None:
         if self._is_closed or self._is_pausing:
+            return
+        if not self._can_register(self.session):
+            self._stand_later()
             return
         try:
             election = self._elector.elect()

@@ -66,6 +66,7 @@ class ControllerDecisions:
         answers: Takes the brokers' answers, as events that must be passed to ``process``.
         metrics: Takes the controller's gauges.
         new_topic_id: Makes the ids of topics that have none; random ones by default.
+        without_storage: The brokers that keep no records: they get no replicas.
 
     Attributes:
         context: The controller's knowledge; for reading.
@@ -83,13 +84,14 @@ class ControllerDecisions:
         metrics: Metrics | None = None,
         *,
         new_topic_id: Callable[[], Uuid] | None = None,
+        without_storage: frozenset[int] = frozenset(),
     ) -> None:
         self.context = context = ControllerContext()
         context.epoch, context.epoch_zk_version = epoch, fence
         batch = ControllerBrokerRequestBatch(controller_id, config, channels, answers, lambda: self.context)
         self._channels = channels
         self._metrics = metrics
-        self._cluster = cluster = ControlledCluster(controller_id, config, context, store, batch)
+        self._cluster = cluster = ControlledCluster(controller_id, config, context, store, batch, without_storage)
         self._partitions = PartitionStateMachine(cluster)
         self._replicas = ReplicaStateMachine(cluster)
         self._deletions = TopicDeletions(cluster, self._partitions, self._replicas, self._forget_topic)
@@ -147,6 +149,7 @@ class ControllerDecisions:
         partitions = list(context.all_partitions)  # one object for each partition, which the state machines share
         for tp, info in store.read_partition_states(partitions).items():
             context.put_partition_leadership_info(tp, info)
+        self._topics.keep_new_from_brokers_without_storage(partitions)
         self._deletions.startup()
         cluster.log.info(
             "brokers %s, %d topics, %d partitions", sorted(reachable), len(context.all_topics), context.partition_count

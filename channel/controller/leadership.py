@@ -23,7 +23,6 @@ from .cluster_events import (
     AutoPreferredReplicaLeaderElection,
     ControlledShutdown,
     SendThreadFailed,
-    TopicChange,
 )
 from .decisions import ControllerDecisions
 from .manager import ControllerChannelManager
@@ -110,6 +109,7 @@ class ZooKeeperLeadership:
             recorder=recorder,
             on_thread_failed=self._send_thread_failed,
         )
+        without_storage = frozenset[int]() if stores_records else frozenset({controller_id})
         self._decisions = ControllerDecisions(
             controller_id,
             election.epoch,
@@ -119,6 +119,7 @@ class ZooKeeperLeadership:
             channels,
             _Answers(put),
             metrics,
+            without_storage=without_storage,
         )
         self._administration = Administration(
             self._decisions.context,
@@ -127,7 +128,7 @@ class ZooKeeperLeadership:
             config,
             self._decisions.process,
             controller_id,
-            stores_records=stores_records,
+            without_storage=without_storage,
         )
 
     def _send_thread_failed(self, name: str, broker_ids: list[int]) -> None:
@@ -173,8 +174,6 @@ class ZooKeeperLeadership:
             case ApiRequest():
                 event.callback(self._administration.answer(event))
             case _:
-                if isinstance(event, TopicChange):
-                    self._administration.keep_without_replicas()
                 self._decisions.process(event)
 
     def close(self) -> None:

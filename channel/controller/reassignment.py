@@ -81,8 +81,10 @@ class Reassignments:
             self.complete_if_in_sync(tp)
 
     def process_api(self, event: ApiPartitionReassignment) -> None:
-        """Begin or cancel the reassignments that a client requests."""
-        event.callback(ErrorCode.NONE, self._begin_all(event.targets, check_replicas=True))
+        """Begin or cancel the reassignments that a client requests; they replace those in the znode."""
+        codes = self._begin_all(event.targets, check_replicas=True)
+        self._forget_requested(lambda tp, _: codes.get(tp) is ErrorCode.NONE)
+        event.callback(ErrorCode.NONE, codes)
 
     def process_list(self, event: ListPartitionReassignments) -> None:
         """Answer with the reassignments that are under way."""
@@ -138,15 +140,19 @@ class Reassignments:
         return codes
 
     def _refusal(self, tp: TopicPartition, target: tuple[int, ...] | None, *, check_replicas: bool) -> ErrorCode:
+        """The error of a request for a reassignment; as in Kafka a wrong target counts before an unknown partition."""
         assignment = self._assignment(tp)
+        if target is None:
+            if not assignment.is_being_reassigned:
+                return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        else:
+            added = set(target) - set(assignment.replicas)
+            can_be = bool(target) and len(set(target)) == len(target) and min(target) >= 0
+            can_be = can_be and self._cluster.without_storage.isdisjoint(added)
+            if not can_be or (check_replicas and not added <= self._cluster.context.live_broker_ids):
+                return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         if not assignment.replicas or self._deletions.is_queued(tp.topic):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if target is None:
-            return ErrorCode.NONE if assignment.is_being_reassigned else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        live = self._cluster.context.live_broker_ids
-        added = set(target) - set(assignment.replicas)
-        if not target or len(set(target)) < len(target) or min(target) < 0 or (check_replicas and not added <= live):
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         return ErrorCode.NONE
 
     def _is_in_sync(self, tp: TopicPartition, assignment: ReplicaAssignment) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from channel.logs import bounded
+from channel.types import ReplicaAssignment
 from channel.uuids import random_uuid
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
@@ -15,7 +16,7 @@ from .replicas import ReplicaState, replicas_by_broker
 from .store import TopicAssignment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kproto.types import Uuid
 
@@ -84,26 +85,63 @@ class TopicChanges:
         found = cluster.store.read_assignments([topic]).get(topic)
         if found is None or topic not in context.all_topics:
             return
+        if not context.partitions_for_topic(topic) and not self._deletions.is_queued(topic):
+            self._create(self._take_up([topic]))  # its znode was passed over, and has been corrected
+            return
         known = {tp.partition for tp in context.partitions_for_topic(topic)}
         added = [TopicPartition(topic, p) for p in sorted(found.partitions.keys() - known)]
         if not added:
             return
         if self._deletions.is_queued(topic):
             cluster.log.warning("partitions %s are not created: their topic is being deleted", bounded(added))
-            self._write_without(topic, found)
+            self._write(topic, found.topic_id)
             return
         cluster.log.info("new partitions: %s", bounded(added))
         for tp in added:
             context.update_partition_full_replica_assignment(tp, found.partitions[tp.partition])
         self._create(added)
 
+    def keep_new_from_brokers_without_storage(self, partitions: Iterable[TopicPartition]) -> None:
+        """Move replicas of partitions that have no leader yet from brokers that keep no records to others.
+
+        Brokers place replicas on all registered brokers when they create their internal topics, and administrators can
+        name any broker in ZooKeeper.
+        """
+        cluster, context = self._cluster, self._cluster.context
+        if not cluster.without_storage:
+            return
+        changed: dict[str, list[int]] = {}
+        for tp in partitions:
+            replicas = context.partition_replica_assignment(tp)
+            if context.partition_leadership_info(tp) is None and not cluster.without_storage.isdisjoint(replicas):
+                storing = sorted(context.live_broker_ids - cluster.without_storage)
+                kept = _without(replicas, cluster.without_storage, storing, tp.partition)
+                context.update_partition_full_replica_assignment(tp, ReplicaAssignment(kept))
+                changed.setdefault(tp.topic, []).append(tp.partition)
+        for topic, moved in changed.items():
+            cluster.log.info("topic %s: replicas of partitions %s move to brokers that keep records", topic, moved)
+            self._write(topic, context.topic_ids.get(topic))
+
     # ---- steps
 
     def _take_up(self, topics: Collection[str]) -> list[TopicPartition]:
-        """Read topics into the context; topics without an id get a new id."""
+        """Read topics into the context; topics without an id get a new id.
+
+        Of two topics with one id the first is kept, and the other is passed over until its znode is corrected.
+        """
         context, partitions = self._cluster.context, list[TopicPartition]()
-        for topic, (assignments, topic_id) in self._with_ids(self._cluster.store.read_assignments(topics)).items():
+        found = self._with_ids(self._cluster.store.read_assignments(sorted(topics)))
+        for topic, (assignments, topic_id) in found.items():
             if topic_id is not None:
+                owner = context.topic_name(topic_id)
+                if owner not in (None, topic):
+                    self._cluster.log.error(
+                        "topic %s has the id of topic %s in ZooKeeper; it is passed over: give it an id of its own, or "
+                        "delete it",
+                        topic,
+                        owner,
+                    )
+                    continue
                 context.add_topic_id(topic, topic_id)
             for partition, assignment in assignments.items():
                 tp = TopicPartition(topic, partition)
@@ -129,6 +167,7 @@ class TopicChanges:
         """Give new partitions their first leaders."""
         if not partitions:
             return
+        self.keep_new_from_brokers_without_storage(partitions)
         context = self._cluster.context
         replicas = replicas_by_broker((tp, context.partition_replica_assignment(tp)) for tp in partitions)
         self._partitions.change(partitions, PartitionState.NEW)
@@ -136,10 +175,22 @@ class TopicChanges:
         self._partitions.change(partitions, PartitionState.ONLINE, Election.OFFLINE)
         self._replicas.change(replicas, ReplicaState.ONLINE)
 
-    def _write_without(self, topic: str, found: TopicAssignment) -> None:
-        """Remove partitions from a topic's znode that were added while the topic is being deleted."""
+    def _write(self, topic: str, topic_id: Uuid | None) -> None:
+        """Replace the contents of a topic's znode by the partitions that the context has."""
         context = self._cluster.context
         known = {
             tp.partition: context.partition_full_replica_assignment(tp) for tp in context.partitions_for_topic(topic)
         }
-        self._cluster.store.write_assignment(topic, TopicAssignment(known, found.topic_id), self._cluster.fence)
+        self._cluster.store.write_assignment(topic, TopicAssignment(known, topic_id), self._cluster.fence)
+
+
+def _without(replicas: Sequence[int], excluded: frozenset[int], brokers: Sequence[int], turn: int) -> tuple[int, ...]:
+    """Replace some brokers of a replica list by others if there are any; ``turn`` selects the first replacement.
+
+    >>> _without((7, 1), frozenset({7}), [0, 1, 2], 0), _without((1, 7), frozenset({7}), [1], 0)
+    ((0, 1), (1,))
+    """
+    spare = [b for b in brokers if b not in replicas]
+    turned = iter(spare[turn % len(spare) :] + spare[: turn % len(spare)] if spare else ())
+    kept = [next(turned, None) if replica in excluded else replica for replica in replicas]
+    return tuple([replica for replica in kept if replica is not None]) or tuple(replicas)

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode
-from channel.logs import get_logger
+from channel.logs import bounded, get_logger
 from channel.uuids import random_uuid
 from kproto.errors import DecodeError
 from kproto.json_form import uuid_to_json
@@ -128,14 +128,23 @@ def read_controller(session: ZooKeeperSession) -> tuple[ControllerRegistration, 
 
 
 def read_controller_epoch(session: ZooKeeperSession) -> tuple[int, int] | None:
-    """The controller epoch and the version of its znode, None before the first election."""
+    """The controller epoch and the version of its znode, None before the first election.
+
+    Each election writes the next number, so that the version of the znode is the epoch; a znode whose contents are no
+    number holds this one.
+    """
     found = session.get_many([CONTROLLER_EPOCH])[0]
     if found is None:
         return None
-    try:
-        return int(found[0]), found[1].version
-    except ValueError as e:
-        raise DecodeError(f"znode {CONTROLLER_EPOCH} holds no contents that Kafka would write there: {e}") from e
+    data, version = found[0], found[1].version
+    if data.isdigit():
+        return int(data), version
+    _log.error(
+        "znode %s holds %r, which is no controller epoch; the version of the znode, %d, is taken instead, and the next "
+        "election writes the next number",
+        CONTROLLER_EPOCH, bounded(data), version,
+    )  # fmt: skip
+    return version, version
 
 
 def register_controller(session: ZooKeeperSession, controller_id: int, timestamp_ms: int | None = None) -> Election:

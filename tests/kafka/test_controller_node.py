@@ -140,9 +140,29 @@ def test_a_second_process_with_the_same_id_waits_and_says_so(
     fleet: Fleet, node: ControllerNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ControllerNode(77, fleet.zookeeper, config=CONFIG) as other:
-        until(lambda: "another ZooKeeper session leads as controller 77" in caplog.text)
+        until(lambda: "broker id 77 is registered in ZooKeeper by another process" in caplog.text)
         assert node.controller.is_active
         assert not other.controller.is_active
+
+
+def test_a_node_with_the_id_of_a_live_broker_does_not_stand(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
+    with ControllerNode(1, fleet.zookeeper, config=CONFIG) as node:
+        until(lambda: "broker id 1 is registered in ZooKeeper by another process" in caplog.text)
+        assert zk.read_controller(fleet.admin) is None
+        assert zk.read_controller_epoch(fleet.admin) is None
+        fleet.kill(1)
+        until(lambda: node.controller.is_active)  # the id is free
+
+
+def test_a_damaged_controller_epoch_is_counted_on(fleet: Fleet) -> None:
+    for epoch in (1, 2):
+        with ControllerNode(77, fleet.zookeeper, config=CONFIG) as node:
+            until(lambda: node.controller.is_active)
+            assert node.controller.epoch == epoch
+    fleet.admin.set(znodes.CONTROLLER_EPOCH, b"abc")
+    with ControllerNode(77, fleet.zookeeper, config=CONFIG) as node:
+        until(lambda: node.controller.is_active)
+        assert zk.read_controller_epoch(fleet.admin) == (4, 4)
 
 
 def test_a_controller_ends_although_zookeeper_is_away(

@@ -22,7 +22,9 @@ from kproto.errors import EncodeError, FieldNotInVersion
 from kproto.reference import datatypes
 from kproto.reference.fields import Fields
 
-APIS = (3, 4, 5, 6, 7, 10, 17, 18, 19, 20, 22, 36, 37, 56, 58, 62, 63, 67)
+APIS = (
+    *(3, 4, 5, 6, 7, 10, 16, 17, 18, 19, 20, 22, 32, 33, 35, 36, 37, 43, 44, 45, 46, 51, 56, 57, 58, 62, 63, 66, 67),
+)
 NAMES = [ApiKey(api).info.name + kind for api in APIS for kind in ("Request", "Response")]
 NAMES += ["RequestHeader", "ResponseHeader"]
 CASES = [

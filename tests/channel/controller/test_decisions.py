@@ -504,3 +504,36 @@ def test_the_gauges_of_a_controller_go_with_it_and_no_others() -> None:
 def test_an_event_of_another_kind_is_refused() -> None:
     with pytest.raises(TypeError, match="is no event of an elected controller"):
         elected(0).process(object())  # type: ignore[arg-type]
+
+
+# ---- znodes that somebody has damaged, and brokers without storage
+
+
+def test_of_two_topics_with_one_id_the_second_is_passed_over_until_it_has_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = DecidedCluster()
+    cluster.create([0, 1], "a", topic_id=b"1" * 16)
+    cluster.create([1, 2], "b", topic_id=b"1" * 16)
+    cluster.create([2, 0], "c")
+    cluster.elect()
+    led = {topic: cluster.store.read_partition_states([TopicPartition(topic, 0)]) for topic in "abc"}
+    assert [len(states) for states in led.values()] == [1, 0, 1]
+    assert "topic b has the id of topic a in ZooKeeper" in caplog.text
+    cluster.store.create_topic("b", {0: (1, 2)}, b"2" * 16)
+    cluster.process(PartitionModifications("b"))
+    assert cluster.leader(TopicPartition("b", 0)) == (1, 0, [1, 2])
+    assert cluster.decisions.context.topic_ids["b"] == b"2" * 16
+
+
+def test_a_broker_without_storage_gets_no_replicas_whoever_places_them() -> None:
+    cluster = DecidedCluster((0, 1, 77), without_storage=frozenset({77}))
+    cluster.create([77, 0], "before")
+    cluster.elect()
+    assert cluster.replicas(TopicPartition("before", 0)) == [1, 0]
+    cluster.create([0, 77])
+    assert cluster.replicas() == [0, 1]
+    cluster.store.create_topic("t", {0: (0, 1), 1: (77,)})
+    cluster.process(PartitionModifications("t"))
+    assert cluster.replicas(T1) == [1]
+    assert cluster.leader(T1) == (1, 0, [1])

@@ -119,6 +119,27 @@ def test_a_partition_that_is_added_to_the_znode_begins_and_a_recreated_znode_beg
     assert under_way(cluster)[T0] == ReplicaAssignment((2, 0), (2,), (0,))
 
 
+def test_a_request_of_a_client_takes_the_place_of_that_in_the_znode() -> None:
+    cluster = elected(0, 1, 2)
+    cluster.create([0])
+    reassign(cluster, 1)
+    assert ask(cluster, (9,)) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert cluster.store.read_reassignments() == {T0: (1,)}
+    assert ask(cluster, (2,)) is ErrorCode.NONE
+    assert cluster.store.read_reassignments() == {}
+    assert under_way(cluster)[T0] == ReplicaAssignment((2, 0), (2,), (0,))
+
+
+def test_a_broker_without_storage_is_no_target() -> None:
+    cluster = DecidedCluster((0, 1, 77), without_storage=frozenset({77}))
+    cluster.elect()
+    cluster.create([0])
+    assert ask(cluster, (0, 77)) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    reassign(cluster, 77)
+    assert cluster.store.read_reassignments() == {}
+    assert cluster.replicas() == [0]
+
+
 @pytest.mark.conformance("CIT-13")
 def test_a_reassignment_to_a_broker_that_is_down_waits() -> None:
     cluster = elected(CONTROLLER)
@@ -229,6 +250,7 @@ def test_a_target_that_cannot_be(target: tuple[int, ...] | None, code: ErrorCode
 def test_an_unknown_partition_leaves_the_znode() -> None:
     cluster = elected(0, 1)
     unknown = TopicPartition("unknown", 0)
+    assert ask(cluster, None, unknown) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     assert ask(cluster, (0,), unknown) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     cluster.store.reassign({unknown: (0,)})
     cluster.process(ZkPartitionReassignment())

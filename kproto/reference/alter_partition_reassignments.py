@@ -1,0 +1,77 @@
+"""AlterPartitionReassignments (45): an administrator begins or cancels reassignments. Version 0; flexible."""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int16, Int32, Nullable, String
+from .fields import Fields, Since
+from .struct import Request, Response, Struct
+
+__all__ = [
+    "AlterPartitionReassignmentsRequest",
+    "AlterPartitionReassignmentsResponse",
+    "ReassignablePartition",
+    "ReassignablePartitionResponse",
+    "ReassignableTopic",
+    "ReassignableTopicResponse",
+]
+
+
+class ReassignablePartition(Struct):
+    """The replicas that a partition is to have; null cancels its reassignment."""
+
+    fields = Fields(
+        "partition_index" / Int32,
+        "replicas" / Since(0, Nullable(ArrayOf(Int32)), default=None),
+    )
+
+
+class ReassignableTopic(Struct):
+    """Partitions of one topic."""
+
+    fields = Fields(
+        "name" / String,
+        "partitions" / ArrayOf(ReassignablePartition),
+    )
+
+
+class AlterPartitionReassignmentsRequest(Request):
+    """The partitions to reassign, grouped by topic."""
+
+    api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    fields = Fields(
+        "timeout_ms" / Since(0, Int32, default=60_000),
+        "topics" / ArrayOf(ReassignableTopic),
+    )
+
+
+class ReassignablePartitionResponse(Struct):
+    """The result for one partition."""
+
+    fields = Fields(
+        "partition_index" / Int32,
+        "error_code" / Int16,
+        "error_message" / Nullable(String),
+    )
+
+
+class ReassignableTopicResponse(Struct):
+    """The results for one topic."""
+
+    fields = Fields(
+        "name" / String,
+        "partitions" / ArrayOf(ReassignablePartitionResponse),
+    )
+
+
+class AlterPartitionReassignmentsResponse(Response):
+    """The results, grouped by topic, or an error for the whole request."""
+
+    api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Int16,
+        "error_message" / Nullable(String),
+        "responses" / ArrayOf(ReassignableTopicResponse),
+    )

@@ -1,0 +1,70 @@
+"""ElectLeaders (43): an administrator asks the controller for elections. Versions 0 to 2; flexible since 2.
+
+1  elections of replicas that are not in sync; an error code for the whole request
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int8, Int16, Int32, Nullable, String
+from .fields import Fields, Since
+from .struct import Request, Response, Struct
+
+__all__ = [
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
+    "ElectLeadersTopic",
+    "PartitionElectionResult",
+    "ReplicaElectionResult",
+]
+
+
+class ElectLeadersTopic(Struct):
+    """Partitions of one topic that are to elect a leader."""
+
+    fields = Fields(
+        "topic" / String,
+        "partitions" / ArrayOf(Int32),
+    )
+
+
+class ElectLeadersRequest(Request):
+    """The partitions, null for all. ``election_type`` is 0 for the preferred replica, 1 for any live replica."""
+
+    api_key = ApiKey.ELECT_LEADERS
+    fields = Fields(
+        "election_type" / Since(1, Int8),
+        "topic_partitions" / Nullable(ArrayOf(ElectLeadersTopic)),
+        "timeout_ms" / Since(0, Int32, default=60_000),
+    )
+
+
+class PartitionElectionResult(Struct):
+    """The result for one partition."""
+
+    fields = Fields(
+        "partition_id" / Int32,
+        "error_code" / Int16,
+        "error_message" / Nullable(String),
+    )
+
+
+class ReplicaElectionResult(Struct):
+    """The results for one topic."""
+
+    fields = Fields(
+        "topic" / String,
+        "partition_result" / ArrayOf(PartitionElectionResult),
+    )
+
+
+class ElectLeadersResponse(Response):
+    """The results, grouped by topic, or an error for the whole request."""
+
+    api_key = ApiKey.ELECT_LEADERS
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Since(1, Int16),
+        "replica_election_results" / ArrayOf(ReplicaElectionResult),
+    )

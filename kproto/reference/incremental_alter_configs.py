@@ -1,0 +1,57 @@
+"""IncrementalAlterConfigs (44): an administrator changes single settings. Versions 0 and 1; flexible since 1."""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .alter_configs import AlterConfigsResourceResponse
+from .datatypes import ArrayOf, Bool, Int8, Int32, Nullable, String
+from .fields import Fields
+from .struct import Request, Response, Struct
+
+__all__ = [
+    "AlterableConfig",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResource",
+    "IncrementalAlterConfigsResponse",
+]
+
+
+class AlterableConfig(Struct):
+    """A change of a setting. ``config_operation`` is 0 to set, 1 to delete, 2 to append, 3 to subtract."""
+
+    fields = Fields(
+        "name" / String,
+        "config_operation" / Int8,
+        "value" / Nullable(String),
+    )
+
+
+class IncrementalAlterConfigsResource(Struct):
+    """Settings of one resource. ``resource_type`` is 2 for a topic, 4 for a broker."""
+
+    fields = Fields(
+        "resource_type" / Int8,
+        "resource_name" / String,
+        "configs" / ArrayOf(AlterableConfig),
+    )
+
+
+class IncrementalAlterConfigsRequest(Request):
+    """The resources to change; ``validate_only`` asks only whether it is possible."""
+
+    api_key = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    fields = Fields(
+        "resources" / ArrayOf(IncrementalAlterConfigsResource),
+        "validate_only" / Bool,
+    )
+
+
+class IncrementalAlterConfigsResponse(Response):
+    """The results, one for each resource."""
+
+    api_key = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "responses" / ArrayOf(AlterConfigsResourceResponse),
+    )

@@ -1,0 +1,51 @@
+"""ListGroups (16): the consumer groups that a broker coordinates. Versions 0 to 5; flexible since 3.
+
+What each version brought:
+
+    1  throttle time
+    2  (the broker throttles after its answer instead of before it)
+    4  states of groups
+    5  types of groups
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int16, Int32, String
+from .fields import Fields, Since
+from .struct import Request, Response, Struct
+
+__all__ = ["ListGroupsRequest", "ListGroupsResponse", "ListedGroup"]
+
+
+class ListGroupsRequest(Request):
+    """The states and types of the groups to list; empty for all."""
+
+    api_key = ApiKey.LIST_GROUPS
+    fields = Fields(
+        "states_filter" / Since(4, ArrayOf(String)),
+        "types_filter" / Since(5, ArrayOf(String)),
+    )
+
+
+class ListedGroup(Struct):
+    """One group."""
+
+    fields = Fields(
+        "group_id" / String,
+        "protocol_type" / String,
+        "group_state" / Since(4, String, ignorable=True),
+        "group_type" / Since(5, String, ignorable=True),
+    )
+
+
+class ListGroupsResponse(Response):
+    """The groups."""
+
+    api_key = ApiKey.LIST_GROUPS
+    fields = Fields(
+        "throttle_time_ms" / Since(1, Int32, ignorable=True),
+        "error_code" / Int16,
+        "groups" / ArrayOf(ListedGroup),
+    )

@@ -1,0 +1,68 @@
+"""ListPartitionReassignments (46): an administrator asks for the reassignments under way. Version 0; flexible."""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int16, Int32, Nullable, String
+from .fields import Fields, Since
+from .struct import Request, Response, Struct
+
+__all__ = [
+    "ListPartitionReassignmentsRequest",
+    "ListPartitionReassignmentsResponse",
+    "ListPartitionReassignmentsTopics",
+    "OngoingPartitionReassignment",
+    "OngoingTopicReassignment",
+]
+
+
+class ListPartitionReassignmentsTopics(Struct):
+    """Partitions of one topic."""
+
+    fields = Fields(
+        "name" / String,
+        "partition_indexes" / ArrayOf(Int32),
+    )
+
+
+class ListPartitionReassignmentsRequest(Request):
+    """The partitions asked for; null for all."""
+
+    api_key = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    fields = Fields(
+        "timeout_ms" / Since(0, Int32, default=60_000),
+        "topics" / Since(0, Nullable(ArrayOf(ListPartitionReassignmentsTopics)), default=None),
+    )
+
+
+class OngoingPartitionReassignment(Struct):
+    """A partition with all its replicas, those that are being added, and those that are being removed."""
+
+    fields = Fields(
+        "partition_index" / Int32,
+        "replicas" / ArrayOf(Int32),
+        "adding_replicas" / ArrayOf(Int32),
+        "removing_replicas" / ArrayOf(Int32),
+    )
+
+
+class OngoingTopicReassignment(Struct):
+    """The partitions of one topic that are being reassigned."""
+
+    fields = Fields(
+        "name" / String,
+        "partitions" / ArrayOf(OngoingPartitionReassignment),
+    )
+
+
+class ListPartitionReassignmentsResponse(Response):
+    """The reassignments, grouped by topic, or an error for the whole request."""
+
+    api_key = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Int16,
+        "error_message" / Nullable(String),
+        "topics" / ArrayOf(OngoingTopicReassignment),
+    )

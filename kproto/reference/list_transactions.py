@@ -1,0 +1,47 @@
+"""ListTransactions (66): the transactions that a broker coordinates. Versions 0 and 1; flexible.
+
+1  a filter for the duration of transactions
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int16, Int32, Int64, String
+from .fields import Fields, Since
+from .struct import Request, Response, Struct
+
+__all__ = ["ListTransactionsRequest", "ListTransactionsResponse", "TransactionState"]
+
+
+class ListTransactionsRequest(Request):
+    """The states, producers and ms of duration of the transactions to list; empty and -1 for all."""
+
+    api_key = ApiKey.LIST_TRANSACTIONS
+    fields = Fields(
+        "state_filters" / ArrayOf(String),
+        "producer_id_filters" / ArrayOf(Int64),
+        "duration_filter" / Since(1, Int64, default=-1),
+    )
+
+
+class TransactionState(Struct):
+    """One transaction."""
+
+    fields = Fields(
+        "transactional_id" / String,
+        "producer_id" / Int64,
+        "transaction_state" / String,
+    )
+
+
+class ListTransactionsResponse(Response):
+    """The transactions, and the filters that name no state of a transaction."""
+
+    api_key = ApiKey.LIST_TRANSACTIONS
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Int16,
+        "unknown_state_filters" / ArrayOf(String),
+        "transaction_states" / ArrayOf(TransactionState),
+    )

@@ -1,0 +1,61 @@
+"""UpdateFeatures (57): an administrator changes the levels of the cluster's features. Versions 0 and 1; flexible.
+
+1  ``upgrade_type`` in place of ``allow_downgrade``; requests that only validate
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
+from .fields import Fields, Since, Until
+from .struct import Request, Response, Struct
+
+__all__ = ["FeatureUpdateKey", "UpdatableFeatureResult", "UpdateFeaturesRequest", "UpdateFeaturesResponse"]
+
+
+class FeatureUpdateKey(Struct):
+    """A feature and its new level; a level below 1 removes it.
+
+    ``upgrade_type`` is 1 for an upgrade, 2 for a downgrade without loss of metadata, 3 for a downgrade with loss.
+    """
+
+    fields = Fields(
+        "feature" / String,
+        "max_version_level" / Int16,
+        "allow_downgrade" / Until(0, Bool),
+        "upgrade_type" / Since(1, Int8, default=1),
+    )
+
+
+class UpdateFeaturesRequest(Request):
+    """The features to change."""
+
+    api_key = ApiKey.UPDATE_FEATURES
+    fields = Fields(
+        "timeout_ms" / Since(0, Int32, default=60_000),
+        "feature_updates" / ArrayOf(FeatureUpdateKey),
+        "validate_only" / Since(1, Bool),
+    )
+
+
+class UpdatableFeatureResult(Struct):
+    """The result for one feature."""
+
+    fields = Fields(
+        "feature" / String,
+        "error_code" / Int16,
+        "error_message" / Nullable(String),
+    )
+
+
+class UpdateFeaturesResponse(Response):
+    """The results, one for each feature, or an error for the whole request."""
+
+    api_key = ApiKey.UPDATE_FEATURES
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Int16,
+        "error_message" / Nullable(String),
+        "results" / ArrayOf(UpdatableFeatureResult),
+    )
