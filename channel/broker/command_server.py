@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import json
+import socket
 import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +18,6 @@ from channel.logs import get_logger
 from kproto.errors import ConfigurationError, KprotoError
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from .commands import FleetCommands
@@ -25,15 +28,20 @@ _log = get_logger(__name__)
 
 _LONGEST_BODY: Final = 64 * 1024
 _MOST_CONNECTIONS: Final = 16
-_SILENT_S: Final = 10.0
-"""The time limit of a client's request."""
+_LONGEST_HEAD: Final = 16 * 1024
+_REQUEST_S: Final = 10.0
+"""The time in which a client must send its whole request."""
+_POLL_S: Final = 0.1
+"""How often the time limits are checked."""
+_ANSWER_S: Final = 10.0
+"""The time in which a client must take its whole answer."""
 
 
 class CommandServer:
     """Serves a fleet's commands; ``start`` to ``close``, or a context manager.
 
-    The server has no password: anybody who can connect may kill brokers. A web page cannot, as requests must have the
-    content type ``application/json``, which browsers send to another site only with its consent.
+    The server has no password: anybody who can connect may kill brokers. A web page in a browser cannot: requests with
+    another site's name as their host or origin are refused, and steps must have the content type ``application/json``.
 
     Args:
         commands: Takes the steps.
@@ -48,14 +56,18 @@ class CommandServer:
     """
 
     def __init__(self, commands: FleetCommands, host: str, port: int, on_stop: Callable[[], None]) -> None:
-        handler = type("Handler", (_Handler,), {"commands": commands, "on_stop": staticmethod(on_stop)})
+        own_hosts = frozenset({"localhost", host.lower(), socket.gethostname().lower()})
+        members = {"commands": commands, "on_stop": staticmethod(on_stop), "own_hosts": own_hosts}
+        handler = type("Handler", (_Handler,), members)
         try:
             self._server = _Server((host, port), handler)
         except OSError as e:
             where = show_address((host, port))
             raise ConfigurationError(f"cannot take commands at {where}: {e.strerror}; choose another port") from e
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="fleet-commands-thread", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_S,), name="fleet-commands-thread", daemon=True
+        )
 
     def start(self) -> None:
         """Begin to serve."""
@@ -76,28 +88,87 @@ class CommandServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """A server with a limited number of connections, each with a thread; further clients are rejected."""
+    """A server with a limited number of connections, each with a thread and a time limit.
+
+    At the limit a new client takes the place of the one whose request has been awaited longest, so that clients which
+    send slowly cannot keep the others out.
+    """
 
     block_on_close = False
 
     def __init__(self, *args: Any) -> None:
-        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._deadlines: dict[socket.socket, float | None] = {}  # in the order of their beginning; None during a step
         super().__init__(*args)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        with self._lock:
+            if len(self._deadlines) >= _MOST_CONNECTIONS:
+                slowest = next((each for each, until in self._deadlines.items() if until is not None), None)
+                if slowest is not None:
+                    self._end(slowest)
+            self._deadlines[request] = time.monotonic() + _REQUEST_S
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._deadlines.pop(request, None)
+
+    def limit(self, request: Any, seconds: float | None) -> None:
+        """Give a connection another time limit from now on, None for no limit."""
+        with self._lock:
+            if request in self._deadlines:
+                self._deadlines[request] = None if seconds is None else time.monotonic() + seconds
+
+    def service_actions(self) -> None:
+        """End the connections whose time is over; the server's thread calls it at every poll."""
+        now = time.monotonic()
+        with self._lock:
+            for request, until in list(self._deadlines.items()):
+                if until is not None and until <= now:
+                    self._end(request)
+
+    def _end(self, request: socket.socket) -> None:
+        """End a connection; its thread, which waits for it, closes the socket."""
+        del self._deadlines[request]
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
         _log.debug("a client of the fleet's commands has gone", exc_info=True)
+
+
+class _TooLargeError(Exception):
+    """A client has sent more than a request may have."""
+
+
+class _RequestBytes:
+    """The bytes of one request, of a limited number."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._left = _LONGEST_HEAD + _LONGEST_BODY
+
+    def readline(self, size: int) -> bytes:
+        """Read a line of at most this many bytes."""
+        return self._counted(self._file.readline(min(size, self._left + 1)))
+
+    def read(self, size: int) -> bytes:
+        """Read this many bytes."""
+        return self._counted(self._file.read(size))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _counted(self, data: bytes) -> bytes:
+        self._left -= len(data)
+        if self._left < 0:
+            raise _TooLargeError
+        return data
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -105,12 +176,43 @@ class _Handler(BaseHTTPRequestHandler):
 
     commands: FleetCommands
     on_stop: Callable[[], None]
-    timeout = _SILENT_S
+    own_hosts: frozenset[str]
+    server: _Server
+    timeout = _REQUEST_S
     server_version = "kproto"
     sys_version = ""
 
+    def setup(self) -> None:
+        """Limit the request's size."""
+        super().setup()
+        self.rfile: Any = _RequestBytes(self.rfile)
+
+    def handle(self) -> None:
+        """Answer one request."""
+        try:
+            super().handle()
+        except _TooLargeError:
+            self.requestline, self.request_version, self.command = "", "HTTP/1.0", ""
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head of at most {_LONGEST_HEAD} bytes is read")
+
+    def _is_own(self) -> bool:
+        """Whether the request was meant for this server; refuses any other.
+
+        A web page can make a browser send requests here, under another site's name (DNS rebinding) or from it.
+        """
+        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+        if not _is_address(_without_port(host)) and _without_port(host).lower() not in self.own_hosts:
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "the Host has to be this machine's address, or localhost")
+            return False
+        if origin is not None and origin != f"http://{host}":
+            self._refuse(HTTPStatus.FORBIDDEN, "requests of other sites' web pages are refused")
+            return False
+        return True
+
     def do_GET(self) -> None:
         """Answer the state of the brokers, or the reports of the latest steps."""
+        if not self._is_own():
+            return
         match self.path:
             case "/brokers":
                 self._answer(HTTPStatus.OK, self.commands.brokers())
@@ -121,6 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Take a step, and answer with its report."""
+        if not self._is_own():
+            return
         if self.path != "/steps":
             self._refuse(HTTPStatus.NOT_FOUND, "there are GET /brokers, GET /events and POST /steps")
             return
@@ -145,11 +249,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.on_stop()
             return
         try:
-            self._answer(HTTPStatus.OK, self.commands.take(step, wait=False).to_json())
+            self.server.limit(self.request, None)
+            report = self.commands.take(step, wait=False).to_json()
         except IllegalState as e:
             self._refuse(HTTPStatus.CONFLICT, str(e))
         except (KprotoError, ValueError) as e:
             self._refuse(HTTPStatus.BAD_REQUEST, str(e))
+        else:
+            self._answer(HTTPStatus.OK, report)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse a request that cannot be read, or whose method is another than GET and POST; the connection ends."""
@@ -160,6 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, {"error": error})
 
     def _answer(self, status: HTTPStatus, value: Any) -> None:
+        self.server.limit(self.request, _ANSWER_S)
         body = json.dumps(value).encode() + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -169,3 +277,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         _log.debug("%s " + format, self.address_string(), *args)
+
+
+def _without_port(host: str) -> str:
+    """Return the name or address of a Host header."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_address(host: str) -> bool:
+    """Whether a host is an IP address, which no other site can have as its name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import threading
 
 import pytest
-from network_peers import until
 from scripted_fleet import ScriptedFleet
 
 from channel.broker import command_server
@@ -147,23 +147,88 @@ def test_other_methods_and_strangers_bytes_are_refused_in_json(server):
     assert b"<html" not in answer
 
 
-def test_a_client_beyond_the_limit_is_turned_away_until_another_goes(server):
-    silent = [socket.create_connection(server.address, 10) for _ in range(command_server._MOST_CONNECTIONS)]
-    try:
-        until(lambda: server._server._free._value == 0)
-        with pytest.raises((ConnectionError, http.client.BadStatusLine)):
-            ask(server, "GET", "/brokers")
-    finally:
-        for each in silent:
-            each.close()
-    until(lambda: server._server._free._value > 0)
-    assert ask(server, "GET", "/brokers")[0] == 200
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example:8080"}, 421),
+        ({"Host": "127.0.0.1.evil.example"}, 421),
+        ({"Host": ""}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Host": "LOCALHOST:8080", "Origin": "http://LOCALHOST:8080"}, 200),
+        ({"Host": "[::1]:8080"}, 200),
+        ({"Host": "10.0.0.7"}, 200),
+    ],
+)
+def test_a_request_of_another_site_is_refused(server, fleet, headers, status):
+    assert ask(server, "GET", "/brokers", headers=headers)[0] == status
+    assert ask(server, "POST", "/steps", '{"step": "kill 0"}', JSON | headers)[0] == status
+    assert fleet[0].is_up == (status != 200)
 
 
-def test_a_client_that_sends_nothing_is_let_go(server, monkeypatch):
-    monkeypatch.setattr(command_server._Handler, "timeout", 0.05)
-    with socket.create_connection(server.address, 10) as silent:
-        assert silent.recv(1) == b""
+def test_clients_that_send_slowly_keep_nobody_out(server):
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(server.address, 30)) for _ in range(20)]
+        for each in slow:
+            with contextlib.suppress(OSError):  # it has had to make room already
+                each.sendall(b"GET /brokers HTTP/1.0\r\nHost:")
+        for _ in range(3):
+            assert ask(server, "GET", "/brokers")[0] == 200
+        ended = 0
+        for each in slow:
+            each.setblocking(False)
+            with contextlib.suppress(BlockingIOError, ConnectionResetError):
+                ended += each.recv(1) == b""
+        assert ended < 10  # room is made for each new client, not more
+
+
+def test_a_client_in_a_step_keeps_its_connection(server, monkeypatch):
+    begun, release = threading.Event(), threading.Event()
+
+    def long_step(fleet, steps):
+        begun.set()
+        assert release.wait(60)
+        raise ValueError("ended by the test")
+        yield
+
+    monkeypatch.setattr("channel.broker.commands.rehearse", long_step)
+    answers = []
+    first = threading.Thread(target=lambda: answers.append(step(server, "wait 1")))
+    first.start()
+    with contextlib.ExitStack() as stack:
+        assert begun.wait(60)
+        for _ in range(30):
+            stack.enter_context(socket.create_connection(server.address, 30))
+        assert ask(server, "GET", "/brokers")[0] == 200
+        release.set()
+        first.join(60)
+    assert answers == [(400, {"error": "ended by the test"})]
+
+
+@pytest.mark.parametrize("sends", [b"", b"x"])
+def test_a_request_must_be_whole_in_time(server, monkeypatch, sends):
+    monkeypatch.setattr(command_server, "_REQUEST_S", 0.2)
+    with socket.create_connection(server.address, 30) as slow:
+        slow.settimeout(0.05)
+        while True:  # one byte at a time, so that the connection is never silent for long
+            try:
+                slow.sendall(sends)
+                assert slow.recv(1) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                pass
+            break
+
+
+@pytest.mark.parametrize("head", [b"X: " + bytes(60_000) + b"\r\n", b"X: 1\r\n" * 99 + b"Y: " + b"y" * 64_000])
+def test_a_head_without_end_is_refused(server, head):
+    with socket.create_connection(server.address, 30) as sock:
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(b"GET /brokers HTTP/1.0\r\n" + head * 40)
+        with contextlib.suppress(ConnectionError):
+            assert sock.recv(1000).startswith(b"HTTP/1.0 431")
 
 
 def test_a_port_that_is_taken(server, fleet, reports, stopped):
