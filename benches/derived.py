@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kproto.query import open_tables
-from kproto.tables.derived import DERIVED
+from kproto.verdicts.derived import DERIVED
 
 if TYPE_CHECKING:
     import duckdb

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kproto.tables.bodies import PartitionState
-    from kproto.tables.knowledge import PartitionChange
-    from kproto.tables.timeline import Entry
-    from kproto.tables.verdicts import Verdict
+    from kproto.verdicts.answers import Verdict
+    from kproto.verdicts.knowledge import PartitionChange
+    from kproto.verdicts.timeline import Entry
 
 __all__ = ["PartitionWords", "answer_of", "parts_of", "state_cells"]
 

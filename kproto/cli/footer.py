@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kproto.capture import CaptureSummary
     from kproto.tables.filters import Filters
-    from kproto.tables.timeline import Timeline
+    from kproto.verdicts.timeline import Timeline
 
 __all__ = ["has_loss", "print_footer", "problem_with_path", "warn_of_losses"]
 

@@ -21,7 +21,7 @@ from kproto.cli.records import exchange_record, loss_records
 from kproto.cli.text import printable
 from kproto.cli.times import parse_duration
 from kproto.errors import CaptureError
-from kproto.tables.timeline import EntryFilters, Timeline
+from kproto.verdicts.timeline import EntryFilters, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kproto.capture import CapturePoint, CaptureSummary, Exchange
     from kproto.cli.progress import ReadingProgress
     from kproto.tables.filters import Filters
-    from kproto.tables.timeline import Entry
+    from kproto.verdicts.timeline import Entry
 
 __all__ = ["command"]
 

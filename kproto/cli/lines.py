@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from kproto.capture import Exchange
     from kproto.tables.filters import Filters
-    from kproto.tables.knowledge import PartitionChange
-    from kproto.tables.timeline import Entry
+    from kproto.verdicts.knowledge import PartitionChange
+    from kproto.verdicts.timeline import Entry
 
 __all__ = ["LineFormatter"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kproto.capture import CaptureSummary
     from kproto.tables.filters import Filters
-    from kproto.tables.timeline import Entry
+    from kproto.verdicts.timeline import Entry
 
 __all__ = ["exchange_record", "loss_records"]
 

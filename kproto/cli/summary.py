@@ -48,7 +48,7 @@ def command(captures: tuple[str, ...], filters: Filters, *, form: str) -> None:
     from kproto.cli.sections import print_sections
     from kproto.cli.summary_text import one_line, sections_of
     from kproto.tables.reading import chunks, why_nothing
-    from kproto.tables.summary import summarize
+    from kproto.verdicts.summary import summarize
 
     summary = summarize(chunks(captures, filters=filters))
     if not summary["requests"]:

@@ -80,7 +80,8 @@ def _zombies(rows: Sequence[Row]) -> Section:
         [
             [
                 str(r["controller_id"]), str(r["controller_epoch"]),
-                f"{r['superseded_by']['controller_id']} with epoch {r['superseded_by']['controller_epoch']}",
+                "not in the capture" if (newer := r["superseded_by"]) is None
+                else f"{newer['controller_id']} with epoch {newer['controller_epoch']}",
                 str(r["requests"]), str(r["refused"]), _time(r["first"]),
             ]
             for r in rows
@@ -127,8 +128,11 @@ def _errors(summary: Mapping[str, Any]) -> Iterator[Section]:
     if summary["partition_errors"]:
         yield Section(
             "Errors of single partitions",
-            ["api", "error", ">partitions"],
-            [[r["api"], named_error(r["error_code"]), str(r["count"])] for r in summary["partition_errors"]],
+            ["api", "error", ">partitions", "meaning"],
+            [
+                [r["api"], named_error(r["error_code"]), str(r["count"]), r["meaning"]]
+                for r in summary["partition_errors"]
+            ],
         )
 
 

@@ -28,8 +28,8 @@ def command(names: tuple[str, ...], *, form: str) -> None:
     """
     from kproto.cli.sections import Section, print_sections
     from kproto.errors import ConfigurationError
-    from kproto.tables.derived import VIEWS
     from kproto.tables.schemas import TABLES, description
+    from kproto.verdicts.derived import VIEWS
 
     every = TABLES | {name: derived.schema for name, derived in VIEWS.items()}
     for name in names:

@@ -176,18 +176,19 @@ def _stale_requests(requests: Iterable[_Row]) -> list[_Row]:
     for request in sorted(requests, key=_order):
         newest = controllers.get(request["capture"])
         epoch, code = request["controller_epoch"], request["error_code"]
-        if (newest is not None and epoch < newest) or code == ErrorCode.STALE_CONTROLLER_EPOCH:
-            regressed = newest is not None and epoch < newest
+        regressed = newest is not None and epoch < newest
+        if regressed or code == ErrorCode.STALE_CONTROLLER_EPOCH:
             rows.append(
                 {
                     **{name: request[name] for name in ("frame_id", "capture", "ts", "target_broker", "controller_id")},
                     "reason": "controller_epoch_regressed" if regressed else "refused_as_stale",
+                    "zombie": True,
                     "seen_epoch": epoch,
-                    "max_epoch_before": newest,
+                    "known_epoch": newest,
                     "error_code": code,
                 }
             )
-        if code != ErrorCode.STALE_CONTROLLER_EPOCH:
+        if code == 0:
             controllers[request["capture"]] = max(epoch, newest or 0)
     return rows
 

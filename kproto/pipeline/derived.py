@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
+from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.queries import Queries
 from kproto.pipeline.stored import read_table
 from kproto.tables import TABLES
-from kproto.tables.derived import VIEWS
+from kproto.verdicts.clusters import CLUSTERS, UPDATE_COLUMNS, clusters_of
+from kproto.verdicts.derived import VIEWS
+from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_capture, stale_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
     from kproto.tables.places import Place
@@ -27,7 +33,7 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     Args:
         spark: The session; it keeps no view of this.
         tables: The directory that ``kproto analyze`` wrote, or its URI.
-        name: One of ``kproto.tables.derived.VIEWS``.
+        name: One of ``kproto.verdicts.derived.VIEWS``.
 
     Raises:
         ConfigurationError: There is no such table, or there are no tables in that directory.
@@ -37,9 +43,28 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     with Queries(spark) as sql:
         sql.add(**{stored: read_table(spark, tables, stored) for stored in TABLES})
         for known, derived in VIEWS.items():
-            frame = sql(derived.sql)
+            frame = sql(derived.sql) if derived.sql else _stale_requests(read_table(spark, tables, "requests"))
             if known == name:
                 break
             sql.add(**{known: frame})
     wanted = spark_schema(VIEWS[name].schema)
     return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in wanted))
+
+
+def _stale_requests(requests: DataFrame) -> DataFrame:
+    """The stale requests: tasks judge them by the epochs in all captures, which the driver collects before."""
+    micros = F.unix_micros("ts")
+    known = requests.where("controller_id IS NOT NULL").groupBy(*EPOCH_COLUMNS)
+    found = known.agg(F.min(micros).alias("first"), F.max(micros).alias("last")).toArrow()
+    captures = sorted(set(found["capture"].to_pylist()))
+    updates = CLUSTERS.empty_table()
+    if len(captures) > 1:
+        accepted = f"api_key = {ApiKey.UPDATE_METADATA:d} AND coalesce(error_code, 0) = 0 AND n_partitions > 0"
+        updates = requests.where(accepted).select(*UPDATE_COLUMNS).distinct().toArrow()
+    epochs = epochs_by_capture(found, clusters_of(captures, updates))
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in stale_rows((pa.Table.from_batches([batch]) for batch in batches), epochs):
+            yield from table.to_batches()
+
+    return requests.select(*STALE_COLUMNS).mapInArrow(judge, spark_schema(STALE_REQUESTS))

@@ -22,8 +22,8 @@ from kproto.tables.planning import SPLIT_BYTES, points_of
 from kproto.tables.reading import why_nothing
 from kproto.tables.stages import SMALL_TABLES, learn, small_table
 from kproto.tables.stored import SUMMARY, read_parquet, stored_pieces
-from kproto.tables.summary import Figures, summarize
 from kproto.tables.writing import write_table
+from kproto.verdicts.summary import SUMMARY_COLUMNS, Figures, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ class Run:
         captures_read: How many capture points were read.
         bodies_decoded: Distinct bodies, whose states were each written once.
         bad_inputs: Pieces of captures that could not be read; without an offset: captures without any request.
-        summary: As ``kproto.tables.summarize`` gives it.
+        summary: As ``kproto.verdicts.summarize`` gives it.
         seconds: Wall time.
     """
 
@@ -189,7 +189,7 @@ class _Job:
         made = self._tables(pieces, knowledge, former)
         self._write_small(pieces, former)
         self._on_step("summing up")
-        summary = summarize(stored_pieces(self._directory))
+        summary = summarize(stored_pieces(self._directory, SUMMARY_COLUMNS))
         self._finish(summary, [former.facts, *facts], made, former.addresses)
         return True
 

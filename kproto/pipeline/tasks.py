@@ -12,22 +12,22 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from kproto.pipeline.parquet import parquet_rows, spark_schema
-from kproto.tables.changes import PartitionHistory
 from kproto.tables.places import arrow_path, place_of
 from kproto.tables.stages import CLAIMS, chosen_of, gather, relate, settle
 from kproto.tables.staging import StagedTables, read_batch
 from kproto.tables.stored import read_parquet
-from kproto.tables.summary import MOST_CHANGED
+from kproto.verdicts.changes import PartitionHistory
+from kproto.verdicts.summary import MOST_CHANGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kproto.tables.changes import Changes
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
     from kproto.tables.stages import Knowledge, Made, Piece
+    from kproto.verdicts.changes import Changes
 
 __all__ = [
     "RECEIPT",

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import duckdb
 
+from kproto.error_codes import ErrorCode
 from kproto.errors import ConfigurationError
 from kproto.query.hints import absent, comparison
+from kproto.verdicts.epochs import partition_error_meaning
 
 if TYPE_CHECKING:
     from kproto.tables.filters import Filters
@@ -49,6 +51,13 @@ class Answer(NamedTuple):
     rows: list[tuple[Any, ...]]
     note: str = ""
 
+
+_STALE: Final = ErrorCode.STALE_CONTROLLER_EPOCH
+_MEANING: Final = (
+    f"CASE WHEN scope = 'partition' AND error_code = {_STALE:d} "
+    f"THEN '{partition_error_meaning(_STALE).replace(chr(39), chr(39) * 2)}' END"
+)
+"""SQL of what an error means beyond its name."""
 
 QUESTIONS: Final = {
     "leader": Question(
@@ -132,7 +141,7 @@ QUESTIONS: Final = {
     "stale": Question(
         "Which requests came from a controller that was none any more, or meant an earlier life of a broker?",
         "SELECT s.capture, s.ts, s.target_broker AS broker, s.controller_id, q.api_key, s.reason, s.seen_epoch, "
-        "s.max_epoch_before, s.error_code FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id",
+        "s.known_epoch, s.error_code FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id",
         "ts, capture, broker, reason",
         "ts",
     ),
@@ -146,7 +155,7 @@ QUESTIONS: Final = {
     ),
     "errors": Question(
         "Which errors did brokers answer, and how often?",
-        "SELECT api_key, api_version, scope, error_code, n, first_ts, last_ts FROM errors",
+        f"SELECT api_key, api_version, scope, error_code, n, first_ts, last_ts, {_MEANING} AS meaning FROM errors",  # noqa: S608  # our own text
         "n DESC, api_key, api_version, scope, error_code",
         "first_ts",
     ),

@@ -2,53 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import duckdb
+import pyarrow as pa
 
 from kproto.errors import ConfigurationError
-from kproto.tables.derived import VIEWS
 from kproto.tables.places import RemotePath, place_of
 from kproto.tables.schemas import TABLES
-from kproto.tables.stored import checked_run, table_dataset
+from kproto.tables.stored import Reader, checked_run, reader_of, table_dataset
+from kproto.verdicts.clusters import CLUSTERS, cluster_rows, read_clusters
+from kproto.verdicts.derived import VIEWS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kproto.tables.places import Place
 
 __all__ = ["explained_by_duckdb", "open_tables"]
 
-_CLUSTERS: Final = """
-    CREATE TEMP VIEW clusters AS
-    WITH updates AS (
-        SELECT DISTINCT capture, body_id, controller_id, controller_epoch FROM requests
-        WHERE api_key = 6 AND n_partitions > 0 AND coalesce(error_code, 0) = 0
-    ), links AS (
-        SELECT DISTINCT capture, min(capture) OVER (PARTITION BY body_id, controller_id, controller_epoch) AS other
-        FROM updates
-    ), nearest AS (
-        SELECT capture, min(other) AS other FROM links GROUP BY capture
-    ), joined AS (
-        SELECT l.capture, min(n.other) AS other FROM links l JOIN nearest n ON n.capture = l.other GROUP BY ALL
-    ), named AS (
-        SELECT DISTINCT q.capture, coalesce(j.other, q.capture) AS first
-        FROM requests q LEFT JOIN joined j ON j.capture = q.capture
-    )
-    SELECT capture, count(*) OVER (PARTITION BY first) AS captures,
-           CASE captures WHEN 1 THEN first ELSE first || ' and ' || (captures - 1) || ' more' END AS cluster
-    FROM named;
+_CLUSTER_REQUESTS: Final = """
     CREATE TEMP VIEW cluster_requests AS
     SELECT q.* REPLACE (c.cluster AS capture) FROM requests q JOIN clusters c ON c.capture = q.capture;
 """
-"""Captures that show the same update, of the same controller in the same epoch, belong to one cluster.
-
-Partitions that are unlike in any epoch make another update, so captures of another cluster share none. Requests are
-compared over all captures of a cluster; the name of the cluster is that of its first capture.
-"""
+"""Requests are compared over all captures of a cluster; the name of the cluster is that of its first capture."""
 
 _SPARK_FUNCTIONS: Final = """
     CREATE MACRO array_except(a, b) AS [x for x in a if not list_contains(b, x)];
@@ -82,22 +61,22 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
         tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``.
 
     Returns:
-        A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.tables.derived.VIEWS``; and, over all
-        captures of a cluster instead of over each capture: ``clusters`` (which capture belongs to which cluster),
+        A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.verdicts.derived.VIEWS``; and, over
+        all captures of a cluster instead of over each capture: ``clusters`` (which capture belongs to which cluster),
         ``cluster_requests`` and ``cluster_propagation``, whose column ``capture`` names the cluster.
 
     Raises:
         ConfigurationError: There are no tables in that directory, or files of them are missing or damaged.
     """
-    run = None if isinstance(tables, Mapping) else checked_run(place_of(tables))
+    run = tables if isinstance(tables, Mapping) else checked_run(place_of(tables))
     connection = duckdb.connect()
     try:
         with explained_by_duckdb():
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute(_SPARK_FUNCTIONS)
             for name in TABLES:
-                _open_table(connection, name, tables[name] if isinstance(tables, Mapping) else run)
-            _make_views(connection)
+                _open_table(connection, name, run[name] if isinstance(run, Mapping) else run)
+            _make_views(connection, reader_of(run))
     except BaseException:
         connection.close()
         raise
@@ -117,11 +96,29 @@ def _open_table(connection: duckdb.DuckDBPyConnection, name: str, source: pa.Tab
         connection.register(name, source)
 
 
-def _make_views(connection: duckdb.DuckDBPyConnection) -> None:
+class _Lazy:
+    """A table that is computed when DuckDB first reads rows of it; later readers get the same rows."""
+
+    def __init__(self, schema: pa.Schema, compute: Callable[[], pa.Table]) -> None:
+        self._schema = schema
+        self._compute = cache(compute)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return pa.RecordBatchReader.from_batches(self._schema, self._batches()).__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self._compute().to_batches()
+
+
+def _make_views(connection: duckdb.DuckDBPyConnection, read: Reader) -> None:
     """Give the connection the derived tables, over each capture and over all captures of a cluster."""
     names = {name: name for name in (*TABLES, *VIEWS)}
     for name, derived in VIEWS.items():
-        connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
-    connection.execute(_CLUSTERS)
+        if derived.compute is not None:
+            connection.register(name, _Lazy(derived.schema, partial(derived.compute, read)))
+        else:
+            connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
+    connection.register("clusters", _Lazy(CLUSTERS, lambda: cluster_rows(read_clusters(read))))
+    connection.execute(_CLUSTER_REQUESTS)
     over_clusters = VIEWS["propagation"].sql.format_map(names | {"requests": "cluster_requests"})
     connection.execute(f"CREATE TEMP VIEW cluster_propagation AS {over_clusters}")

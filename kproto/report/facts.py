@@ -18,7 +18,6 @@ from kproto.report.figures import (
     counts_in_all,
     errors,
     flaps,
-    keep_stale,
     lag,
     losses,
     rates,
@@ -74,7 +73,6 @@ def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | 
     cut: list[str] = []
     with explained_by_duckdb(), open_tables(tables) as sql:
         keep_changes(sql)
-        keep_stale(sql)
         requests = RequestIndex(sql)
         found = captures(sql)
         places = {row["name"]: place for place, row in enumerate(found)}

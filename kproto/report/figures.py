@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kproto.error_codes import ErrorCode
 from kproto.query import ask_sql
+from kproto.verdicts.epochs import partition_error_meaning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,6 @@ __all__ = [
     "counts_in_all",
     "errors",
     "flaps",
-    "keep_stale",
     "lag",
     "losses",
     "rates",
@@ -35,18 +34,6 @@ PERCENTILES: Final = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9, 100)
 
 _BINS: Final = 240
 """How many intervals of equal length a capture's time is divided into, to count requests."""
-
-
-def keep_stale(sql: duckdb.DuckDBPyConnection) -> None:
-    """Compute the view ``stale_requests`` once, and tell controllers that were replaced from restarted brokers."""
-    sql.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE kept_stale AS
-        SELECT *, reason = 'controller_epoch_regressed'
-                  OR (reason = 'refused_as_stale' AND error_code = {ErrorCode.STALE_CONTROLLER_EPOCH}) AS zombie
-        FROM stale_requests
-        """  # noqa: S608  # our own number
-    )
 
 
 def captures(sql: duckdb.DuckDBPyConnection) -> list[Row]:
@@ -107,8 +94,8 @@ def stale(
         places,
         """
         SELECT s.capture, epoch_us(s.ts) AS ts, s.target_broker, s.controller_id, q.controller_epoch, q.api_key,
-               s.zombie, s.seen_epoch, s.max_epoch_before, s.error_code, s.frame_id
-        FROM kept_stale s JOIN requests q ON q.frame_id = s.frame_id
+               s.zombie, s.seen_epoch, s.known_epoch, s.error_code, s.frame_id
+        FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id
         ORDER BY s.ts, s.frame_id, s.reason
         """,
     )
@@ -119,8 +106,8 @@ def stale(
         of = found.get((row["capture"], row["controller_id"], row["controller_epoch"]))
         if of is not None and row["zombie"]:
             of["zombies"] += 1
-            of["fenced"] += row["error_code"] == ErrorCode.STALE_CONTROLLER_EPOCH
-            epochs = (of["newer"], row["max_epoch_before"])
+            of["fenced"] += bool(row["error_code"])
+            epochs = (of["newer"], row["known_epoch"])
             of["newer"] = max((epoch for epoch in epochs if epoch is not None), default=None)
     return _linked(_first(rows, most, "stale requests", "stale", cut), requests)
 
@@ -159,6 +146,9 @@ def errors(
         FROM found GROUP BY ALL ORDER BY n DESC, first, capture, api_key, api_version, scope, error_code, reason
         """,
     )
+    for row in rows:
+        if row["scope"] == "partition":
+            row["reason"] = partition_error_meaning(row["error_code"]) or None
     return _linked(_first(rows, most, "kinds of errors", "errors", cut), requests)
 
 
@@ -170,7 +160,7 @@ def responders(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], reques
         """
         WITH sent AS (
             SELECT *, max(CASE WHEN response_frame_id IS NOT NULL THEN ts END) OVER broker AS answered_ts,
-                   frame_id IN (SELECT frame_id FROM kept_stale WHERE NOT zombie) AS early
+                   frame_id IN (SELECT frame_id FROM stale_requests WHERE NOT zombie) AS early
             FROM requests WINDOW broker AS (PARTITION BY capture, target_broker, server_ip, server_port)
         )
         SELECT capture, target_broker,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kproto.api import api_name
 from kproto.error_codes import ErrorCode, error_name
-from kproto.tables.derived import FLAP_MINUTES
+from kproto.verdicts.derived import FLAP_MINUTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

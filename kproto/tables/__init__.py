@@ -1,10 +1,10 @@
-"""Turns captures into Arrow tables by plain functions over pyarrow, without Spark; ``inspect`` shares its rules.
+"""Turns captures into Arrow tables by plain functions over pyarrow, without Spark.
 
     tables = kproto.tables.read("control.pcap")     # name -> pyarrow.Table; pandas, polars and DuckDB take them
     tables["requests"].to_pandas()
 
 ``scan`` reads captures into frames, ``decode`` turns distinct bodies into rows; ``kproto.pipeline`` runs the same two
-on Spark. ``filters``, ``brokers`` and ``epochs`` need no pyarrow: names are imported on first use.
+on Spark. ``filters`` and ``brokers`` need no pyarrow: names are imported on first use.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         TABLES,
         description,
     )
-    from kproto.tables.summary import summarize
 
 __all__ = [
     "BAD_INPUTS",
@@ -55,7 +54,6 @@ __all__ = [
     "description",
     "read",
     "scan",
-    "summarize",
 ]
 
 _HOMES = {
@@ -65,7 +63,6 @@ _HOMES = {
     "decode": "decoding",
     "read": "reading",
     "scan": "scanning",
-    "summarize": "summary",
 }
 """Maps a public name to the module that defines it, unless that is ``schemas``."""
 

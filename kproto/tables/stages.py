@@ -27,10 +27,11 @@ from kproto.tables.places import place_of
 from kproto.tables.reading import CHUNK_BYTES, TableReader, stretches
 from kproto.tables.relations import wanted_partitions
 from kproto.tables.schemas import BODIES, REQUESTS, STAGED, TABLES
-from kproto.tables.sightings import Sightings, sightings
 from kproto.tables.staging import StagedTables, read_bodies, read_staged
-from kproto.tables.summary import Figures
 from kproto.tables.writing import TableFiles
+from kproto.verdicts.epochs import Epochs
+from kproto.verdicts.stale import epochs_in, learn_epochs
+from kproto.verdicts.summary import Figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,7 +85,7 @@ class Piece:
         path: Its directory.
         rows: Staged rows by table.
         facts: Its facts about brokers' addresses.
-        seen: The epochs in its requests, see ``sightings``.
+        seen: The epochs in its requests, see ``epochs_in``.
         body_bytes: The bytes of its distinct bodies.
     """
 
@@ -100,7 +101,7 @@ class Knowledge:
     """The brokers' addresses and the epochs of all pieces together."""
 
     directory: BrokerDirectory
-    seen: Sightings
+    seen: Epochs
 
 
 @dataclass(slots=True)
@@ -149,7 +150,7 @@ def gather(batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters
             rows[name] += tables[name].num_rows
             staged.write(name, _one_batch(tables[name]))
         seen.append(tables["requests"])
-        seen = [sightings(seen)]
+        seen = [epochs_in(seen)]
     body_bytes = bodies.close()
     staged.close()
     return Piece(str(path), rows, facts, seen[0], body_bytes)
@@ -231,12 +232,13 @@ def learn(pieces: Iterable[Piece], filters: Filters, earlier: Iterable[BrokerFac
     pieces = list(pieces)
     directory = BrokerDirectory(filters.broker_ids)
     BrokerFacts.teach(directory, [*earlier, *(piece.facts for piece in pieces)])
-    seen = Sightings()
+    seen = Epochs()
     for piece in pieces:
         found = piece.seen
         if filters.brokers:
-            found = found.filter(pc.is_in(_target_ids(directory, found), value_set=_ids(filters.brokers)))
-        seen.learn(found)
+            targets = _target_ids(directory, found.append_column("ts", found["first"]))
+            found = found.filter(pc.is_in(targets, value_set=_ids(filters.brokers)))
+        learn_epochs(seen, found)
     return Knowledge(directory, seen)
 
 
@@ -291,7 +293,7 @@ def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filte
 
 
 def _target_ids(directory: BrokerDirectory, requests: pa.Table) -> pa.Array:
-    """Return the ids of the brokers at the addresses that requests, or sightings, were sent to."""
+    """Return the ids of the brokers at the addresses that requests were sent to."""
     keys = list(rows_of(requests, _ADDRESS))
     settled: dict[tuple[Any, ...], int | None] = {}
     changing = set()

@@ -6,6 +6,7 @@ A directory of tables has a manifest, ``_kproto.json``, which names the subdirec
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -15,19 +16,20 @@ from kproto.errors import ConfigurationError
 from kproto.tables.files import explained
 from kproto.tables.places import Place, RemotePath, arrow_path
 from kproto.tables.schemas import TABLES
-from kproto.tables.summary import SUMMARY_COLUMNS
 from kproto.tables.writing import file_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "MANIFEST",
     "RUNS",
     "SUMMARY",
+    "Reader",
     "checked_run",
     "current_run",
     "read_parquet",
+    "reader_of",
     "stored_pieces",
     "table_dataset",
     "table_files",
@@ -133,17 +135,17 @@ def _manifest(tables: Place) -> Place:
     return manifest
 
 
-def stored_pieces(run: Place) -> Iterator[dict[str, pa.Table]]:
-    """Yield the tables of a run for ``summarize``: partition states in pieces, the others whole.
+def stored_pieces(run: Place, columns: Mapping[str, Sequence[str]]) -> Iterator[dict[str, pa.Table]]:
+    """Yield the tables of a run: partition states in pieces, the others whole.
 
     Args:
         run: The directory in which the tables lie, see ``current_run``.
+        columns: The columns to read, by table.
     """
-    names = [name for name in SUMMARY_COLUMNS if name != "partition_states"]
-    yield {name: _whole(run, name) for name in names}
+    yield {name: _whole(run, name, columns[name]) for name in columns if name != "partition_states"}
     for file in table_files(run / "partition_states"):
         with _opened(file) as opened:
-            for batch in opened.iter_batches(_BATCH_ROWS, columns=list(SUMMARY_COLUMNS["partition_states"])):
+            for batch in opened.iter_batches(_BATCH_ROWS, columns=list(columns["partition_states"])):
                 yield {"partition_states": pa.Table.from_batches([batch])}
 
 
@@ -160,6 +162,23 @@ def table_dataset(run: Place, name: str) -> pa.dataset.Dataset:
     return dataset.dataset(path, TABLES[name], "parquet", filesystem=files, partitioning="hive")
 
 
+Reader = Callable[[str, Sequence[str]], "Iterable[pa.Table]"]
+"""Reads columns of a stored table by their names, in pieces."""
+
+
+def reader_of(source: Place | Mapping[str, pa.Table]) -> Reader:
+    """Return what reads the tables of a run, or tables in memory."""
+
+    def read(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        if isinstance(source, Mapping):
+            yield source[name].select(columns)
+            return
+        for batch in table_dataset(source, name).to_batches(columns=list(columns)):
+            yield pa.Table.from_batches([batch])
+
+    return read
+
+
 def read_parquet(file: Place) -> pa.Table:
     """Return the rows of a Parquet file, or of a directory of them."""
     path, files = arrow_path(file)
@@ -171,11 +190,10 @@ def _opened(file: Place) -> pq.ParquetFile:
     return pq.ParquetFile(path, filesystem=files)
 
 
-def _whole(run: Place, name: str) -> pa.Table:
-    columns = list(SUMMARY_COLUMNS[name])
+def _whole(run: Place, name: str, columns: Sequence[str]) -> pa.Table:
     schema = pa.schema([TABLES[name].field(column) for column in columns])
     parts = []
     for file in table_files(run / name):
         with _opened(file) as opened:
-            parts.append(opened.read(columns=columns).cast(schema))
+            parts.append(opened.read(columns=list(columns)).cast(schema))
     return pa.concat_tables(parts) if parts else schema.empty_table()

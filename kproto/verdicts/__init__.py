@@ -1,6 +1,46 @@
-"""Draws conclusions from control traffic; ``docs/verdicts.md`` defines every term.
+"""Draws conclusions from control traffic: each question is answered here once, whoever asks it.
 
-The rules of ``kproto doctor`` are in ``catalogue``.
+``docs/verdicts.md`` defines every term. What opens which file:
+
+    catalogue    the rules of ``kproto doctor``: ids, severities, limits
+    epochs       zombie controllers, controllers with one epoch, requests for an earlier registration of a broker
+    stale        the same over the table ``requests``: the derived table ``stale_requests``
+    clusters     which captures belong to one cluster
+    derived      the tables that follow from the stored ones
+    summary      the figures of ``kproto summary``, from ``request_figures``, ``changes``, ``deletions``, ``migration``
+    timeline     the exchanges of ``kproto inspect``, each with what its broker knew before (``knowledge``)
+    answers      how a broker answered a request, and why it refused a partition
+
+``epochs``, ``timeline`` and ``answers`` need no pyarrow: names are imported on first use.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kproto.verdicts.catalogue import LIMITS, RULES, Rule
+    from kproto.verdicts.epochs import Epochs, Stale
+    from kproto.verdicts.summary import summarize
+
+__all__ = ["LIMITS", "RULES", "Epochs", "Rule", "Stale", "summarize"]
+
+_HOMES = {
+    "LIMITS": "catalogue",
+    "RULES": "catalogue",
+    "Epochs": "epochs",
+    "Rule": "catalogue",
+    "Stale": "epochs",
+    "summarize": "summary",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"kproto.verdicts.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

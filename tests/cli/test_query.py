@@ -24,7 +24,7 @@ def test_a_capture_is_asked_without_tables() -> None:
     assert result.exit_code == 0
     title, names, *rows = result.stdout.splitlines()
     assert title == "Which errors did brokers answer, and how often?"
-    assert names.split() == ["api_key", "api_version", "scope", "error_code", "n", "first_ts", "last_ts"]
+    assert names.split() == ["api_key", "api_version", "scope", "error_code", "n", "first_ts", "last_ts", "meaning"]
     assert all(row.split()[2] in ("request", "partition") for row in rows)
     assert any(row.startswith("  LeaderAndIsr ") and " STALE_CONTROLLER_EPOCH " in row for row in rows)
 

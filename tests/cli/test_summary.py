@@ -21,7 +21,7 @@ from kproto.cli import main
 from kproto.cli.sections import Section, lines_of
 from kproto.cli.summary import keep_pandas_out
 from kproto.cli.summary_text import _losses
-from kproto.tables.request_figures import moment
+from kproto.verdicts.request_figures import moment
 
 if TYPE_CHECKING:
     from pathlib import Path

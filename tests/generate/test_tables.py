@@ -16,8 +16,8 @@ from kproto.generate import Fleet, write_captures
 from kproto.generate.expected import expected_tables
 from kproto.generate.schemas import EXPECTED, FRAMES
 from kproto.query import open_tables
-from kproto.tables.derived import DERIVED
 from kproto.tables.schemas import TABLES
+from kproto.verdicts.derived import DERIVED
 
 SMALL = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=25, restarts=2, failovers=2, zombies=2)
 

@@ -10,7 +10,7 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline import derived_table, read_table
 from kproto.pipeline.parquet import spark_schema
 from kproto.query import ask_sql, open_tables
-from kproto.tables.derived import VIEWS
+from kproto.verdicts.derived import VIEWS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from kproto.generate.spark import spark_frames
 from kproto.pipeline import OutputDirectory, analyze, derived_table, read_table
 from kproto.pipeline.auditing import audit_table
 from kproto.tables.auditing import AUDIT, audit
-from kproto.tables.derived import DERIVED
+from kproto.verdicts.derived import DERIVED
 
 if TYPE_CHECKING:
     from pathlib import Path

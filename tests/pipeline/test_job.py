@@ -16,7 +16,8 @@ from table_truth import CAPTURES
 
 import kproto.tables
 from kproto.pipeline.parquet import spark_schema
-from kproto.tables import TABLES, chunks, summarize
+from kproto.tables import TABLES, chunks
+from kproto.verdicts import summarize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

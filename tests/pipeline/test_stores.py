@@ -21,10 +21,10 @@ from kproto.query import ask_sql, open_tables
 from kproto.report import write_report
 from kproto.tables import TABLES, read
 from kproto.tables.auditing import audit
-from kproto.tables.derived import VIEWS
 from kproto.tables.places import RemotePath, place_of
 from kproto.tables.planning import points_of
 from kproto.tables.stored import MANIFEST, current_run, read_parquet
+from kproto.verdicts.derived import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -152,7 +152,7 @@ def test_a_controller_is_stale_after_a_newer_one_was_accepted() -> None:
     traffic.send(2, 0, [], epoch=1, controller=1)
     traffic.send(3, 0, [], epoch=2, controller=2)
     traffic.send(4, 1, [], epoch=1, controller=1)
-    assert traffic.ask("stale", "ts broker controller_id reason seen_epoch max_epoch_before") == [
+    assert traffic.ask("stale", "ts broker controller_id reason seen_epoch known_epoch") == [
         (at(1), 0, 9, "refused_as_stale", 3, 1),
         (at(4), 1, 1, "controller_epoch_regressed", 1, 2),
     ]
@@ -164,7 +164,7 @@ def test_a_request_for_an_earlier_life_of_a_broker_is_stale() -> None:
     traffic.send(1, 1, [], broker_epoch=20)
     traffic.send(2, 0, [], broker_epoch=31)
     traffic.send(3, 0, [], broker_epoch=30, error=77)
-    assert traffic.ask("stale", "ts reason seen_epoch max_epoch_before error_code") == [
+    assert traffic.ask("stale", "ts reason seen_epoch known_epoch error_code") == [
         (at(3), "broker_epoch_regressed", 30, 31, 77)
     ]
 

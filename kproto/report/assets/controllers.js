@@ -1,7 +1,5 @@
 // Controllers as rows, one for each epoch: from the first to the last of their requests, stale ones marked.
 
-const STALE_CONTROLLER_EPOCH = 11;
-
 class Controllers {
   constructor(facts) {
     this.facts = facts;
@@ -68,7 +66,7 @@ class Controllers {
 }
 
 function staleWords(row) {
-  const newer = row.max_epoch_before === null ? "" : `; the newest before was ${row.max_epoch_before}`;
+  const newer = row.known_epoch === null ? "" : `; the newest before was ${row.known_epoch}`;
   if (row.zombie) return `zombie: controller epoch ${row.seen_epoch} is out of date${newer}`;
   return `meant for an earlier start of the broker: broker epoch ${row.seen_epoch}${newer}`;
 }

@@ -105,7 +105,7 @@ function errorsTable(facts, rows) {
     { name: "brokers", value: (row) => row.brokers_in_all, cell: (row) => row.brokers.join(", ") + (row.brokers_in_all > row.brokers.length ? ` and ${plural(row.brokers_in_all - row.brokers.length, "other")}` : ""), long: true },
     { name: "first", value: (row) => row.first, cell: (row) => requestButton(facts, row.request, clock(row.first), { partition: row.topic === null ? undefined : [row.topic, row.partition] }) },
     { name: "last", value: (row) => row.last, cell: (row) => clock(row.last) },
-    { name: "note", long: true, cell: (row) => row.reason ?? (row.scope === "partition" && row.error_code === STALE_CONTROLLER_EPOCH ? "the broker had that leader epoch already; no zombie" : "") },
+    { name: "note", long: true, cell: (row) => row.reason ?? "" },
   ], rows, { none: "No error: brokers accepted and answered every request." });
 }
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.tables.bodies import BodyCache, ControlBody, RequestPrefix, prefix_fields
 from kproto.tables.brokers import BrokerDirectory
-from kproto.tables.epochs import Epochs
-from kproto.tables.knowledge import Changes, Knowledge, PartitionChange
-from kproto.tables.verdicts import PartitionError, Verdict, partition_reason, unreadable, verdict_of
+from kproto.verdicts.answers import PartitionError, Verdict, partition_reason, unreadable, verdict_of
+from kproto.verdicts.epochs import Epochs, broker_name
+from kproto.verdicts.knowledge import Changes, Knowledge, PartitionChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -173,7 +173,7 @@ class Timeline:
         in_time = self._filters.wants_time(exchange.time_ns)
         sender = prefix_fields(exchange.request) if is_control and exchange.request is not None else None
         if not is_wanted_broker:
-            self._note(exchange, broker_id, sender)
+            self._note(exchange, sender)
             self.unnamed += broker_id is None and is_wanted_api and in_time
             return None
         body = self._bodies.of(exchange.request) if is_control else None
@@ -188,17 +188,20 @@ class Timeline:
             entry.problem = unreadable(exchange, body)
         return entry
 
-    def _note(self, exchange: Exchange, broker_id: BrokerId | None, sender: RequestPrefix | None) -> None:
+    def _note(self, exchange: Exchange, sender: RequestPrefix | None) -> None:
         """Note the epochs of an unwanted request, which explain refusals of other requests.
 
         Its body is not decoded: that the broker answered it shows that it can be read.
         """
         if sender is not None and exchange.response is not None:
-            code = getattr(exchange.response_message, "error_code", None)
-            self._epochs.note(
-                exchange.time_ns, _target(exchange, broker_id), sender.controller_id, sender.controller_epoch,
-                sender.broker_epoch, code,
-            )  # fmt: skip
+            self._learn_epochs(exchange, sender, getattr(exchange.response_message, "error_code", None))
+
+    def _learn_epochs(self, exchange: Exchange, sender: RequestPrefix, error_code: int | None) -> None:
+        moment = exchange.time_ns // 1000
+        self._epochs.learn(
+            moment, moment, exchange.server, sender.controller_id, sender.controller_epoch, sender.broker_epoch,
+            is_kraft=sender.is_kraft, error_code=error_code,
+        )  # fmt: skip
 
     def _compare(self, entry: Entry) -> None:
         """Fill in reason and changes, and apply the request to the brokers' known state."""
@@ -209,13 +212,11 @@ class Timeline:
         )
         if sender is not None:
             if verdict.error_code:
-                entry.reason = self._epochs.reason(
-                    verdict.error_code, target, sender.controller_epoch, sender.broker_epoch
-                )
-            self._epochs.note(
-                exchange.time_ns, target, sender.controller_id, sender.controller_epoch, sender.broker_epoch,
-                verdict.error_code,
-            )  # fmt: skip
+                entry.reason = self._epochs.refusal_reason(
+                    exchange.time_ns // 1000, exchange.server, broker_name(target), sender.controller_epoch,
+                    sender.broker_epoch, verdict.error_code, is_kraft=sender.is_kraft,
+                )  # fmt: skip
+            self._learn_epochs(exchange, sender, verdict.error_code)
         body = entry.body
         if body is not None:
             if wanted_errors and not verdict.error_code:

@@ -14,7 +14,7 @@ from kproto.tables.arrays import array_of, rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kproto.tables.sightings import Sightings
+    from kproto.verdicts.epochs import Epochs
 
 __all__ = ["RequestGroup", "group_requests", "target_of"]
 
@@ -79,7 +79,7 @@ def target_of(broker_id: int | None, ip: str, port: int) -> object:
     return str(Endpoint(ip, port))
 
 
-def group_requests(rows: pa.Table, seen: Sightings) -> Iterator[RequestGroup]:
+def group_requests(rows: pa.Table, seen: Epochs) -> Iterator[RequestGroup]:
     """Yield the groups of requests, in the order of their first requests.
 
     Args:

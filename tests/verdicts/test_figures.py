@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproto.tables import latencies as module
-from kproto.tables.changes import PartitionHistory, merged
-from kproto.tables.latencies import Latencies
 from kproto.tables.schemas import PARTITION_STATES
+from kproto.verdicts import latencies as module
+from kproto.verdicts.changes import PartitionHistory, merged
+from kproto.verdicts.latencies import Latencies
 
 
 def test_quantiles_are_those_of_the_nearest_rank() -> None:

@@ -1,4 +1,4 @@
-"""Defines the tables that are derived from the stored ones, in SQL that Spark and DuckDB both understand.
+"""Defines the tables that are derived from the stored ones: by functions over Arrow tables, or in SQL.
 
 ``kproto.query`` runs the SQL with DuckDB, ``kproto.pipeline`` with Spark; a test holds the two equal. In the text a
 name in braces stands for a stored table or for a derived table above it. Only functions that both engines have, or
@@ -10,11 +10,14 @@ as a whole says nothing about partitions. Topics are distinguished by their ids 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from kproto.tables.schemas import INTS, PARTITION_STATES, TIME, column, described
+from kproto.tables.stored import Reader
+from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
 
 __all__ = ["DERIVED", "FLAPS", "FLAP_MINUTES", "VIEWS", "Derived"]
 
@@ -28,11 +31,13 @@ class Derived(NamedTuple):
 
     Attributes:
         schema: Its columns, described.
-        sql: The query; a name in braces is a table.
+        sql: The query; a name in braces is a table. Empty where ``compute`` makes the table.
+        compute: Makes the table from stored ones.
     """
 
     schema: pa.Schema
-    sql: str
+    sql: str = ""
+    compute: Callable[[Reader], pa.Table] | None = None
 
 
 _PARTITION: Final = (
@@ -177,54 +182,7 @@ _LEADER_FLAPS: Final = Derived(
     """,  # noqa: S608  # our own numbers
 )
 
-_STALE_REQUESTS: Final = Derived(
-    described(
-        "Requests whose sender was no longer the controller, or that meant an earlier life of their broker.",
-        column("frame_id", pa.binary(), "The request's frame. Joins requests."),
-        column("capture", pa.string(), "Capture point that showed it."),
-        column("ts", TIME, "When the request passed (UTC, us)."),
-        column("target_broker", pa.int32(), "Receiving broker; null where nothing tells it."),
-        column("controller_id", pa.int32(), "Sender."),
-        column(
-            "reason",
-            pa.string(),
-            "controller_epoch_regressed, broker_epoch_regressed; refused_as_stale: only the broker says so.",
-        ),
-        column("seen_epoch", pa.int64(), "The request's controller epoch, or its broker epoch."),
-        column("max_epoch_before", pa.int64(), "The newest such epoch that an earlier accepted request had; or null."),
-        column("error_code", pa.int16(), "The broker's answer; null: none."),
-    ),
-    """
-    WITH told AS (
-        SELECT frame_id, capture, ts, target_broker, controller_id, controller_epoch, error_code,
-               nullif(broker_epoch, -1) AS broker_epoch,
-               max(CASE WHEN coalesce(error_code, 0) <> 11 THEN controller_epoch END) OVER (
-                   PARTITION BY capture ORDER BY ts, frame_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-               ) AS controller_epoch_before,
-               max(CASE WHEN coalesce(error_code, 0) <> 77 AND broker_epoch >= 0 THEN broker_epoch END) OVER (
-                   PARTITION BY capture, target_broker ORDER BY ts, frame_id
-                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-               ) AS broker_epoch_before
-        FROM {requests}
-    ), reasons AS (
-        SELECT t.*, 'controller_epoch_regressed' AS reason, CAST(controller_epoch AS bigint) AS seen_epoch,
-               CAST(controller_epoch_before AS bigint) AS max_epoch_before
-        FROM told t WHERE controller_epoch < controller_epoch_before
-        UNION ALL
-        SELECT t.*, 'broker_epoch_regressed', broker_epoch, broker_epoch_before
-        FROM told t WHERE broker_epoch < broker_epoch_before AND target_broker IS NOT NULL
-        UNION ALL
-        SELECT t.*, 'refused_as_stale',
-               CASE WHEN error_code = 11 THEN CAST(controller_epoch AS bigint) ELSE broker_epoch END,
-               CASE WHEN error_code = 11 THEN CAST(controller_epoch_before AS bigint) ELSE broker_epoch_before END
-        FROM told t
-        WHERE (error_code = 11 AND NOT coalesce(controller_epoch < controller_epoch_before, false))
-           OR (error_code = 77 AND NOT coalesce(broker_epoch < broker_epoch_before, false))
-    )
-    SELECT frame_id, capture, ts, target_broker, controller_id, reason, seen_epoch, max_epoch_before, error_code
-    FROM reasons
-    """,
-)
+_STALE_REQUESTS: Final = Derived(STALE_REQUESTS, compute=stale_requests)
 
 _PROPAGATION: Final = Derived(
     described(

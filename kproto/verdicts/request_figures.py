@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 from kproto.api import api_name
 from kproto.error_codes import error_name
 from kproto.tables.arrays import rows_of
-from kproto.tables.epochs import broker_name, refusal_reason
-from kproto.tables.latencies import Latencies
-from kproto.tables.migration import Migration
-from kproto.tables.request_groups import group_requests
-from kproto.tables.sightings import Sightings, sightings
+from kproto.verdicts.epochs import Epochs, broker_name
+from kproto.verdicts.latencies import Latencies
+from kproto.verdicts.migration import Migration
+from kproto.verdicts.request_groups import group_requests
+from kproto.verdicts.stale import epochs_in, learn_epochs
 
 if TYPE_CHECKING:
-    from kproto.tables.epochs import ControllerEpoch
-    from kproto.tables.request_groups import RequestGroup
+    from kproto.verdicts.epochs import ControllerEpoch
+    from kproto.verdicts.request_groups import RequestGroup
 
 __all__ = ["REQUEST_COLUMNS", "RequestFigures", "moment", "plain_times"]
 
@@ -74,17 +74,21 @@ class _Broker:
 
 @dataclass(slots=True)
 class _Zombie:
-    """The requests of a controller after a newer one was seen."""
+    """The requests of a controller that was replaced; ``newer`` is the epoch that was known at the first of them."""
 
-    newer: ControllerEpoch
+    newer: ControllerEpoch | None = None
     span: _Span = field(default_factory=_Span)
     refused: int = 0
 
+    def add(self, newer: ControllerEpoch | None, count: int, first: int, last: int, refused: int) -> None:
+        known = (self.newer is None, self.span.first, self.newer)
+        if newer is not None and (known[0] or (False, first, newer) < known):
+            self.newer = newer
+        self.span.add(count, first, last)
+        self.refused += refused
+
     def merge(self, other: _Zombie) -> None:
-        if other.span.count and (not self.span.count or other.span.first < self.span.first):
-            self.newer = other.newer
-        self.span.merge(other.span)
-        self.refused += other.refused
+        self.add(other.newer, other.span.count, other.span.first, other.span.last, other.refused)
 
 
 class RequestFigures:
@@ -94,7 +98,7 @@ class RequestFigures:
         known: Epochs seen in all captures; None: the pieces come in the order of time, and each adds its own.
     """
 
-    def __init__(self, known: Sightings | None = None) -> None:
+    def __init__(self, known: Epochs | None = None) -> None:
         self._requests: dict[tuple[int, int, int | None], Counter[str]] = defaultdict(Counter)
         self._controllers: dict[tuple[int, int, bool], tuple[_Span, set[tuple[str, int]]]] = {}
         self._brokers: dict[tuple[str, int], _Broker] = defaultdict(_Broker)
@@ -102,7 +106,7 @@ class RequestFigures:
         self._zombies: dict[tuple[int, int, bool], _Zombie] = {}
         self._unreadable: Counter[tuple[int, int, str]] = Counter()
         self._learns = known is None
-        self._seen = known or Sightings()
+        self._seen = known or Epochs()
         self._migration = Migration()
 
     def add(self, table: pa.Table) -> pa.Table:
@@ -113,7 +117,7 @@ class RequestFigures:
         """
         rows = plain_times(table.select(REQUEST_COLUMNS), "ts").sort_by("ts")
         if self._learns:
-            self._seen.learn(sightings([rows]))
+            learn_epochs(self._seen, epochs_in([rows]))
         for group in group_requests(rows, self._seen):
             self._add_group(group)
         self._add_brokers(rows)
@@ -156,23 +160,21 @@ class RequestFigures:
         span, addresses = self._controllers.setdefault(sender, (_Span(), set()))
         span.add(*times)
         addresses.add(group.address)
-        newer = self._seen.superseded_by(group.controller_epoch, group.first)
+        epochs = group.controller_epoch, group.broker_epoch
         if group.error_code:
-            reason = refusal_reason(
-                group.error_code,
-                broker_name(group.target),
-                group.controller_epoch,
-                group.broker_epoch,
-                newer,
-                self._seen.broker_epochs(group.address, group.first),
-            )
+            reason = self._seen.refusal_reason(
+                group.first, group.address, broker_name(group.target), *epochs, group.error_code,
+                is_kraft=bool(group.is_kraft),
+            )  # fmt: skip
             key = (group.api_key, group.error_code, *sender[:2], group.target_broker, *group.address,
                    group.broker_epoch, reason)  # fmt: skip
             self._refusals[key].add(*times)
-        if newer is not None:
-            zombie = self._zombies.setdefault(sender, _Zombie(newer))
-            zombie.span.add(*times)
-            zombie.refused += group.requests if group.error_code else 0
+        for stale in self._seen.stale(
+            group.first, group.address, *epochs, group.error_code, is_kraft=bool(group.is_kraft)
+        ):
+            if stale.zombie:
+                refused = group.requests if group.error_code else 0
+                self._zombies.setdefault(sender, _Zombie()).add(stale.newer, *times, refused)
         if not group.error_code:
             self._migration.add(
                 *times, group.api_key, *sender[:2], group.target, is_kraft=sender[2], update_type=group.type or 0,
@@ -192,7 +194,7 @@ class RequestFigures:
         for refusal, span in other._refusals.items():
             self._refusals[refusal].merge(span)
         for sender, zombie in other._zombies.items():
-            self._zombies.setdefault(sender, _Zombie(zombie.newer)).merge(zombie)
+            self._zombies.setdefault(sender, _Zombie()).merge(zombie)
         self._unreadable.update(other._unreadable)
         self._migration.merge(other._migration)
 
@@ -232,10 +234,9 @@ class RequestFigures:
                 {
                     "controller_id": sender[0],
                     "controller_epoch": sender[1],
-                    "superseded_by": {
-                        "controller_id": zombie.newer.controller_id,
-                        "controller_epoch": zombie.newer.epoch,
-                    },
+                    "superseded_by": None
+                    if zombie.newer is None
+                    else {"controller_id": zombie.newer.controller_id, "controller_epoch": zombie.newer.epoch},
                     **zombie.span.row(),
                     "refused": zombie.refused,
                 }

@@ -12,13 +12,14 @@ from kproto.codec import message_class
 from kproto.error_codes import ErrorCode, error_name
 from kproto.errors import UnsupportedApi
 from kproto.json_form import uuid_to_json
+from kproto.verdicts.epochs import NOT_NEWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproto.capture import Exchange
     from kproto.tables.bodies import ControlBody
-    from kproto.tables.knowledge import Knowledge
+    from kproto.verdicts.knowledge import Knowledge
 
 __all__ = ["Outcome", "PartitionError", "Verdict", "partition_reason", "unreadable", "verdict_of"]
 
@@ -153,9 +154,10 @@ def partition_reason(error: PartitionError, body: ControlBody, knowledge: Knowle
     known = knowledge.replica(broker, error.topic, error.partition)
     if error.error_code in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH) and state is not None:
         than = "the broker's" if known is None else str(known.leader_epoch)
+        not_newer = NOT_NEWER.replace("the broker's", than)
         if error.error_code == ErrorCode.FENCED_LEADER_EPOCH:
             return f"leader epoch {state.leader_epoch} is older than {than}"
-        return f"leader epoch {state.leader_epoch} is not newer than {than} (no zombie)"
+        return f"leader epoch {state.leader_epoch} is {not_newer}"
     match error.error_code:
         case ErrorCode.INCONSISTENT_TOPIC_ID:
             return "the broker has this topic with another id"

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.tables.arrays import rows_of
-from kproto.tables.request_groups import target_of
+from kproto.verdicts.request_groups import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

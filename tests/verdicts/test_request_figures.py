@@ -8,9 +8,10 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kproto.tables.request_figures import REQUEST_COLUMNS, RequestFigures
 from kproto.tables.schemas import REQUESTS
-from kproto.tables.sightings import Sightings, sightings
+from kproto.verdicts.epochs import Epochs
+from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures
+from kproto.verdicts.stale import epochs_in, learn_epochs
 
 SCHEMA = pa.schema([REQUESTS.field(name) for name in REQUEST_COLUMNS])
 NO_SENDER: dict[str, Any] = dict.fromkeys(("controller_id", "controller_epoch", "broker_epoch", "is_kraft", "type"))
@@ -76,8 +77,8 @@ BEFORE_AND_AFTER_A_BROKER_STARTED_AGAIN = [
 @example(BEFORE_AND_AFTER_A_BROKER_STARTED_AGAIN, 2)
 def test_figures_by_groups_are_those_of_each_request(rows: list[dict[str, Any]], cut: int) -> None:
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    seen = Sightings()
-    seen.learn(sightings([table]))
+    seen = Epochs()
+    learn_epochs(seen, epochs_in([table]))
     whole, first, second, single = (RequestFigures(seen) for _ in range(4))
     accepted = [
         row for row in rows if not row["error_code"] and row["controller_id"] is not None and row["body_id"] is not None
@@ -92,19 +93,29 @@ def test_figures_by_groups_are_those_of_each_request(rows: list[dict[str, Any]],
 
 
 @given(requests(), st.integers(1, 3))
-def test_a_table_of_sightings_teaches_the_epochs_of_each_request(rows: list[dict[str, Any]], size: int) -> None:
+def test_tables_of_epochs_teach_the_epochs_of_each_request(rows: list[dict[str, Any]], size: int) -> None:
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    seen = Sightings()
+    readable = [row for row in rows if row["controller_id"] is not None]
+    by_tables, one_by_one = Epochs(), Epochs()
     for at in range(0, len(rows), size):
-        seen.learn(sightings([table.slice(at, size)]))
+        learn_epochs(by_tables, epochs_in([table.slice(at, size)]))
+    for row in readable:
+        one_by_one.learn(
+            row["ts"], row["ts"], (row["server_ip"], row["server_port"]), row["controller_id"], row["controller_epoch"],
+            row["broker_epoch"], is_kraft=bool(row["is_kraft"]), error_code=row["error_code"],
+            is_full_update=row["api_key"] == 6 and row["type"] == 2,
+        )  # fmt: skip
+    assert by_tables.rivals() == one_by_one.rivals()
+    assert by_tables.went_back() == one_by_one.went_back()
     for ts in range(-1, 11):
-        passed = [row for row in rows if row["controller_id"] is not None and row["ts"] <= ts]
-        counted = [row for row in passed if row["error_code"] not in (11, -1)]
-        newest = seen.newest_controller(ts)
-        assert (newest.epoch if newest else None) == max((row["controller_epoch"] for row in counted), default=None)
-        for address in ((ip, port) for ip in ("10.0.0.1", "fe80::1") for port in (1, 2)):
-            here = [row for row in passed if (row["server_ip"], row["server_port"]) == address]
-            epochs = {row["broker_epoch"] for row in here if row["error_code"] not in (11, -1, 77)}
-            assert sorted(seen.broker_epochs(address, ts)) == sorted(epochs - {None, -1})
-            full = (row for row in here if not row["error_code"] and row["is_kraft"] and row["type"] == 2)
-            assert seen.had_full_update(address, ts) == any(row["ts"] < ts and row["api_key"] == 6 for row in full)
+        known = [row["controller_epoch"] for row in readable if row["ts"] < ts and row["error_code"] == 0]
+        newest = by_tables.newest_controller(ts)
+        assert newest == one_by_one.newest_controller(ts)
+        assert (newest.epoch if newest else None) == max(known, default=None)
+        for row in readable:
+            code = row["error_code"]
+            asked = ts, (row["server_ip"], row["server_port"]), row["controller_epoch"], row["broker_epoch"], code
+            stale = list(by_tables.stale(*asked, is_kraft=bool(row["is_kraft"])))
+            assert stale == list(one_by_one.stale(*asked, is_kraft=bool(row["is_kraft"])))
+            is_zombie = code == 11 or any(row["controller_epoch"] < epoch for epoch in known)
+            assert any(found.zombie for found in stale) == is_zombie

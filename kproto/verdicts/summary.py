@@ -11,15 +11,16 @@ import pyarrow.compute as pc
 from kproto.api import api_name
 from kproto.error_codes import error_name
 from kproto.tables.arrays import rows_of
-from kproto.tables.changes import PartitionHistory, merged
-from kproto.tables.deletions import Deletions
-from kproto.tables.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times
+from kproto.verdicts.changes import PartitionHistory, merged
+from kproto.verdicts.deletions import Deletions
+from kproto.verdicts.epochs import partition_error_meaning
+from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kproto.tables.changes import Changes
-    from kproto.tables.sightings import Sightings
+    from kproto.verdicts.changes import Changes
+    from kproto.verdicts.epochs import Epochs
 
 __all__ = ["MOST_CHANGED", "SUMMARY_COLUMNS", "Figures", "summarize"]
 
@@ -55,7 +56,7 @@ class Figures:
         known: Epochs seen in all captures; None: requests come in the order of time.
     """
 
-    def __init__(self, known: Sightings | None = None) -> None:
+    def __init__(self, known: Epochs | None = None) -> None:
         self._requests = RequestFigures(known)
         self._listeners: set[tuple[int, str, int]] = set()
         self._partition_errors: Counter[tuple[int, int]] = Counter()
@@ -128,7 +129,14 @@ class Figures:
             "most_changed": most_changed,
             "deletions": self._deletions.rows(moment),
             "partition_errors": [
-                {"api": api_name(api), "api_key": api, "error_code": error, "error": error_name(error), "count": count}
+                {
+                    "api": api_name(api),
+                    "api_key": api,
+                    "error_code": error,
+                    "error": error_name(error),
+                    "count": count,
+                    "meaning": partition_error_meaning(error),
+                }
                 for (api, error), count in sorted(self._partition_errors.items())
             ],
             "gaps": [

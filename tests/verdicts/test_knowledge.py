@@ -10,7 +10,7 @@ from control_messages import leader_and_isr, leader_state, metadata_state, updat
 
 import kproto
 from kproto.tables.bodies import ControlBody
-from kproto.tables.knowledge import Changes, Knowledge
+from kproto.verdicts.knowledge import Changes, Knowledge
 
 KEYS = count()
 

@@ -1,0 +1,166 @@
+"""Applies the verdicts of ``epochs`` to the table ``requests``: who was replaced, who meant an earlier registration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
+from kproto.tables.arrays import array_of, rows_of
+from kproto.tables.schemas import TIME, column, described
+from kproto.verdicts.clusters import read_clusters
+from kproto.verdicts.epochs import Epochs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kproto.tables.stored import Reader
+
+__all__ = [
+    "EPOCH_COLUMNS",
+    "STALE_COLUMNS",
+    "STALE_REQUESTS",
+    "epochs_by_capture",
+    "epochs_in",
+    "learn_epochs",
+    "stale_requests",
+    "stale_rows",
+]
+
+EPOCH_COLUMNS: Final = (
+    "capture", "server_ip", "server_port", "controller_id", "controller_epoch", "broker_epoch", "error_code",
+    "api_key", "is_kraft", "type",
+)  # fmt: skip
+"""The columns of ``requests`` that hold epochs, beside ``ts``."""
+
+STALE_COLUMNS: Final = (*EPOCH_COLUMNS, "frame_id", "ts", "target_broker")
+"""The columns of ``requests`` that ``stale_rows`` reads."""
+
+_FULL: Final = 2
+_END: Final = (1 << 63) - 1
+
+STALE_REQUESTS: Final = described(
+    "Requests whose sender was no longer the controller, or that meant an earlier registration of their broker.",
+    column("frame_id", pa.binary(), "The request's frame. Joins requests."),
+    column("capture", pa.string(), "Capture point that showed it."),
+    column("ts", TIME, "When the request passed (UTC, us)."),
+    column("target_broker", pa.int32(), "Receiving broker; null where nothing tells it."),
+    column("controller_id", pa.int32(), "Sender."),
+    column(
+        "reason",
+        pa.string(),
+        "controller_epoch_regressed, broker_epoch_regressed; refused_as_stale: only the broker says so.",
+    ),
+    column("zombie", pa.bool_(), "Whether the sender was replaced; else an earlier registration was meant."),
+    column("seen_epoch", pa.int64(), "The request's controller epoch, or its broker epoch."),
+    column(
+        "known_epoch",
+        pa.int64(),
+        "The newest controller epoch that a broker had accepted, or the broker's lowest epoch above; null: not shown.",
+    ),
+    column("error_code", pa.int16(), "The broker's answer; null: none."),
+)
+
+
+def epochs_in(requests: Iterable[pa.Table]) -> pa.Table:
+    """Reduce rows of ``requests``, or earlier results, to one row for each combination of epochs and address.
+
+    Args:
+        requests: With the columns ``EPOCH_COLUMNS`` (``capture`` may be missing) and ``ts``.
+
+    Returns:
+        A small table with ``first`` and ``last``, the times of the first and the last such request in us since 1970.
+    """
+    found: pa.Table | None = None
+    for table in requests:
+        if "ts" in table.column_names:
+            table = _with_span(table.filter(pc.is_valid(table["controller_id"])))
+        every = table if found is None else pa.concat_tables([found, table])
+        names = [name for name in every.column_names if name not in ("first", "last")]
+        spans = every.group_by(names, use_threads=False).aggregate([("first", "min"), ("last", "max")])
+        found = spans.rename_columns([*names, "first", "last"]).combine_chunks()
+    assert found is not None
+    return found
+
+
+def _with_span(requests: pa.Table) -> pa.Table:
+    names = [name for name in EPOCH_COLUMNS if name in requests.column_names]
+    ts = requests["ts"].cast(pa.int64())
+    return requests.select(names).append_column("first", ts).append_column("last", ts)
+
+
+def learn_epochs(epochs: Epochs, found: pa.Table) -> None:
+    """Teach what ``epochs_in`` found."""
+    rows = rows_of(found, (*EPOCH_COLUMNS[1:], "first", "last"))
+    for ip, port, controller_id, epoch, broker_epoch, error, api_key, is_kraft, kind, first, last in rows:
+        epochs.learn(
+            first, last, (ip, port), controller_id, epoch, broker_epoch, is_kraft=bool(is_kraft), error_code=error,
+            is_full_update=api_key == ApiKey.UPDATE_METADATA and kind == _FULL,
+        )  # fmt: skip
+
+
+def stale_rows(requests: Iterable[pa.Table], epochs_of: Mapping[str, Epochs]) -> Iterator[pa.Table]:
+    """Yield the stale requests, of the schema ``STALE_REQUESTS``.
+
+    Args:
+        requests: Rows of ``requests``.
+        epochs_of: By capture, the epochs in the captures of its cluster.
+    """
+    for table in requests:
+        rows = [
+            row
+            for capture in pc.unique(table["capture"]).to_pylist()
+            for row in _stale_of(table.filter(pc.equal(table["capture"], capture)), epochs_of[capture])
+        ]
+        if rows:
+            columns = zip(*rows, strict=True)
+            arrays = [pa.array(values, kind) for values, kind in zip(columns, STALE_REQUESTS.types, strict=True)]
+            yield pa.Table.from_arrays(arrays, schema=STALE_REQUESTS)
+
+
+def _stale_of(requests: pa.Table, epochs: Epochs) -> Iterator[tuple[Any, ...]]:
+    for row in rows_of(_suspects(requests, epochs), STALE_COLUMNS):
+        capture, ip, port, controller_id, epoch, broker_epoch, error, _api, is_kraft, _type, frame_id, ts, target = row
+        for found in epochs.stale(ts, (ip, port), epoch, broker_epoch, error, is_kraft=bool(is_kraft)):
+            yield (
+                frame_id, capture, ts, target, controller_id, found.reason, found.zombie, found.seen_epoch,
+                found.known_epoch, error,
+            )  # fmt: skip
+
+
+def _suspects(requests: pa.Table, epochs: Epochs) -> pa.Table:
+    """The requests that may be stale: those with less than the newest controller epoch, and those refused as stale."""
+    newest = epochs.newest_controller(_END)
+    highest = 0 if newest is None else newest.epoch
+
+    errors = array_of([int(ErrorCode.STALE_CONTROLLER_EPOCH), int(ErrorCode.STALE_BROKER_EPOCH)], pa.int16())
+    lower = pc.less(requests["controller_epoch"], highest)
+    suspects = requests.filter(pc.or_kleene(lower, pc.is_in(requests["error_code"], value_set=errors)))
+    suspects = suspects.filter(pc.is_valid(suspects["controller_id"]))
+    place = suspects.column_names.index("ts")
+    return suspects.set_column(place, "ts", suspects["ts"].cast(pa.int64()))
+
+
+def epochs_by_capture(found: pa.Table, clusters: Mapping[str, str]) -> dict[str, Epochs]:
+    """Return the epochs that count for each capture: those in all captures of its cluster.
+
+    Args:
+        found: As ``epochs_in`` gives it, with the column ``capture``.
+        clusters: As ``clusters_of`` gives it.
+    """
+    by_cluster = {cluster: Epochs() for cluster in clusters.values()}
+    for capture, cluster in clusters.items():
+        learn_epochs(by_cluster[cluster], found.filter(pc.equal(found["capture"], capture)))
+    return {capture: by_cluster[cluster] for capture, cluster in clusters.items()}
+
+
+def stale_requests(read: Reader) -> pa.Table:
+    """Return the table ``STALE_REQUESTS`` of the stored tables."""
+    found = epochs_in(read("requests", (*EPOCH_COLUMNS, "ts")))
+    captures = pc.unique(found["capture"]).to_pylist()
+    known = epochs_by_capture(found, read_clusters(read, captures))
+    rows = stale_rows(read("requests", STALE_COLUMNS), known)
+    return pa.concat_tables([STALE_REQUESTS.empty_table(), *rows])

@@ -1,0 +1,124 @@
+"""Zombies, rivals and requests for an earlier registration: one verdict in inspect, summary, query and report."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from table_truth import CAPTURES, name_of
+
+import kproto.tables
+from kproto.cli import main
+from kproto.query import ask, open_tables
+from kproto.report.facts import report_facts
+from kproto.tables import chunks
+from kproto.verdicts import summarize
+from kproto.verdicts.epochs import Epochs, Stale
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+A, B = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(main, [*arguments], prog_name="kproto")
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def learned(*requests: tuple[Any, ...], is_kraft: bool = False) -> Epochs:
+    """The epochs of requests (time, broker, controller, its epoch, broker epoch, error)."""
+    epochs = Epochs()
+    for ts, broker, controller, epoch, broker_epoch, error in requests:
+        epochs.learn(ts, ts, broker, controller, epoch, broker_epoch, is_kraft=is_kraft, error_code=error)
+    return epochs
+
+
+@pytest.mark.parametrize("error", [-1, 11, 77, 31, None])
+def test_a_request_that_was_not_accepted_makes_nobody_a_zombie(error: int | None) -> None:
+    epochs = learned((1, A, 9, 9, 50, error), (2, A, 8, 8, 40, 0))
+    assert list(epochs.stale(3, A, 8, 40, 0, is_kraft=False)) == []
+
+
+def test_a_lower_epoch_than_any_broker_accepted_before_is_a_zombies() -> None:
+    epochs = learned((1, A, 1, 1, -1, 0), (5, A, 2, 2, -1, 0))
+    assert list(epochs.stale(5, B, 1, -1, 0, is_kraft=False)) == []
+    (stale,) = epochs.stale(6, B, 1, -1, 0, is_kraft=False)
+    assert (stale.reason, stale.zombie, stale.known_epoch) == ("controller_epoch_regressed", True, 2)
+
+
+def test_broker_epochs_of_the_two_modes_are_not_compared() -> None:
+    epochs = learned((1, A, 1, 1, 4_000_000, 0))
+    assert list(epochs.stale(2, A, 2, 77, 0, is_kraft=True)) == []
+    assert list(epochs.stale(2, A, 2, 77, 77, is_kraft=True)) == [Stale("refused_as_stale", False, 77, None)]
+
+
+def test_an_accepted_request_with_a_lower_broker_epoch_is_not_stale() -> None:
+    epochs = learned((1, A, 1, 1, 130, 0))
+    assert list(epochs.stale(2, A, 1, 30, 0, is_kraft=False)) == []
+    assert list(epochs.stale(2, A, 1, 29, 77, is_kraft=False)) == [Stale("broker_epoch_regressed", False, 29, 130)]
+
+
+def test_two_controllers_with_one_epoch_are_found_and_one_in_two_modes_is_not() -> None:
+    epochs = learned((1, A, 1, 1, -1, 0), (2, B, 7, 1, -1, 0), (3, A, 8, 2, -1, 0), (4, A, 9, 2, -1, 11))
+    assert epochs.rivals() == {1: {1: 1, 7: 2}}
+
+
+def test_an_epoch_went_back_within_one_registration_alone() -> None:
+    restarted = learned((1, A, 2, 2, 10, 0), (2, A, 1, 1, 11, 0))
+    assert restarted.went_back() == []
+    (back,) = learned((1, A, 2, 2, 10, 0), (2, A, 1, 1, 10, 0)).went_back()
+    assert (back.broker, back.higher, back.lower, back.at) == (A, 2, 1, 2)
+
+
+def test_a_healthy_migration_has_no_stale_request() -> None:
+    path = next(path for path in CAPTURES if name_of(path) == "ibp-3.9-migration-a")
+    assert run("query", str(path), "stale", "--format", "json") == ""
+
+
+def test_a_rubbish_epoch_that_nobody_answered_makes_no_accepted_request_stale() -> None:
+    path = next(path for path in CAPTURES if name_of(path) == "external-controller-a")
+    rows = [json.loads(line) for line in run("query", str(path), "stale", "--format", "json").splitlines()]
+    assert len(rows) == 16
+    assert {row["error_code"] for row in rows} == {11, 77}
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=name_of)
+def test_every_surface_gives_the_same_zombies(path: Path) -> None:
+    tables = kproto.tables.read(path)
+    with open_tables(tables) as sql:
+        rows = ask(sql, "stale").rows
+        zombies: dict[Any, list[int]] = {}
+        query = """
+            SELECT s.controller_id, q.controller_epoch, count(*), count_if(s.error_code <> 0)
+            FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id WHERE zombie GROUP BY ALL ORDER BY ALL
+        """
+        zombies = {(row[0], row[1]): [row[2], row[3]] for row in sql.execute(query).fetchall()}
+    summary = summarize(chunks([str(path)]))
+    assert {
+        (row["controller_id"], row["controller_epoch"]): [row["requests"], row["refused"]] for row in summary["zombies"]
+    } == zombies
+    facts = report_facts(tables)
+    assert {
+        (row["controller_id"], row["controller_epoch"]): [row["zombies"], row["fenced"]]
+        for row in facts["controllers"]
+        if row["zombies"]
+    } == zombies
+    assert len(facts["stale"]) == len(rows)
+    inspected = [json.loads(line) for line in run("inspect", str(path), "--format", "json").splitlines()]
+    fenced = [row for row in inspected if "(zombie)" in (row.get("reason") or "")]
+    with open_tables(tables) as sql:
+        query = "SELECT count(*) FROM stale_requests WHERE zombie AND error_code = 11 AND known_epoch IS NOT NULL"
+        assert sql.execute(query).fetchone() == (len(fenced),)
+
+
+def test_a_partitions_stale_epoch_is_called_no_zombie_everywhere() -> None:
+    path = str(next(path for path in CAPTURES if name_of(path) == "external-controller-a"))
+    assert "(no zombie)" in run("summary", path)
+    assert "(no zombie)" in run("query", path, "errors")
+    assert "(no zombie)" in run("inspect", path, "--errors")
+    facts = report_facts(kproto.tables.read(path))
+    assert any("(no zombie)" in (row["reason"] or "") for row in facts["errors"])
