@@ -1,10 +1,12 @@
-"""Addresses as people write them: ``HOST:PORT``, an IPv6 address in brackets."""
+"""Addresses of nodes: as people write them, ``HOST:PORT``, and why one cannot be reached."""
 
 from __future__ import annotations
 
+import socket
+
 from kproto.errors import ConfigurationError
 
-__all__ = ["parse_address", "show_address"]
+__all__ = ["parse_address", "show_address", "why_unreachable"]
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -32,3 +34,24 @@ def show_address(address: tuple[str, int]) -> str:
     """
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def why_unreachable(host: str, port: int, timeout: float = 2) -> str | None:
+    """Try to connect, and tell in a few words why that fails; None if the connection is accepted.
+
+    Args:
+        host: The name or address of the node.
+        port: Its port.
+        timeout: Seconds that each of its addresses may take.
+    """
+    try:
+        socket.create_connection((host, port), timeout).close()
+    except (socket.gaierror, UnicodeError):
+        return f"the name {host} cannot be resolved"
+    except ConnectionRefusedError:
+        return "the connection is refused: nothing listens there"
+    except TimeoutError:
+        return f"no answer within {timeout:g} s: a firewall, or a host that is down"
+    except OSError as e:
+        return (e.strerror or str(e)).lower()
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks
-from channel.rehearsal import ScriptedController
+from channel.rehearsal.scripted_controller import ScriptedController
 
 
 class ScriptedFleet:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from channel.errors import IllegalState
 
-from .rehearsal import Step, rehearse
+from .fleet_steps import Step, rehearse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from .fleet import Fleet
-    from .rehearsal import Event
+    from .fleet_steps import Event
 
 __all__ = ["FleetCommands"]
 

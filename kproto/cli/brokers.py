@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from channel.broker.cluster import ClusterMember
     from channel.broker.commands import FleetCommands
     from channel.broker.fleet import Fleet
+    from channel.broker.fleet_steps import Event
     from channel.broker.hooks import BrokerHooks, RequestContext
     from channel.broker.links import Stand
-    from channel.broker.rehearsal import Event
     from channel.config import ChannelConfig
     from channel.types import Node
 
@@ -197,7 +197,7 @@ def _voter(text: str) -> Node:
 
 
 def _candidates(config: ChannelConfig, reader_is_gone: Callable[[], None]) -> Stand:
-    from channel.candidate import candidates
+    from channel.node.candidate import candidates
 
     def elected(broker_id: int, epoch: int) -> None:
         try:
@@ -265,7 +265,7 @@ def _commanded(
 
 def _follow(commands: FleetCommands, stop: threading.Event, reader_is_gone: Callable[[], None]) -> None:
     """Take the steps on standard input, and sum them up in a table at its end."""
-    from channel.broker.rehearsal import report_table
+    from channel.broker.fleet_steps import report_table
 
     events: list[Event] = []
     ends = False

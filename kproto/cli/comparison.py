@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from channel.journal import Journal, SentRequest
+    from channel.rehearsal.journal import Journal, SentRequest
 
 __all__ = ["differences"]
 

@@ -95,7 +95,7 @@ def command(
 ) -> None:
     """Stand for election as a real cluster's controller, and lead it while elected."""
     from channel.addresses import parse_address
-    from channel.controller_node import ControllerNode
+    from channel.node.controller_node import ControllerNode
 
     host, port = parse_address(listener)
     settings = _settings(config, security)

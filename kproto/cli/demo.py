@@ -14,8 +14,8 @@ import click
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from channel.journal import Journal
-    from channel.zookeeper_scenario import ZooKeeperScenario
+    from channel.rehearsal.journal import Journal
+    from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
 
 __all__ = ["command"]
 
@@ -77,12 +77,12 @@ def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
 def _run(zookeeper: str | None, brokers: int, **settings: Any) -> Journal:
     """Run the scenario and return its journal."""
     if zookeeper is None:
-        from channel.scenario import Scenario
+        from channel.rehearsal.scenario import Scenario
 
         scenario: Scenario | ZooKeeperScenario = Scenario(brokers, **settings)
     else:
         try:
-            from channel.zookeeper_scenario import ZooKeeperScenario
+            from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
         except ModuleNotFoundError as e:
             raise ConfigurationError(f"--zookeeper needs {e.name}: pip install 'kproto[zookeeper]'") from e
         scenario = ZooKeeperScenario(zookeeper, brokers, **settings)

@@ -81,7 +81,7 @@ def command(
 def _ask(
     address: tuple[str, int], request: Any, version: int, client_id: str, timeout_ms: int, security: Path | None
 ) -> Any:
-    from channel.addresses import show_address
+    from channel.addresses import show_address, why_unreachable
     from channel.errors import Disconnected, RequestTimeout
     from channel.network.blocking import await_ready, send_and_receive
     from channel.network.client import NetworkClient
@@ -89,7 +89,6 @@ def _ask(
     from channel.network.secured import client_channels
     from channel.network.selector import Selector
     from channel.network.updater import ManualMetadataUpdater
-    from channel.reachability import why_unreachable
     from channel.security import read_security
     from channel.types import Node
 

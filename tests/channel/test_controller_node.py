@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from channel import controller_node
 from channel.config import ChannelConfig
+from channel.node import controller_node
 
 
 @pytest.mark.parametrize(("configured", "used"), [(600_000, 10_000), (-1, 10_000), (10_001, 10_000), (500, 500)])

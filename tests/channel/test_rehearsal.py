@@ -13,7 +13,7 @@ from channel.broker.hooks import BrokerHooks, Interception
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
 from channel.logs import STATE_CHANGE
-from channel.rehearsal import ScriptedController
+from channel.rehearsal.scripted_controller import ScriptedController
 from channel.types import LeaderAndIsr, LeaderRecoveryState
 from kproto.api import ApiKey
 from kproto.types import TopicPartition

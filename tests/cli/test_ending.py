@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from network_peers import until
 
-import channel.controller_node
+import channel.node.controller_node
 import kproto.__main__
 from kproto.cli import main
 from kproto.cli.ending import ended_by_sigterm
@@ -83,7 +83,7 @@ def test_a_controller_resigns_although_sigterm_comes_twice(monkeypatch: pytest.M
         os.kill(os.getpid(), signal.SIGTERM)
 
     ending = threading.Thread(target=end_once_started)
-    monkeypatch.setattr(channel.controller_node, "ControllerNode", lambda *_, **__: Node())
+    monkeypatch.setattr(channel.node.controller_node, "ControllerNode", lambda *_, **__: Node())
     result = CliRunner().invoke(main, ["controller", "--zookeeper", "127.0.0.1:1", "--id", "7"])
     ending.join(60)
     assert (result.exit_code, ended) == (0, ["resigned"])

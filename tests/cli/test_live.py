@@ -17,8 +17,8 @@ from free_ports import free_ports
 from channel.broker.cluster import EmbeddedCluster
 from channel.errors import BrokerNotAvailable
 from channel.network.recorder import PcapngRecorder
-from channel.rehearsal import ScriptedController
-from channel.scenario import Scenario
+from channel.rehearsal.scenario import Scenario
+from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.capture import exchanges
 from kproto.cli import main
 from kproto.cli.brokers import _printing_hooks

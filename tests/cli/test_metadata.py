@@ -13,7 +13,7 @@ from control_messages import metadata_state, update_metadata
 from channel.broker.cluster import EmbeddedCluster
 from channel.controller.requests import SingleRequest
 from channel.network.metadata.clients import ClusterWatch
-from channel.rehearsal import ScriptedController
+from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.cli import main
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
 

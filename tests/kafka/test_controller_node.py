@@ -16,7 +16,7 @@ from zookeeper_faults import expire
 from channel.broker.cluster import EmbeddedCluster
 from channel.config import ChannelConfig
 from channel.controller.api_requests import api_request
-from channel.controller_node import ControllerNode
+from channel.node.controller_node import ControllerNode
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper import cluster as zk
 from channel.zookeeper import znodes

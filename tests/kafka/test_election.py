@@ -19,8 +19,8 @@ from tls_certificates import certificates
 from zookeeper_faults import expire
 
 from channel.broker.fleet import Fleet
-from channel.broker.rehearsal import Step, rehearse
-from channel.candidate import candidates
+from channel.broker.fleet_steps import Step, rehearse
+from channel.node.candidate import candidates
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession

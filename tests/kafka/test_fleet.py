@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 from real_brokers import IS_LONG, PROTOCOL_VERSIONS, eventually, real_kafka
 
 from channel.broker.fleet import Fleet
-from channel.broker.rehearsal import Step, rehearse
+from channel.broker.fleet_steps import Step, rehearse
 from channel.config import ChannelConfig
 from channel.errors import NodeExists
 from channel.zookeeper.cluster import cluster_id, create_persistent_nodes

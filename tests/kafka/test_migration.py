@@ -16,8 +16,8 @@ from real_brokers import IS_LONG, client_settings, eventually, real_kafka, secur
 
 from channel.broker.fleet import Fleet
 from channel.broker.hooks import BrokerHooks
-from channel.candidate import candidates
 from channel.config import ChannelConfig
+from channel.node.candidate import candidates
 from channel.security import read_security
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from channel.network.recorder import PcapngRecorder
+from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
 from channel.zookeeper.session import ZooKeeperSession
-from channel.zookeeper_scenario import ZooKeeperScenario
 from kproto import tables
 from kproto.cli.comparison import differences
 

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from channel.controller.requests import SingleRequest
-from channel.journal import Journal
 from channel.network.recorder import PcapngRecorder
-from channel.scenario import Scenario
+from channel.rehearsal.journal import Journal
+from channel.rehearsal.scenario import Scenario
 from kproto.cli import main
 from kproto.cli.comparison import differences
 from kproto.codec import get_codec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from channel.addresses import show_address
+from channel.addresses import show_address, why_unreachable
 from channel.clock import FOREVER
 from channel.errors import ChannelError, Disconnected, RequestTimeout
 from channel.network.blocking import await_ready, send_and_receive
@@ -12,7 +12,6 @@ from channel.network.client import NetworkClient
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.network.updater import ManualMetadataUpdater
-from channel.reachability import why_unreachable
 from channel.security import SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.errors import KprotoError

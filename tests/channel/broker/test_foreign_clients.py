@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from network_peers import until
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.rehearsal import ScriptedController
+from channel.rehearsal.scripted_controller import ScriptedController
 from channel.security import Password, SecurityConfig
 from channel.types import SecurityProtocol
 

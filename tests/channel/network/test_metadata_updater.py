@@ -22,7 +22,7 @@ from channel.network.metadata.snapshot import TopicPartition
 from channel.network.request import BodyRequest
 from channel.network.resolution import InlineResolution
 from channel.network.selector import Selector
-from channel.rehearsal import ScriptedController
+from channel.rehearsal.scripted_controller import ScriptedController
 from channel.types import Node
 from kproto.api import ApiKey
 from kproto.codec import decode_request, encode

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from channel.broker.fleet import Fleet
 from channel.config import ChannelConfig
-from channel.controller_node import ControllerNode
 from channel.errors import RequestTimeout
-from channel.journal import Journal
-from channel.rehearsal import ScriptedController
+from channel.node.controller_node import ControllerNode
 from channel.types import ReplicaAssignment
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.types import TopicPartition
+
+from .journal import Journal, JournaledChannels
+from .scripted_controller import ScriptedController
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +90,13 @@ class ZooKeeperScenario:
         config = ChannelConfig(zookeeper_session_timeout_ms=_SESSION_MS, auto_leader_rebalance_enable=False)
 
         def controller(broker_id: int) -> ControllerNode:
-            return ControllerNode(broker_id, zookeeper, config=config, recorder=self._recorder, journal=self.journal)
+            return ControllerNode(
+                broker_id,
+                zookeeper,
+                config=config,
+                recorder=self._recorder,
+                make_channels=partial(JournaledChannels, self.journal),
+            )
 
         fleet = Fleet(zookeeper, range(self._brokers), session_timeout_ms=_SESSION_MS, replica_lag_time_max_ms=_LAG_MS)
         with ZooKeeperSession(zookeeper) as self._admin, fleet as self._fleet:

@@ -14,15 +14,17 @@ from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.context import ControllerContext
 from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
 from channel.errors import IllegalState, RequestTimeout
-from channel.journal import JournaledChannels
+
+from .journal import JournaledChannels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.config import ChannelConfig
-    from channel.journal import Journal
     from channel.metrics import Metrics
     from channel.network.recorder import Recorder
+
+    from .journal import Journal
 
 __all__ = ["DecisionRunner"]
 

@@ -20,12 +20,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
-from channel.decisions import DecisionRunner
 from channel.errors import BrokerNotAvailable
-from channel.journal import Journal
 from channel.logs import bounded
 from channel.metrics import Metrics
-from channel.placement import next_state, spread
 from channel.types import (
     NO_LEADER,
     Broker,
@@ -37,6 +34,10 @@ from channel.types import (
 )
 from channel.uuids import random_uuid
 from kproto.types import TopicPartition
+
+from .decision_runner import DecisionRunner
+from .journal import Journal
+from .placement import next_state, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,9 +9,9 @@ import pytest
 from network_peers import until
 from scripted_fleet import ScriptedFleet
 
-from channel.broker.rehearsal import Event, Step, rehearse, report_table
+from channel.broker.fleet_steps import Event, Step, rehearse, report_table
 from channel.errors import BrokerNotAvailable
-from channel.rehearsal import ScriptedController
+from channel.rehearsal.scripted_controller import ScriptedController
 
 
 def run(fleet, *lines, **settings):

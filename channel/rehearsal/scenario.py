@@ -6,9 +6,10 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.journal import Journal
-from channel.rehearsal import ScriptedController
 from kproto.types import TopicPartition
+
+from .journal import Journal
+from .scripted_controller import ScriptedController
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from channel.broker.embedded import EmbeddedBroker
@@ -22,8 +21,6 @@ from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
 from channel.controller.manager import ControllerChannelManager
 from channel.errors import IllegalState, ZooKeeperError
-from channel.forwarded_requests import ForwardedRequests
-from channel.journal import JournaledChannels
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.secured import server_channels
@@ -32,10 +29,12 @@ from channel.types import Broker, EndPoint
 from channel.zookeeper.cluster import cluster_id, register_broker
 from channel.zookeeper.znodes import broker_path, encode_broker
 
+from .forwarded_requests import ForwardedRequests
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.journal import Journal
+    from channel.controller.leadership import MakeChannels
     from channel.network.recorder import Recorder
     from channel.zookeeper.session import ZooKeeperSession
 
@@ -57,7 +56,7 @@ class ControllerNode:
         metrics: Takes the figures.
         recorder: Sees every frame, to and from brokers and on the listener.
         on_change: See ``Controller``.
-        journal: Takes every request to brokers and its answer; None for no journal.
+        make_channels: Makes the channels of the elected controller to the brokers.
 
     Attributes:
         controller: The candidate.
@@ -76,7 +75,7 @@ class ControllerNode:
         metrics: Metrics | None = None,
         recorder: Recorder | None = None,
         on_change: Callable[[int, int], None] | None = None,
-        journal: Journal | None = None,
+        make_channels: MakeChannels = ControllerChannelManager,
     ) -> None:
         self._config = config = config or ChannelConfig()
         self._id = controller_id
@@ -101,7 +100,7 @@ class ControllerNode:
                 config,
                 metrics,
                 recorder,
-                make_channels=ControllerChannelManager if journal is None else partial(JournaledChannels, journal),
+                make_channels=make_channels,
             ),
             metrics,
             session_timeout_ms=config.zookeeper_session_timeout_ms,

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from channel.config import ChannelConfig
 from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
-from channel.forwarded_requests import ForwardedRequests
 from channel.metrics import Metrics
+
+from .forwarded_requests import ForwardedRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable

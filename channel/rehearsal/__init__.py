@@ -1,0 +1,1 @@
+"""Controllers that a test or a demonstration directs, the journal of their requests, and scenarios."""
