@@ -39,6 +39,8 @@ class Rest(NamedTuple):
         requests_at: Its stream offset.
         responses: Sequence number of the server's next byte.
         responses_at: Its stream offset.
+        requests_ns: When the client's last byte before it passed, ns since the epoch.
+        responses_ns: When the server's did.
     """
 
     flow: bytes
@@ -46,6 +48,8 @@ class Rest(NamedTuple):
     requests_at: int
     responses: int
     responses_at: int
+    requests_ns: int
+    responses_ns: int
 
 
 class Collector:
@@ -143,7 +147,16 @@ class Collector:
         server = client.peer
         if not (client.is_even and server.is_even) or boundaries != (client.offset, server.offset):
             return None
-        return Rest(stream.connection.flow_of(client), client.next, client.offset, server.next, server.offset)
+        requests_ns, responses_ns = conversation.last_ns
+        return Rest(
+            stream.connection.flow_of(client),
+            client.next,
+            client.offset,
+            server.next,
+            server.offset,
+            requests_ns,
+            responses_ns,
+        )
 
     def go_to(self, begin: Rest, end: Rest, *, has_wanted: bool) -> None:
         """Let a resting connection rest at a later place: the exchanges between the two are read elsewhere.
@@ -160,7 +173,7 @@ class Collector:
         responses_at = begin.responses_at + end.responses_at
         stream.go_to(end.requests, requests_at)
         stream.peer.go_to(end.responses, responses_at)
-        conversation.go_to(requests_at, responses_at, has_wanted=has_wanted)
+        conversation.go_to(requests_at, responses_at, (end.requests_ns, end.responses_ns), has_wanted=has_wanted)
 
     def connection(self, flow: bytes) -> Connection | None:
         """Client and server of a flow's connection, None while they are not known."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from .cuts import BadFrame, Foreign, Gap, RequestCut, ResponseCut, ResponsesLost, Token
+from .cuts import BadFrame, Foreign, Gap, PartialStart, RequestCut, ResponseCut, ResponsesLost, Token
 from .detection import response_body_at
 from .matcher import Matcher, PendingRequest
 from .model import Connection, Exchange, Frame
 from .request_cutter import RequestCutter
 from .response_cutter import ResponseCutter
+from .summary import StreamLoss
 
 if TYPE_CHECKING:
     from .cuts import Cut
     from .cutter import FrameCutter, Piece
-    from .model import Endpoint
+    from .model import Direction, Endpoint
     from .payloads import PayloadStore
-    from .summary import CaptureSummary
+    from .summary import CaptureSummary, LossKind
     from .wanted import WantedApis
 
 __all__ = ["Conversation", "Event", "Side"]
@@ -99,6 +100,9 @@ class Conversation:
         self._request_hole = False
         self._has_data = False
         self._ended = 0
+        self._first_ns = self._second_ns = opened_ns  # time of the last bytes that each side sent
+        self._noted: set[tuple[Direction, LossKind]] = set()
+        self._partial_starts: list[tuple[Side, int]] = []
         self._cutters: list[RequestCutter | ResponseCutter] = []
         if server is None:
             self._cutters = [RequestCutter(wanted, limit, aligned=False, payloads=payloads) for _ in senders]
@@ -125,6 +129,10 @@ class Conversation:
         if not self._has_data or self._unmatched or not cutter.passes(offset, buffer, begin, end, time_ns):
             return False
         self.held += cutter.held_bytes - held
+        if side:
+            self._second_ns = time_ns
+        else:
+            self._first_ns = time_ns
         return True
 
     def feed(
@@ -152,6 +160,10 @@ class Conversation:
         if self._unmatched:
             self._request_hole = request_hole
             self._match_again(events)
+        if side:
+            self._second_ns = time_ns
+        else:
+            self._first_ns = time_ns
         self._count_held()
         return events
 
@@ -177,6 +189,7 @@ class Conversation:
             self._match_again(events)
             for request in self._matcher.end():
                 self._unanswered(request, _CAPTURE_ENDED if self.ending else _ENDED, events)
+            self._count_partial_starts()
         self._count_held()
         return events
 
@@ -189,17 +202,24 @@ class Conversation:
         responses = self._cutters[1 - self.client].boundary
         return None if requests is None or responses is None else (requests, responses)
 
-    def go_to(self, requests: int, responses: int, *, has_wanted: bool) -> None:
+    @property
+    def last_ns(self) -> tuple[int, int]:
+        """When the last byte of the client and of the server passed, ns since the epoch."""
+        return (self._second_ns, self._first_ns) if self.client else (self._first_ns, self._second_ns)
+
+    def go_to(self, requests: int, responses: int, last_ns: tuple[int, int], *, has_wanted: bool) -> None:
         """Go on at later boundaries of both sides: the exchanges before them are read elsewhere.
 
         Args:
             requests: Stream offset of the client's next frame.
             responses: Stream offset of the server's.
+            last_ns: As of ``last_ns``, at that place.
             has_wanted: Whether there is a wanted request among those exchanges.
         """
         assert self.client is not None
         self._cutters[self.client].go_to(requests)
         self._cutters[1 - self.client].go_to(responses)
+        self._first_ns, self._second_ns = reversed(last_ns) if self.client else last_ns
         self._has_wanted |= has_wanted
 
     def give_up_held(self) -> list[Event]:
@@ -209,6 +229,8 @@ class Conversation:
             cutter = self._cutters[side]
             if cutter.held_bytes:
                 self._summary.given_up["frames"] += 1
+                if self.connection is not None:
+                    self._note_loss(0 if side == 0 else 1, "given up", cutter.held_bytes)
             for cut in cutter.give_up_held():
                 self._handle(side, cut, events)
         for request in self._matcher.end():
@@ -242,6 +264,8 @@ class Conversation:
                 self._matcher.answer_token()
         elif isinstance(cut, ResponsesLost):
             self._matcher.responses_lost()
+        elif isinstance(cut, PartialStart):
+            self._partial_starts.append((side, cut.length))
         elif isinstance(cut, Foreign):
             self.protocol = cut.protocol
             for cutter in self._cutters:
@@ -251,13 +275,45 @@ class Conversation:
         elif isinstance(cut, Gap):
             self._summary.gaps += 1
             self._summary.gap_bytes += cut.length
+            self._note_loss(side, "gap", cut.length)
         elif isinstance(cut, BadFrame):
             connection = self.connection
             assert connection is not None
             self._summary.bad(f"{connection.client} -> {connection.server}: {cut.reason}", cut.offset, cut.skipped)
+            self._note_loss(side, "unreadable", cut.skipped)
+
+    def _count_partial_starts(self) -> None:
+        """Count the sides that the capture shows from the middle of a frame on, once the connection is over.
+
+        Only connections with wanted requests count; and those to a known listener that were not recognised at all,
+        since the frame that began before the capture may have been the only one.
+        """
+        if self.client is None or (self.protocol != "kafka" and self.protocol is not None):
+            return
+        found = dict(self._partial_starts)
+        for side, cutter in enumerate(self._cutters):
+            if cutter.begins_inside:
+                found.setdefault(1 if side else 0, cutter.searched)
+        if self._has_wanted or (self.protocol is None and self.client in found):
+            for side, length in found.items():
+                self._summary.partial_starts += 1
+                self._note_loss(side, "partial start", length, self._opened_ns)
+
+    def _note_loss(self, side: Side, kind: LossKind, length: int, time_ns: int | None = None) -> None:
+        """Note the first loss of a kind on each side of the connection."""
+        assert self.connection is not None
+        direction: Direction = "req" if side == self.client else "resp"
+        if (direction, kind) in self._noted:
+            return
+        self._noted.add((direction, kind))
+        if time_ns is None:
+            time_ns = self._second_ns if side else self._first_ns
+        self._summary.lost(StreamLoss(self.connection, direction, kind, time_ns, length))
 
     def _set_sides(self, client: Side, requests: RequestCutter) -> None:
         responses = ResponseCutter(self._wanted, self._limit, self._matcher, aligned=self._handshake)
+        if self._cutters:
+            responses.follow_sizes_of(self._cutters[1 - client])
         self.client = client
         self._cutters = [responses, requests] if client else [requests, responses]
         self.connection = Connection(

@@ -14,6 +14,7 @@ __all__ = [
     "Cut",
     "Foreign",
     "Gap",
+    "PartialStart",
     "RequestCut",
     "ResponseCut",
     "ResponsesLost",
@@ -90,6 +91,12 @@ class Gap(NamedTuple):
     length: int
 
 
+class PartialStart(NamedTuple):
+    """The first bytes of a stream in the capture; they belong to a frame that began before the capture did."""
+
+    length: int
+
+
 class BadFrame(NamedTuple):
     """Bytes of the stream that are no frame: the reason, their stream offset, how many of them are skipped."""
 
@@ -108,5 +115,5 @@ class ResponsesLost(NamedTuple):
     """Responses may be lost: any pending request may have been answered."""
 
 
-Cut: TypeAlias = RequestCut | ResponseCut | Token | Gap | BadFrame | Foreign | ResponsesLost
+Cut: TypeAlias = RequestCut | ResponseCut | Token | Gap | PartialStart | BadFrame | Foreign | ResponsesLost
 """Any value that a cutter gives."""

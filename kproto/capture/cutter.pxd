@@ -2,10 +2,11 @@ cimport cython
 
 
 cdef class FrameCutter:
-    cdef public long long skip_to, held_bytes, _at, _least, _need, _first_ns, _last_ns
+    cdef public long long skip_to, held_bytes, _at, _least, _need, _first_ns, _last_ns, _size_at
     cdef public bint searching, _unconfirmed
     cdef public object _search, _large
-    cdef public list _pieces
+    cdef public list _pieces, _size_places
+    cdef public bytes _size_begun
 
     @cython.locals(offset=cython.longlong, buffer=bytes, begin=Py_ssize_t, end=Py_ssize_t, time_ns=cython.longlong,
                    taken=cython.longlong, piece=tuple, pieces=list, found=list)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from .cuts import Gap
+from .cuts import Gap, PartialStart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,14 @@ FOREVER: Final = 1 << 62
 
 _SEARCH_BYTES: Final = 256 << 20
 """After so many bytes searched in vain a stream is given up."""
+
+_LARGEST: Final = 1 << 30
+"""A larger size is none that the first bytes of a stream could tell."""
+
+_NOT_READ: Final = -1
+_BROKEN: Final = -2
+_NO_SIZE: Final = -3
+"""In place of the offset of the next size field: before the first byte; the sizes led nowhere; no matter any more."""
 
 SIZE: Final = struct.Struct(">i").pack
 
@@ -58,6 +66,10 @@ class FrameCutter:
         self._large: SharedPayload | None = None  # its payload so far instead, if it is large
         self._need = self._least
         self._first_ns = self._last_ns = 0
+        # A stream that is not known from its first byte may yet begin with a frame; sizes then lead to the boundary.
+        self._size_at = _NOT_READ if not aligned else _NO_SIZE  # stream offset of the next size field
+        self._size_begun = b""  # its first bytes
+        self._size_places: list[int] = []  # where the sizes before it stood, as far as the search still keeps bytes
 
     def feed(self, todo: list[Piece]) -> list[Cut]:
         """Take the next bytes of the stream, up to the first that complete a frame or show a fault.
@@ -128,6 +140,8 @@ class FrameCutter:
         """Note bytes that are lost."""
         end = offset + length
         if self.searching:
+            if self._size_at != _NO_SIZE:
+                self._size_at = _BROKEN
             self._search.clear()
             self.skip_to = max(self.skip_to, end)
             return
@@ -148,6 +162,23 @@ class FrameCutter:
         self._lose_boundary(found)
         yield from found
         self._at = self.skip_to = end
+
+    @property
+    def begins_inside(self) -> bool:
+        """Whether bytes were searched in vain, and do not begin with a frame either."""
+        return self.searching and self._size_at == _BROKEN
+
+    @property
+    def searched(self) -> int:
+        """How many bytes the search has seen."""
+        return self._search.seen
+
+    def follow_sizes_of(self, other: FrameCutter) -> None:
+        """Go on where another cutter of the same stream stands that has read it so far."""
+        if self._size_at == _NOT_READ and other._size_at != _NOT_READ:
+            self._size_at = other._size_at if other._size_at != _NO_SIZE else _BROKEN
+            self._size_begun = other._size_begun
+            self._size_places = list(other._size_places)
 
     def end(self) -> Iterator[Cut]:
         """Note the end of the stream."""
@@ -251,6 +282,8 @@ class FrameCutter:
     def _look(self, piece: Piece, todo: list[Piece], found: list[Cut]) -> None:
         """Search for a boundary; the bytes behind it go back into ``todo``."""
         offset, buffer, begin, end, time_ns = piece
+        if self._size_at != _NO_SIZE:
+            self._follow_sizes(offset, buffer[begin:end])
         start = self._search.feed(offset, buffer[begin:end], time_ns)
         if start is None:
             if self._search.seen > _SEARCH_BYTES:
@@ -258,12 +291,36 @@ class FrameCutter:
             return
         if self._search.step is not None:
             self._stepped(self._search.step, found)
+        if self._size_at != _NO_SIZE:
+            if self._size_at == _BROKEN or start not in self._size_places:
+                found.append(PartialStart(start))
+            self._size_at = _NO_SIZE
+            self._size_places.clear()
         self.searching = False
         self._unconfirmed = True
         self._at = self.skip_to = start
         self._need = self._least
         todo += [(at, data, 0, len(data), when) for at, data, when in reversed(self._search.pieces(start))]
         self._search.clear()
+
+    def _follow_sizes(self, offset: int, data: bytes) -> None:
+        """Follow the chain of frames from the first byte on, without a look at what they are."""
+        if self._size_at == _NOT_READ:
+            self._size_at = offset
+            self._size_places.append(offset)
+        end = offset + len(data)
+        kept = self._search.base
+        if self._size_places and self._size_places[0] < kept:
+            self._size_places = [place for place in self._size_places if place >= kept]
+        while self._size_at >= 0 and self._size_at + len(self._size_begun) < end:
+            begin = self._size_at + len(self._size_begun) - offset
+            self._size_begun += data[begin : begin + 4 - len(self._size_begun)]
+            if len(self._size_begun) < 4:
+                return
+            size = int.from_bytes(self._size_begun, "big", signed=True)
+            self._size_begun = b""
+            self._size_at = self._size_at + 4 + size if 4 <= size <= _LARGEST else _BROKEN
+            self._size_places.append(self._size_at)
 
     def _lose_boundary(self, found: list[Cut]) -> None:
         """Note that the next boundary is no longer known."""

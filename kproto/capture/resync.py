@@ -128,6 +128,11 @@ class Search(ABC):
             self._trim(end)
         return found
 
+    @property
+    def base(self) -> int:
+        """Stream offset of the first byte that is kept."""
+        return self._base
+
     def add_step(self, step: Step) -> None:
         """Try a frame of which only the place and size are known."""
         if len(self._steps) == _STEPS:

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kproto.api import CONTROL_APIS, ApiKey
 
 if TYPE_CHECKING:
-    from .model import Endpoint
+    from .model import Connection, Direction, Endpoint
 
-__all__ = ["BadInput", "CaptureSummary"]
+__all__ = ["LOSSES", "BadInput", "CaptureSummary", "LossKind", "StreamLoss"]
 
 _BAD_CHECKSUM: Final = "a packet that does not match the checksum recorded with it"
 
 _KEPT_BAD_INPUTS: Final = 1000
 """The most bad inputs that are kept, so that hostile input cannot fill the memory; further ones are only counted."""
+
+_KEPT_LOSSES: Final = 1000
+"""The most losses of single connections that are kept."""
+
+LOSSES: Final = (
+    "partial_starts",
+    "gaps",
+    "gap_bytes",
+    "cut_packets",
+    "ip_fragments",
+    "bad_checksums",
+    "unmatched_responses",
+)
+"""The counts of a summary by which a capture lacks bytes."""
+
+LossKind: TypeAlias = Literal["partial start", "gap", "unreadable", "given up"]
+"""Why the frames of a connection are not certain: the capture begins within one; bytes are missing; bytes are no frame;
+too much was waiting."""
 
 _KEPT_LISTENERS: Final = 1000
 """The most servers that are listed."""
@@ -40,6 +58,10 @@ _KRAFT_APIS: Final = {
 _USABLE: Final = "tcpdump -i any -s 0 -w control.pcap 'tcp port 9092'"
 
 
+StreamCounts: TypeAlias = "tuple[dict[tuple[int, int], int], list[BadInput], list[StreamLoss], tuple[int, ...]]"
+"""As of ``CaptureSummary.stream_counts``."""
+
+
 @dataclass(frozen=True, slots=True)
 class BadInput:
     """A piece of input that could not be read.
@@ -55,6 +77,25 @@ class BadInput:
     reason: str
     offset: int
     bytes_skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLoss:
+    """The first loss of a kind on one side of a Kafka connection: from it on, a missing frame proves nothing.
+
+    Attributes:
+        connection: The connection.
+        direction: ``req`` if requests are concerned, ``resp`` if responses.
+        kind: The kind of loss.
+        time_ns: When the last byte before it passed, ns since the epoch; of a partial start: the first packet.
+        length: The bytes that are lost or were passed over.
+    """
+
+    connection: Connection
+    direction: Direction
+    kind: LossKind
+    time_ns: int
+    length: int
 
 
 @dataclass(slots=True)
@@ -82,6 +123,8 @@ class CaptureSummary:
         kafka_listeners: Servers of Kafka connections, with their number of connections; the first thousand.
         tls_listeners: Servers of TLS connections, likewise; if nothing else tells, the side with the lower port is the
             server.
+        partial_starts: Streams of connections with wanted requests that the capture shows from the middle of a request
+            or response on.
         gaps: Stretches of lost bytes within Kafka's streams, and their bytes.
         gap_bytes: The bytes that these gaps lack.
         requests: Requests of every API by (api key, version).
@@ -91,6 +134,8 @@ class CaptureSummary:
         given_up: What was given up because too much waited, by kind: ``connections`` that were silent for longest,
             ``holes`` in streams, ``frames`` of which only a part had come, ``requests`` and ``responses`` without the
             other. Streams go on after it; what was given up counts as lost where it is.
+        losses: Losses of single connections, among them the first of each kind, see ``first_losses``; a thousand at
+            most. A Kafka connection without any is complete, from its first packet in the capture on.
         bad_inputs: Pieces of input that could not be read, the first thousand.
         bad_input_count: How many there are in all.
     """
@@ -114,6 +159,7 @@ class CaptureSummary:
     http_connections: int = 0
     kafka_listeners: Counter[Endpoint] = field(default_factory=Counter)
     tls_listeners: Counter[Endpoint] = field(default_factory=Counter)
+    partial_starts: int = 0
     gaps: int = 0
     gap_bytes: int = 0
     requests: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -121,6 +167,7 @@ class CaptureSummary:
     unmatched_requests: int = 0
     unmatched_responses: int = 0
     given_up: Counter[str] = field(default_factory=Counter)
+    losses: list[StreamLoss] = field(default_factory=list)
     bad_inputs: list[BadInput] = field(default_factory=list)
     bad_input_count: int = 0
 
@@ -136,20 +183,21 @@ class CaptureSummary:
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
         self.bad_inputs += other.bad_inputs[: _KEPT_BAD_INPUTS - len(self.bad_inputs)]
+        self.losses += other.losses[: _KEPT_LOSSES - len(self.losses)]
 
-    def stream_counts(self) -> tuple[dict[tuple[int, int], int], list[BadInput], tuple[int, ...]]:
+    def stream_counts(self) -> StreamCounts:
         """What was counted of streams so far, for ``counts_between``."""
-        return dict(self.requests), self.bad_inputs[:], tuple(getattr(self, name) for name in _STREAM_NUMBERS)
+        numbers = tuple(getattr(self, name) for name in _STREAM_NUMBERS)
+        return dict(self.requests), self.bad_inputs[:], self.losses[:], numbers
 
     @staticmethod
-    def counts_between(
-        earlier: tuple[dict[tuple[int, int], int], list[BadInput], tuple[int, ...]],
-        later: tuple[dict[tuple[int, int], int], list[BadInput], tuple[int, ...]],
-    ) -> CaptureSummary:
+    def counts_between(earlier: StreamCounts, later: StreamCounts) -> CaptureSummary:
         """What was counted of streams between two calls of ``stream_counts``."""
-        found = CaptureSummary(requests=Counter(later[0]), bad_inputs=later[1][len(earlier[1]) :])
+        found = CaptureSummary(
+            requests=Counter(later[0]), bad_inputs=later[1][len(earlier[1]) :], losses=later[2][len(earlier[2]) :]
+        )
         found.requests.subtract(earlier[0])
-        for name, before, after in zip(_STREAM_NUMBERS, earlier[2], later[2], strict=True):
+        for name, before, after in zip(_STREAM_NUMBERS, earlier[3], later[3], strict=True):
             setattr(found, name, after - before)
         return found
 
@@ -158,6 +206,18 @@ class CaptureSummary:
         self.bad_input_count += 1
         if len(self.bad_inputs) < _KEPT_BAD_INPUTS:
             self.bad_inputs.append(BadInput(self.reading or self.file, reason, offset, bytes_skipped))
+
+    def lost(self, loss: StreamLoss) -> None:
+        """Note a loss on a connection."""
+        if len(self.losses) < _KEPT_LOSSES:
+            self.losses.append(loss)
+
+    def first_losses(self) -> list[StreamLoss]:
+        """The first loss of each kind on each side of each connection, by time."""
+        firsts: dict[tuple[bytes, str, str], StreamLoss] = {}
+        for loss in sorted(self.losses, key=lambda loss: (loss.time_ns, loss.connection.conn_id)):
+            firsts.setdefault((loss.connection.conn_id, loss.direction, loss.kind), loss)
+        return list(firsts.values())
 
     def bad_checksum(self, offset: int, bytes_skipped: int) -> None:
         """Note a packet that does not match its checksum."""
@@ -258,6 +318,7 @@ class CaptureSummary:
 
 _STREAM_NUMBERS: Final = (
     "resent",
+    "partial_starts",
     "gaps",
     "gap_bytes",
     "responses",

@@ -7,7 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kproto.api import CONTROL_APIS, api_name
-from kproto.cli.text import counted, day_and_clock
+from kproto.capture.summary import LOSSES
+from kproto.cli.text import counted, day_and_clock, losses_of
 from kproto.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -127,14 +128,8 @@ def warn_of_losses(captures: Iterable[Read]) -> None:
 
 
 def _losses(summary: CaptureSummary) -> Iterator[str]:
-    if summary.gaps:
-        yield f"{counted(summary.gap_bytes, 'byte')} missing, in {counted(summary.gaps, 'gap')}"
-    if summary.cut_packets:
-        yield f"{counted(summary.cut_packets, 'packet')} cut short: capture with -s 0"
-    if summary.ip_fragments:
-        yield f"{counted(summary.ip_fragments, 'IP fragment')} without the rest of their packets"
-    if summary.bad_checksums:
-        yield f"{counted(summary.bad_checksums, 'packet')} left out, not matching the checksum recorded with it"
+    if missing := "; ".join(losses_of({name: getattr(summary, name) for name in LOSSES})):
+        yield f"missing: {missing}"
     count, reason = summary.unusable
     if count:
         yield f"{counted(count, 'piece')} could not be used" + (f", first: {reason}" if reason else "")

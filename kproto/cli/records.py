@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from kproto.api import api_name
+from kproto.capture.summary import LOSSES
 from kproto.error_codes import error_name
 from kproto.json_form import uuid_to_json
 from kproto.tables.json_choice import wanted_partitions
@@ -52,11 +53,7 @@ def exchange_record(entry: Entry, filters: Filters) -> str:
 def loss_records(path: str, summary: CaptureSummary) -> Iterator[str]:
     """Make the records of losses: the counts of a capture with any, and each piece that could not be used."""
     counts = {
-        "gaps": summary.gaps,
-        "gap_bytes": summary.gap_bytes,
-        "cut_packets": summary.cut_packets,
-        "ip_fragments": summary.ip_fragments,
-        "bad_checksums": summary.bad_checksums,
+        **{name: getattr(summary, name) for name in LOSSES},
         "bad_inputs": summary.bad_input_count,
     }
     if any(counts.values()):

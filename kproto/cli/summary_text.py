@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kproto.capture import Endpoint
 from kproto.cli.sections import Section
-from kproto.cli.text import counted, printable, ranges
+from kproto.cli.text import counted, losses_of, printable, ranges
 from kproto.error_codes import named_error
 
 if TYPE_CHECKING:
@@ -189,20 +189,6 @@ def _losses(summary: Mapping[str, Any]) -> Section:
     if not rows:
         return Section("Gaps and losses", text="none: every request is whole and answered")
     return Section("Gaps and losses", ["how much", "~what", "_why"], rows)
-
-
-def losses_of(gap: Row) -> Iterator[str]:
-    """Describe the losses of a capture, from a row of ``gaps``."""
-    if gap["gaps"]:
-        yield f"{counted(gap['gap_bytes'], 'byte')} in {counted(gap['gaps'], 'gap')}"
-    if gap["cut_packets"]:
-        yield f"the end of {counted(gap['cut_packets'], 'packet')}: capture with -s 0"
-    if gap["ip_fragments"]:
-        yield f"the rest of {counted(gap['ip_fragments'], 'IP fragment')}"
-    if gap["bad_checksums"]:
-        yield f"{counted(gap['bad_checksums'], 'packet')} that differ from their recorded checksum"
-    if gap["unmatched_responses"]:
-        yield f"the requests of {counted(gap['unmatched_responses'], 'response')}"
 
 
 def one_line(summary: Mapping[str, Any]) -> str:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["counted", "day_and_clock", "printable", "ranges"]
+__all__ = ["counted", "day_and_clock", "losses_of", "printable", "ranges"]
 
 
 def printable(text: str | None) -> str:
@@ -46,6 +46,26 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([number, number])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def losses_of(counts: Mapping[str, int]) -> Iterator[str]:
+    """Describe the bytes that a capture lacks.
+
+    Args:
+        counts: The ``LOSSES`` of a ``CaptureSummary``, by name.
+    """
+    if counts["partial_starts"]:
+        yield f"the beginning of {counted(counts['partial_starts'], 'message')}, before the capture"
+    if counts["gaps"]:
+        yield f"{counted(counts['gap_bytes'], 'byte')} in {counted(counts['gaps'], 'gap')}"
+    if counts["cut_packets"]:
+        yield f"the end of {counted(counts['cut_packets'], 'packet')}: capture with -s 0"
+    if counts["ip_fragments"]:
+        yield f"the rest of {counted(counts['ip_fragments'], 'IP fragment')}"
+    if counts["bad_checksums"]:
+        yield f"{counted(counts['bad_checksums'], 'packet')}, left out: not the recorded checksum"
+    if counts["unmatched_responses"]:
+        yield f"the requests of {counted(counts['unmatched_responses'], 'response')}"
 
 
 def day_and_clock(time_ns: int) -> tuple[str, str]:

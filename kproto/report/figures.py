@@ -265,10 +265,11 @@ def losses(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int,
         sql,
         places,
         """
-        SELECT capture, file, gaps, gap_bytes, cut_packets, ip_fragments, bad_checksums, unmatched_responses,
-               tls_connections
+        SELECT capture, file, partial_starts, gaps, gap_bytes, cut_packets, ip_fragments, bad_checksums,
+               unmatched_responses, tls_connections
         FROM captures
-        WHERE gaps + cut_packets + ip_fragments + bad_checksums + unmatched_responses + tls_connections > 0
+        WHERE partial_starts + gaps + cut_packets + ip_fragments + bad_checksums + unmatched_responses
+              + tls_connections > 0
         ORDER BY capture, file
         """,
     )

@@ -11,6 +11,7 @@ from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary
 from kproto.capture.payloads import PayloadStore
 from kproto.capture.read import problem_of
+from kproto.capture.summary import LOSSES
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
 from kproto.prefix import prefix_of
@@ -335,13 +336,20 @@ def _facts(summary: CaptureSummary) -> dict[str, Any]:
         "connections": summary.connections,
         "kafka_connections": summary.kafka_connections,
         "tls_connections": summary.tls_connections,
-        "gaps": summary.gaps,
-        "gap_bytes": summary.gap_bytes,
-        "cut_packets": summary.cut_packets,
-        "ip_fragments": summary.ip_fragments,
-        "bad_checksums": summary.bad_checksums,
-        "unmatched_responses": summary.unmatched_responses,
+        **{name: getattr(summary, name) for name in LOSSES},
         "bad_inputs": summary.bad_input_count,
+        "losses": [
+            {
+                "conn_id": loss.connection.conn_id,
+                "server_ip": loss.connection.server.ip,
+                "server_port": loss.connection.server.port,
+                "direction": loss.direction,
+                "kind": loss.kind,
+                "ts": loss.time_ns // 1000,
+                "bytes": loss.length,
+            }
+            for loss in summary.first_losses()
+        ],
         "all_requests": [
             {"api_key": api, "api_version": version, "requests": count}
             for (api, version), count in sorted(summary.requests.items())

@@ -41,6 +41,17 @@ _FLOW: Final = pa.struct(
 _COUNTS: Final = pa.list_(
     pa.field("element", pa.struct([("api_key", pa.int16()), ("api_version", pa.int16()), ("requests", pa.int64())]))
 )
+_STREAM_LOSSES: Final = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            [
+                ("conn_id", _ID), ("server_ip", pa.string()), ("server_port", pa.int32()), ("direction", pa.string()),
+                ("kind", pa.string()), ("ts", TIME), ("bytes", pa.int64()),
+            ]
+        ),
+    )
+)  # fmt: skip
 
 
 def column(name: str, kind: pa.DataType, text: str) -> pa.Field:
@@ -107,6 +118,7 @@ CAPTURES: Final = described(
     column("connections", pa.int64(), "TCP connections with data."),
     column("kafka_connections", pa.int64(), "Connections on which a Kafka request was found."),
     column("tls_connections", pa.int64(), "Connections that speak TLS, which cannot be read."),
+    column("partial_starts", pa.int64(), "Streams that the capture shows from the middle of a request or response on."),
     column("gaps", pa.int64(), "Stretches of bytes within Kafka's streams that are not in the capture."),
     column("gap_bytes", pa.int64(), "Bytes of those stretches."),
     column("cut_packets", pa.int64(), "TCP packets cut short by the capture's snaplen."),
@@ -114,6 +126,13 @@ CAPTURES: Final = described(
     column("bad_checksums", pa.int64(), "Packets left out because they differ from the checksum recorded with them."),
     column("unmatched_responses", pa.int64(), "Responses whose request is not in the capture."),
     column("bad_inputs", pa.int64(), "Pieces that could not be used; the first 1000 are in the table bad_inputs."),
+    column(
+        "losses",
+        _STREAM_LOSSES,
+        "The first loss of each kind on each Kafka connection, the first 1000. kind: partial start, gap, unreadable "
+        "(bytes that are no frame) or given up; ts: when the last byte before it passed. A connection without any is "
+        "complete.",
+    ),
     column("all_requests", _COUNTS, "Requests of every API, the three control requests or not, by API and version."),
 )
 

@@ -8,6 +8,7 @@ has not, the connection is read again from the files themselves. So the tables d
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -212,6 +213,9 @@ class _FlowReader:
             end, counts, has_wanted = pickle.loads(edge)  # noqa: S301  # written by scan_parts
             assert self._begin is not None
             collector.go_to(self._begin, Rest(*end), has_wanted=has_wanted)
+            connection = collector.connection(self._begin.flow)
+            assert connection is not None
+            counts.losses = [replace(loss, connection=connection) for loss in counts.losses]
             self._summary.add(counts)
         elif kind == LEFT_OUT:
             self._is_exact = collector.is_ignored(self._flow)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import api_name
+from kproto.capture.summary import LOSSES
 from kproto.error_codes import error_name
 from kproto.tables.arrays import rows_of
 from kproto.verdicts.changes import PartitionHistory, merged
@@ -35,8 +36,7 @@ SUMMARY_COLUMNS: Final = {
     "brokers": ("broker_id", "host", "port"),
     "captures": (
         "capture", "file", "format", "packets", "first_ts", "last_ts", "connections", "kafka_connections",
-        "tls_connections", "gaps", "gap_bytes", "cut_packets", "ip_fragments", "bad_checksums", "unmatched_responses",
-        "bad_inputs",
+        "tls_connections", *LOSSES, "bad_inputs",
     ),
     "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
 }  # fmt: skip
@@ -140,9 +140,9 @@ class Figures:
                 for (api, error), count in sorted(self._partition_errors.items())
             ],
             "gaps": [
-                {"file": row["file"], **{name: row[name] for name in _LOSSES}}
+                {"file": row["file"], **{name: row[name] for name in LOSSES}}
                 for row in captures
-                if any(row[name] for name in _LOSSES)
+                if any(row[name] for name in LOSSES)
             ],
             "bad_inputs": sorted(self._bad_inputs, key=lambda row: (row["file"], row["offset"] or -1, row["reason"])),
         }
@@ -154,8 +154,6 @@ _SECTIONS: Final = (
     "partition_errors", "zombies", "slowest", "silent", "unanswered", "unreadable", "gaps", "bad_inputs",
 )  # fmt: skip
 """The parts of a summary, in their order."""
-
-_LOSSES: Final = ("gaps", "gap_bytes", "cut_packets", "ip_fragments", "bad_checksums", "unmatched_responses")
 
 
 def summarize(pieces: Iterable[Mapping[str, pa.Table]]) -> dict[str, Any]:

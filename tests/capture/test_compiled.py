@@ -51,7 +51,9 @@ def read(reader: Any, pieces: list[bytes]) -> tuple[list[tuple[object, ...]], di
     for piece in pieces:
         found += [seen(event) for event in reader.feed(piece)]
     found += [seen(event) for event in reader.end()]
-    return found, {name: dict(v) if isinstance(v, Counter) else v for name, v in asdict(reader.summary).items()}
+    counts = {name: dict(v) if isinstance(v, Counter) else v for name, v in asdict(reader.summary).items()}
+    losses = [{**asdict(loss), "connection": loss.connection.conn_id} for loss in reader.summary.losses]
+    return found, counts | {"losses": losses}
 
 
 def both(plain: ModuleType, data: bytes, marks: list[int], **options: Any) -> int:

@@ -169,3 +169,77 @@ def test_conn_ids_tell_connections_apart() -> None:
     connections: set[Connection] = {frame.connection for frame in frames(CAPTURES / "ibp-3.9-a.pcap.gz")}
     assert len(ids) == len(connections)
     assert {len(conn_id) for conn_id in ids} == {16}
+
+
+def talk_of(*requests: bytes) -> list[make.Packet]:
+    talk = make.Talk().open()
+    for number, request in enumerate(requests):
+        talk.ask(request).answer(make.response(6, 8, number, b"\0\0\0"))
+    return talk.packets
+
+
+def summed_up(packets: list[make.Packet], tmp_path: Path) -> CaptureSummary:
+    path = tmp_path / "begun.pcap"
+    path.write_bytes(make.pcap(packets))
+    summary = CaptureSummary()
+    for _ in frames(path, summary=summary):
+        pass
+    return summary
+
+
+def test_a_capture_that_begins_inside_a_request_lacks_its_beginning(tmp_path: Path) -> None:
+    """tcpdump was started while the first of three requests was on its way."""
+    large = make.request(6, 8, 0, make.UPDATE_METADATA_8 * 80)
+    small = [make.request(6, 8, number, make.UPDATE_METADATA_8) for number in (1, 2)]
+    packets = talk_of(large, *small)
+    summary = summed_up(packets[4:], tmp_path)
+    (loss,) = summary.losses
+    assert summary.partial_starts == 1
+    assert (loss.direction, loss.kind, loss.time_ns, loss.length) == (
+        "req", "partial start", packets[4].time_ns, len(large) - 1460,
+    )  # fmt: skip
+    assert loss.connection.server.port == 9092
+
+
+@pytest.mark.parametrize("first", [3, 4])
+def test_a_capture_that_begins_between_two_frames_is_complete(first: int, tmp_path: Path) -> None:
+    """Before a request; or between a request and its response, which then belongs to no request of the capture."""
+    packets = talk_of(*(make.request(6, 8, number, make.UPDATE_METADATA_8) for number in range(3)))
+    summary = summed_up(packets[first:], tmp_path)
+    assert (summary.partial_starts, summary.losses) == (0, [])
+    assert summary.control_requests == (3 if first == 3 else 2)
+
+
+@pytest.mark.parametrize("name", ["ibp-2.6-a", "ibp-3.9-big-a"])
+def test_a_real_capture_is_called_complete_exactly_where_it_begins_between_frames(name: str, tmp_path: Path) -> None:
+    """Cut before any packet, each connection's first byte decides; the truth comes from the whole capture's frames."""
+    link, packets = make.read_pcap(CAPTURES / f"{name}.pcap.gz")
+    whole = CaptureSummary()
+    begins: dict[tuple[int, int, str], list[tuple[int, int]]] = {}
+    for frame in frames(CAPTURES / f"{name}.pcap.gz", summary=whole):
+        ports = frame.connection.client.port, frame.connection.server.port, frame.direction
+        begins.setdefault(ports, []).append((frame.time_ns, frame.time_last_ns))
+    assert (whole.partial_starts, whole.losses) == (0, [])
+    draw = random.Random(name)
+    inside = 0
+    several = [times for spans in begins.values() for times in spans if times[0] < times[1]]
+    moments = [packet.time_ns for packet in draw.sample(packets, 10)]
+    moments += [draw.randrange(first + 1, last + 1) for first, last in draw.sample(several, min(10, len(several)))]
+    for moment in moments:
+        path = tmp_path / "later.pcap"
+        path.write_bytes(make.pcap([packet for packet in packets if packet.time_ns >= moment], link))
+        summary = CaptureSummary()
+        wanted = set()
+        for frame in frames(path, summary=summary):
+            wanted.add((frame.connection.client.port, frame.connection.server.port))
+        expected = {
+            ports
+            for ports, spans in begins.items()
+            if ports[:2] in wanted and any(first < moment <= last for first, last in spans)
+        }
+        found = {(loss.connection.client.port, loss.connection.server.port, loss.direction) for loss in summary.losses}
+        assert expected <= found
+        assert found - expected == set()
+        assert summary.partial_starts == len(found)
+        inside += len(found)
+    print(f"{name}: {inside} streams begin inside a frame, in {len(moments)} cuts")

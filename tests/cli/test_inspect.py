@@ -70,6 +70,9 @@ def name_of(connection: str) -> tuple[str, str]:
 def test_every_request_that_a_broker_logged_is_shown_equal(name: str) -> None:
     shown: dict[Any, list[dict[str, Any]]] = {}
     for row in objects(path(name)):
+        if row["record"] == "loss":
+            assert (name, row["partial_starts"], row["gaps"]) == ("ibp-3.9-a-cut", 1, 0)
+            continue
         key = row["server"], row["client"], row["correlation_id"], row["api_key"], row["api_version"]
         shown.setdefault(key, []).append(row)
     missing = wanted = 0
@@ -373,8 +376,8 @@ def test_what_a_recording_lost_is_told_in_one_line(tmp_path: Path) -> None:
     result = inspect(str(recording))
     assert result.exit_code == 0
     assert result.stderr.splitlines()[1:] == [
-        f"warning: {recording}: {len(request)} bytes missing, in 1 gap; 1 packet left out, not matching the checksum "
-        "recorded with it; 1 piece could not be used, first: the file ends within a block"
+        f"warning: {recording}: missing: {len(request)} bytes in 1 gap; 1 packet, left out: not the recorded checksum; "
+        "1 piece could not be used, first: the file ends within a block"
     ]
     recording.write_bytes(bytes(data).replace(b"\2\0\0\0\0\2", b"\2\0\0\0\0\3"))  # every packet's address
     result = inspect(str(recording))

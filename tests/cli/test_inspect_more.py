@@ -138,6 +138,16 @@ def test_the_jq_lines_of_summary_select_what_they_say() -> None:
 # ---- losses ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_capture_that_begins_inside_a_request_is_not_called_complete() -> None:
+    """tcpdump was started while a request of several segments was on its way: that request is lost."""
+    cut = path("ibp-3.9-a-cut")
+    shown = inspect(cut, "--fail-on-loss")
+    assert shown.exit_code == 3
+    assert f"warning: {cut}: missing: the beginning of 1 message, before the capture" in shown.stderr
+    summary = CliRunner().invoke(main, ["summary", cut, "--format", "line"]).stdout
+    assert summary.strip().endswith("missing: the beginning of 1 message, before the capture")
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_loss_is_a_warning_in_every_format_and_an_exit_code_where_asked(form: str) -> None:
     lossy = path("ibp-3.9-a-lossy")

@@ -230,7 +230,7 @@ def test_what_was_lost_is_told_in_rows() -> None:
         "unreadable": [{"count": 1, "api": "LeaderAndIsr", "api_version": 7, "reason": "cut off"}],
         "gaps": [
             {"file": "a.pcap", "gaps": 1, "gap_bytes": 9, "cut_packets": 0, "ip_fragments": 0, "bad_checksums": 3}
-            | {"unmatched_responses": 0}
+            | {"unmatched_responses": 0, "partial_starts": 0}
         ],
         "bad_inputs": [
             {"file": f"{number}.pcap", "offset": 7, "bytes_skipped": 5, "reason": "torn"} for number in range(21)
@@ -241,7 +241,7 @@ def test_what_was_lost_is_told_in_rows() -> None:
         ["2 requests", "unanswered", "the capture ends"],
         ["1 request", "LeaderAndIsr v7 cannot be read", "cut off"],
         ["9 bytes in 1 gap", "missing", "a.pcap"],
-        ["3 packets that differ from their recorded checksum", "missing", "a.pcap"],
+        ["3 packets, left out: not the recorded checksum", "missing", "a.pcap"],
         ["5 bytes skipped", "0.pcap", "torn"],
     ]
     assert rows[23:] == [["5 bytes skipped", "19.pcap", "torn"], ["1 more", "", "--format json lists them"]]

@@ -124,7 +124,7 @@ function capturesTable(facts, chosen) {
   const rows = facts.captures.map((row, capture) => ({ ...row, capture })).filter((row) => chosen < 0 || row.capture === chosen);
   const lost = (row) => {
     const found = facts.losses.counts.filter((loss) => loss.capture === row.capture);
-    const words = [["gaps", "gap"], ["cut_packets", "cut packet"], ["ip_fragments", "IP fragment"], ["bad_checksums", "bad checksum"], ["unmatched_responses", "answer without request"], ["tls_connections", "TLS connection"]]
+    const words = [["partial_starts", "beginning of a message"], ["gaps", "gap"], ["cut_packets", "cut packet"], ["ip_fragments", "IP fragment"], ["bad_checksums", "bad checksum"], ["unmatched_responses", "answer without request"], ["tls_connections", "TLS connection"]]
       .map(([name, noun]) => [found.reduce((sum, loss) => sum + loss[name], 0), noun]).filter(([count]) => count).map(([count, noun]) => (noun.includes("without") ? `${counted(count)} ${noun}` : plural(count, noun)));
     return words.length ? flag("warning", words.join(", ")) : "nothing";
   };
