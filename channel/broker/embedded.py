@@ -12,7 +12,7 @@ from channel.types import NO_BROKER_EPOCH
 
 from .hooks import BrokerHooks
 from .metadata_cache import MetadataCache
-from .replicas import ReplicaState
+from .replicas import BrokerReplicas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
@@ -76,7 +76,7 @@ class EmbeddedBroker:
         self.features = features or Features()
         self.hooks = hooks or BrokerHooks()
         self.metadata = MetadataCache(broker_id, migration_enabled=self.migration_enabled, updates=updates)
-        self.replicas = ReplicaState(
+        self.replicas = BrokerReplicas(
             broker_id,
             self.metadata.has_alive_broker,
             migration_enabled=self.migration_enabled,

@@ -29,7 +29,7 @@ from .controller_thread import controller_thread
 from .fleet_hooks import FleetHooks
 from .follower_checks import FollowerChecks
 from .isr import LedPartitions
-from .isr_changes import AlterPartition, ZooKeeperIsr
+from .isr_senders import AlterPartitionSender, ZooKeeperIsr
 from .kraft_registration import KRaftRegistration, QuorumProvider
 from .links import BrokerLinks
 from .registration import BrokerRegistration
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .cluster import ClusterMember
     from .embedded import EmbeddedBroker
     from .hooks import BrokerHooks, RequestContext
-    from .isr_changes import IsrChanges
+    from .isr_senders import IsrSender
     from .links import Stand
 
 __all__ = ["Fleet"]
@@ -350,8 +350,8 @@ class Fleet:
             else self._forwarding.channel(member.id, provider, self._config.request_timeout_ms)
         )
         broker.hooks.controller = AdministratorRequests(candidacy, forwarding)
-        changes: IsrChanges = (
-            AlterPartition(channel)
+        changes: IsrSender = (
+            AlterPartitionSender(channel)
             if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV2")
             else ZooKeeperIsr(registration.session)
         )

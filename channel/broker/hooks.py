@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from kproto.types import TopicPartition
 
-    from .metadata_cache import ClusterView
+    from .metadata_cache import CachedCluster
 
 __all__ = ["BrokerHooks", "ControllerApis", "Interception", "RequestContext"]
 
@@ -118,7 +118,7 @@ class BrokerHooks:
     answered: Callable[[RequestContext, Any, Any], None] | None = None
     partitions_deleted: Callable[[Sequence[TopicPartition]], None] | None = None
     topics_changed: Callable[[Sequence[str]], None] | None = None
-    quotas_changed: Callable[[ClusterView], None] | None = None
+    quotas_changed: Callable[[CachedCluster], None] | None = None
     partitions_changed: Callable[[Sequence[TopicPartition]], None] | None = None
     leadership: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None] | None = None
     resigned: Callable[[str, int, int | None], None] | None = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .embedded import EmbeddedBroker
     from .hooks import ControllerApis
     from .isr import LedPartitions
-    from .isr_changes import IsrChanges
+    from .isr_senders import IsrSender
     from .kraft_registration import KRaftRegistration
     from .registration import BrokerRegistration
     from .to_controller import NodeToControllerChannel
@@ -77,7 +77,7 @@ class BrokerLinks:
     registration: BrokerRegistration
     channel: NodeToControllerChannel
     led: LedPartitions
-    changes: IsrChanges
+    changes: IsrSender
     candidacy: Candidacy | None
     forwarding: NodeToControllerChannel | None
     kraft: KRaftRegistration | None

@@ -21,14 +21,14 @@ from .snapshot import EMPTY, MetadataSnapshot, Update
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ClusterView", "MetadataCache", "PartitionMetadata", "PartitionView", "TopicMetadata"]
+__all__ = ["CachedCluster", "MetadataCache", "PartitionAnswer", "PartitionView", "TopicAnswer"]
 
 _MOST_NOTES: Final = 10
 """Most lines of an update in the state-change log, as a full update may remove any number of topics."""
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionAnswer:
     """A partition in a Metadata answer."""
 
     error_code: int
@@ -41,13 +41,13 @@ class PartitionMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class TopicAnswer:
     """A topic in a Metadata answer; the name is None where an unknown topic id was asked for."""
 
     error_code: int
     name: str | None
     topic_id: bytes
-    partitions: tuple[PartitionMetadata, ...]
+    partitions: tuple[PartitionAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class CachedCluster:
     """The whole cluster, for the clients of one listener."""
 
     nodes: tuple[Node, ...]
@@ -129,7 +129,9 @@ class MetadataCache:
             f"with correlation id {correlation_id}"
         )
         if self._log.isEnabledFor(TRACE):
-            entries = [(TopicPartition(topic, index), None) for topic, gone in update.left_out for index in gone]
+            entries: list[tuple[TopicPartition, Any]] = [
+                (TopicPartition(topic, index), None) for topic, gone in update.left_out for index in gone
+            ]
             entries += [(TopicPartition(r.topic_name, r.partition_index), r) for r in request.partition_states]
             for tp, row in entries:
                 if row is None or row.leader == LEADER_DURING_DELETE:
@@ -175,7 +177,7 @@ class MetadataCache:
         *,
         error_unavailable_endpoints: bool = False,
         error_unavailable_listeners: bool = False,
-    ) -> list[TopicMetadata]:
+    ) -> list[TopicAnswer]:
         """The topics of a Metadata answer; topics that are not known are left out.
 
         Args:
@@ -198,10 +200,10 @@ class MetadataCache:
                 )
                 for index, row in known.items()
             )
-            found.append(TopicMetadata(0, name, snapshot.topic_ids.get(name, ZERO_UUID), partitions))
+            found.append(TopicAnswer(0, name, snapshot.topic_ids.get(name, ZERO_UUID), partitions))
         return found
 
-    def cluster(self, listener: str) -> ClusterView:
+    def cluster(self, listener: str) -> CachedCluster:
         """The whole cluster, without partitions that are being deleted."""
         snapshot = self._last.snapshot
         nodes = _nodes(snapshot, listener)
@@ -220,7 +222,7 @@ class MetadataCache:
             for index, row in known.items()
             if row.leader != LEADER_DURING_DELETE
         }
-        return ClusterView(tuple(nodes.values()), _controller(snapshot, nodes), partitions)
+        return CachedCluster(tuple(nodes.values()), _controller(snapshot, nodes), partitions)
 
     def nodes(self, listener: str) -> tuple[tuple[Node, ...], Node | None]:
         """Return the brokers that this listener's clients can reach, and the broker to name as the controller."""
@@ -260,7 +262,7 @@ def _partition_metadata(
     listener: str,
     error_unavailable_endpoints: bool,
     error_unavailable_listeners: bool,
-) -> PartitionMetadata:
+) -> PartitionAnswer:
     replicas, isr = tuple(row.replicas), tuple(row.isr)
 
     def reachable(ids: tuple[int, ...]) -> tuple[int, ...]:
@@ -273,11 +275,11 @@ def _partition_metadata(
     if leader is None or leader.endpoint(listener) is None:
         missing_listener = leader is not None and error_unavailable_listeners
         error = ErrorCode.LISTENER_NOT_FOUND if missing_listener else ErrorCode.LEADER_NOT_AVAILABLE
-        return PartitionMetadata(
+        return PartitionAnswer(
             error, index, -1, row.leader_epoch, shown_replicas, shown_isr, tuple(row.offline_replicas)
         )
     complete = shown_replicas == replicas and shown_isr == isr
-    return PartitionMetadata(
+    return PartitionAnswer(
         ErrorCode.NONE if complete else ErrorCode.REPLICA_NOT_AVAILABLE,
         index,
         row.leader,

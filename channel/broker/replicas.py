@@ -1,6 +1,6 @@
 """A broker's replicas for the control plane: leaders, epochs and topic ids, without log data.
 
-``ReplicaState`` takes LeaderAndIsr and StopReplica by the rules of Kafka 3.9's replica manager and answers with its
+``BrokerReplicas`` takes LeaderAndIsr and StopReplica by the rules of Kafka 3.9's replica manager and answers with its
 error codes. A log is a topic id, a fetcher is a record: nothing is stored or fetched.
 """
 
@@ -18,7 +18,7 @@ from kproto.types import ZERO_UUID, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["Fetcher", "HostedReplica", "Refused", "ReplicaState", "StopPartition"]
+__all__ = ["BrokerReplicas", "Fetcher", "HostedReplica", "Refused", "StopPartition"]
 
 
 class Refused(Exception):
@@ -66,7 +66,7 @@ class StopPartition(Protocol):
     delete_partition: bool
 
 
-class ReplicaState:
+class BrokerReplicas:
     """The replicas of one broker.
 
     Args:

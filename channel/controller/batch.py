@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
     from .context import ControllerContext
 
-__all__ = ["ControllerBrokerRequestBatch", "EventSink", "RequestSender"]
+__all__ = ["ControlRequestSender", "ControllerBrokerRequestBatch", "EventSink"]
 
 _topic_of: Final = itemgetter(0)
 
 
-class RequestSender(Protocol):
+class ControlRequestSender(Protocol):
     """The receiver of requests: the channel manager."""
 
     def send_request(
@@ -84,7 +84,7 @@ class ControllerBrokerRequestBatch:
         self,
         controller_id: int,
         config: ChannelConfig,
-        sender: RequestSender,
+        sender: ControlRequestSender,
         events: EventSink,
         context: Callable[[], ControllerContext],
         log: StateChangeLog | None = None,

@@ -11,7 +11,7 @@ from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.zookeeper.cluster import Election
+    from channel.zookeeper.cluster import WonElection
     from channel.zookeeper.session import ZooKeeperSession
 
 __all__ = ["NO_CONTROLLER", "Elector"]
@@ -49,7 +49,7 @@ class Elector:
         self.active_id = NO_CONTROLLER if found is None else found[0].broker_id
         self.is_active = found is not None and found[0].broker_id == self._id and found[1].owner == self._session.id
 
-    def elect(self) -> Election | None:
+    def elect(self) -> WonElection | None:
         """Stand for election if there is no controller.
 
         Returns:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from channel.errors import ChannelError
     from channel.metrics import Metrics
     from channel.network.recorder import Recorder
-    from channel.zookeeper.cluster import Election
+    from channel.zookeeper.cluster import WonElection
     from channel.zookeeper.session import ZooKeeperSession
 
     from .events import ControllerEvent
@@ -84,7 +84,7 @@ class ZooKeeperLeadership:
         self,
         controller_id: int,
         session: ZooKeeperSession,
-        election: Election,
+        election: WonElection,
         put: Callable[[ControllerEvent], object],
         config: ChannelConfig,
         metrics: Metrics,
@@ -246,7 +246,7 @@ def leadership_of(
     """Return the function that makes an elected controller's leadership; see ``ZooKeeperLeadership``."""
 
     def make(
-        session: ZooKeeperSession, election: Election, put: Callable[[ControllerEvent], object]
+        session: ZooKeeperSession, election: WonElection, put: Callable[[ControllerEvent], object]
     ) -> ZooKeeperLeadership:
         return ZooKeeperLeadership(
             controller_id,

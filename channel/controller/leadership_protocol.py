@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.zookeeper.cluster import Election
+    from channel.zookeeper.cluster import WonElection
     from channel.zookeeper.session import ZooKeeperSession
 
     from .events import ControllerEvent
@@ -40,6 +40,6 @@ class MakeLeadership(Protocol):
     """A function that makes an elected controller's leadership."""
 
     def __call__(
-        self, session: ZooKeeperSession, election: Election, put: Callable[[ControllerEvent], object]
+        self, session: ZooKeeperSession, election: WonElection, put: Callable[[ControllerEvent], object]
     ) -> Leadership:
         """Make the leadership; ``put`` takes events from any thread."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .session import ZooKeeperSession
 
 __all__ = [
-    "Election",
+    "WonElection",
     "cluster_id",
     "create_persistent_nodes",
     "delete_controller",
@@ -47,7 +47,7 @@ __all__ = [
 _log = get_logger(__name__)
 
 
-class Election(NamedTuple):
+class WonElection(NamedTuple):
     """A won election: the controller epoch, and the version of its znode, which fences every write."""
 
     epoch: int
@@ -147,7 +147,7 @@ def read_controller_epoch(session: ZooKeeperSession) -> tuple[int, int] | None:
     return version, version
 
 
-def register_controller(session: ZooKeeperSession, controller_id: int, timestamp_ms: int | None = None) -> Election:
+def register_controller(session: ZooKeeperSession, controller_id: int, timestamp_ms: int | None = None) -> WonElection:
     """Become the controller, with the next controller epoch, in one transaction.
 
     Args:
@@ -169,7 +169,7 @@ def register_controller(session: ZooKeeperSession, controller_id: int, timestamp
     registration = Create(CONTROLLER, encode_controller(controller_id, now), ephemeral=True)
     outcome = session.transaction([registration, SetData(CONTROLLER_EPOCH, str(epoch).encode(), version)])
     if outcome.error is None:
-        return Election(epoch, outcome.results[1].version)
+        return WonElection(epoch, outcome.results[1].version)
     if not isinstance(outcome.error, (NodeExists, BadVersion)):
         raise outcome.error
     active, after = read_controller(session), read_controller_epoch(session)
@@ -177,7 +177,7 @@ def register_controller(session: ZooKeeperSession, controller_id: int, timestamp
         raise ControllerMoved("/controller was created and has gone again while this controller stood for election")
     is_ours = active[0].broker_id == controller_id and active[1].owner == session.id
     if is_ours and after is not None and after[0] == epoch:
-        return Election(*after)  # the transaction was applied, but its answer was lost with the connection
+        return WonElection(*after)  # the transaction was applied, but its answer was lost with the connection
     raise ControllerMoved(f"broker {active[0].broker_id} is the controller")
 
 

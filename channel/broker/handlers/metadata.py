@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from channel.broker.metadata_cache import TopicMetadata
+from channel.broker.metadata_cache import TopicAnswer
 from kproto import messages
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID
@@ -42,9 +42,9 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     )
 
 
-def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> list[TopicMetadata]:
+def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> list[TopicAnswer]:
     names: dict[str, None] = {}  # each topic once, however often the request names it
-    unknown: dict[tuple[str | None, bytes], TopicMetadata] = {}
+    unknown: dict[tuple[str | None, bytes], TopicAnswer] = {}
     if asked is None or (version == 0 and not asked):
         names = dict.fromkeys(cache.topics())
     else:
@@ -54,10 +54,10 @@ def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> li
             if name is not None and cache.contains(name):
                 names[name] = None
             elif topic.name is None:
-                missing = TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id, ())
+                missing = TopicAnswer(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id, ())
                 unknown[None, topic.topic_id] = missing
             else:
-                missing = TopicMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, ZERO_UUID, ())
+                missing = TopicAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, ZERO_UUID, ())
                 unknown[topic.name, ZERO_UUID] = missing
     known = cache.topic_metadata(
         names,
@@ -68,7 +68,7 @@ def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> li
     return known + list(unknown.values())
 
 
-def _topic(topic: TopicMetadata) -> messages.MetadataResponseTopic:
+def _topic(topic: TopicAnswer) -> messages.MetadataResponseTopic:
     return messages.MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.name,

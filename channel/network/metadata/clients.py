@@ -19,7 +19,7 @@ from kproto.errors import KprotoError
 from .cluster import Metadata
 from .default_updater import DefaultMetadataUpdater, metadata_request
 from .producer import ProducerMetadata
-from .snapshot import MetadataSnapshot
+from .snapshot import ClusterSnapshot
 from .view import ClusterView
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ClusterClient(_Connected):
         timeout_ms: int = 10_000,
     ) -> None:
         super().__init__(ManualMetadataUpdater(), protocol, security, client_id, timeout_ms)
-        self._bootstrap = MetadataSnapshot.of_bootstrap(bootstrap).nodes
+        self._bootstrap = ClusterSnapshot.of_bootstrap(bootstrap).nodes
 
     def ask(self, node: Node, topics: Sequence[str] | None = None) -> ClusterView:
         """Ask one node for its view of these topics, or of all topics.
@@ -96,7 +96,7 @@ class ClusterClient(_Connected):
         if not await_ready(client, node, self._timeout_ms):
             raise Disconnected(f"{node.host}:{node.port} is not ready within {self._timeout_ms} ms")
         request = client.new_request(node.key, metadata_request(topics))
-        return ClusterView(node, MetadataSnapshot.of_response(send_and_receive(client, request).body))
+        return ClusterView(node, ClusterSnapshot.of_response(send_and_receive(client, request).body))
 
     def ask_any(self, topics: Sequence[str] | None = None) -> ClusterView:
         """Ask node after node, and return the view of the first that answers.

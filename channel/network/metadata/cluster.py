@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
+from kproto.types import TopicPartition
 
 from .refresh import RefreshSchedule
-from .snapshot import EPOCHS_FROM, INVALID_METADATA, MetadataSnapshot, PartitionInfo, TopicPartition
+from .snapshot import EPOCHS_FROM, INVALID_METADATA, ClusterSnapshot, PartitionInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -72,7 +73,7 @@ class Metadata:
         clock: Clock = SYSTEM_CLOCK,
         randomness: Randomness | None = None,
     ) -> None:
-        self.snapshot = MetadataSnapshot()
+        self.snapshot = ClusterSnapshot()
         self._refresh = RefreshSchedule(refresh_backoff_ms, refresh_backoff_max_ms, max_age_ms, randomness)
         self._on_leader_change = on_leader_change
         self._clock = clock
@@ -133,7 +134,7 @@ class Metadata:
     def _begin(self) -> None:
         self._needs_full_update = True
         self._update_version += 1
-        self.snapshot = MetadataSnapshot.of_bootstrap(self._bootstrap)
+        self.snapshot = ClusterSnapshot.of_bootstrap(self._bootstrap)
 
     def request_update(self, *, reset_equivalent_responses: bool = True) -> int:
         """Request a whole update; returns the present version, to wait for a higher."""
@@ -198,14 +199,14 @@ class Metadata:
             if not is_partial:
                 self._needs_full_update = False
             self._refresh.succeeded(now, is_partial=is_partial)
-            told = MetadataSnapshot.of_response(response)
+            told = ClusterSnapshot.of_response(response)
             self.snapshot = newer = self._accepted(told, is_partial=is_partial, api_version=api_version, now=now)
             self._forget_epochs(now)
             self._invalid_topics = set(newer.invalid_topics)
             self._unauthorized_topics = set(newer.unauthorized_topics)
             self._changed.notify_all()
 
-    def _accepted(self, told: MetadataSnapshot, *, is_partial: bool, api_version: int, now: int) -> MetadataSnapshot:
+    def _accepted(self, told: ClusterSnapshot, *, is_partial: bool, api_version: int, now: int) -> ClusterSnapshot:
         """Build the next snapshot from the response's topics of interest, without partitions known to be outdated."""
         topics = {name for name in told.all_topics if self.retain_topic(name, now)}
         former_ids = self.snapshot.topic_ids

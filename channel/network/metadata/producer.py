@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from channel.errors import InvalidTopic, RequestTimeout, TopicNotKnown
 from kproto.error_codes import ErrorCode, error_name
+from kproto.types import TopicPartition
 
 from .cluster import Metadata
-from .snapshot import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.types import Node
 from kproto.error_codes import ErrorCode
+from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
 __all__ = [
     "EPOCHS_FROM",
     "INVALID_METADATA",
-    "MetadataSnapshot",
+    "ClusterSnapshot",
     "PartitionInfo",
-    "TopicPartition",
 ]
 
 EPOCHS_FROM: Final = 9
@@ -28,13 +28,6 @@ INVALID_METADATA: Final = frozenset({
     ErrorCode.INCONSISTENT_TOPIC_ID,
 })  # fmt: skip
 """Errors of a topic or partition that a newer metadata response may heal."""
-
-
-class TopicPartition(NamedTuple):
-    """A topic's name and a partition's index."""
-
-    topic: str
-    partition: int
 
 
 class PartitionInfo(NamedTuple):
@@ -56,7 +49,7 @@ class PartitionInfo(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataSnapshot:
+class ClusterSnapshot:
     """A cluster's metadata at one moment.
 
     Attributes:
@@ -81,12 +74,12 @@ class MetadataSnapshot:
     _counts: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of_bootstrap(cls, addresses: Sequence[tuple[str, int]]) -> MetadataSnapshot:
+    def of_bootstrap(cls, addresses: Sequence[tuple[str, int]]) -> ClusterSnapshot:
         """Make a snapshot of bootstrap addresses: nodes -1, -2 and so on."""
         return cls(nodes={-i: Node(-i, host, port) for i, (host, port) in enumerate(addresses, 1)}, is_bootstrap=True)
 
     @classmethod
-    def of_response(cls, response: Any) -> MetadataSnapshot:
+    def of_response(cls, response: Any) -> ClusterSnapshot:
         """Make a snapshot of a ``MetadataResponse``; topics without a name are left out."""
         topics = [topic for topic in response.topics if topic.name]
         return cls(
@@ -154,13 +147,13 @@ class MetadataSnapshot:
 
     def with_partitions(
         self, nodes: Mapping[int, Node], changed: Mapping[TopicPartition, PartitionInfo]
-    ) -> MetadataSnapshot:
+    ) -> ClusterSnapshot:
         """Copy the snapshot with some nodes and partitions replaced or added."""
         return replace(self, nodes={**self.nodes, **nodes}, partitions={**self.partitions, **changed})._counted()
 
     def restricted(
         self, topics: Collection[str], partitions: Mapping[TopicPartition, PartitionInfo]
-    ) -> MetadataSnapshot:
+    ) -> ClusterSnapshot:
         """Copy the snapshot with these topics and partitions alone."""
         return replace(
             self,
@@ -170,7 +163,7 @@ class MetadataSnapshot:
             internal_topics=self.internal_topics.intersection(topics),
         )._counted()
 
-    def merged(self, newer: MetadataSnapshot, retain: Callable[[str], bool]) -> MetadataSnapshot:
+    def merged(self, newer: ClusterSnapshot, retain: Callable[[str], bool]) -> ClusterSnapshot:
         """Add to ``newer`` the topics of this snapshot that it lacks, if they are to be kept."""
         kept = {name for name in (*self._counts, *self.topic_errors) if retain(name)}
         kept.difference_update(newer.topics, newer.topic_errors)
@@ -182,7 +175,7 @@ class MetadataSnapshot:
             internal_topics=newer.internal_topics | self.internal_topics.intersection(kept),
         )._counted()
 
-    def _counted(self) -> MetadataSnapshot:
+    def _counted(self) -> ClusterSnapshot:
         counts: dict[str, int] = {}
         for each in self.partitions:
             counts[each.topic] = counts.get(each.topic, 0) + 1

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from channel.types import Node
+    from kproto.types import TopicPartition
 
-    from .snapshot import MetadataSnapshot, PartitionInfo, TopicPartition
+    from .snapshot import ClusterSnapshot, PartitionInfo
 
 __all__ = ["ClusterView", "Difference", "differences"]
 
@@ -27,7 +28,7 @@ class ClusterView(NamedTuple):
     """
 
     node: Node
-    snapshot: MetadataSnapshot
+    snapshot: ClusterSnapshot
 
     @property
     def brokers(self) -> list[Node]:
@@ -91,7 +92,7 @@ class Difference(NamedTuple):
     values: tuple[str, ...]
 
 
-def differences(views: Sequence[MetadataSnapshot]) -> list[Difference]:
+def differences(views: Sequence[ClusterSnapshot]) -> list[Difference]:
     """List the differences between views of several nodes (a stale metadata cache shows), or of two moments."""
     facts: dict[tuple[str, str], dict[int, str]] = {}
     for i, view in enumerate(views):
@@ -105,7 +106,7 @@ def differences(views: Sequence[MetadataSnapshot]) -> list[Difference]:
     return found
 
 
-def _facts(view: MetadataSnapshot) -> Iterator[tuple[str, str, str]]:
+def _facts(view: ClusterSnapshot) -> Iterator[tuple[str, str, str]]:
     yield "cluster", "id", str(view.cluster_id)
     yield "cluster", "controller", _or_none(view.controller_id)
     for broker in view.nodes.values():
@@ -127,6 +128,6 @@ def _or_none(number: int | None) -> str:
     return "none" if number is None else str(number)
 
 
-def _id_of(snapshot: MetadataSnapshot, topic: str) -> str | None:
+def _id_of(snapshot: ClusterSnapshot, topic: str) -> str | None:
     topic_id = snapshot.topic_ids.get(topic)
     return None if topic_id is None else uuid_to_json(topic_id)

@@ -8,7 +8,7 @@ from control_messages import leader_and_isr, leader_state, topic_id, update_meta
 
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.isr import LedPartitions
-from channel.broker.isr_changes import AlterPartition
+from channel.broker.isr_senders import AlterPartitionSender
 from channel.broker.links import BrokerLinks
 from channel.errors import Disconnected
 from channel.network.request import ClientRequest, ClientResponse
@@ -160,7 +160,7 @@ def proposed(leader, channel):
     leader.fetching = {2}
     leader.led.proposals(0)
     proposals = leader.led.proposals(LAG_MS)
-    AlterPartition(channel).propose(leader.led, proposals)
+    AlterPartitionSender(channel).propose(leader.led, proposals)
     return proposals
 
 

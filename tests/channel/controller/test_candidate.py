@@ -16,7 +16,7 @@ from channel.controller.controller import Controller
 from channel.controller.leadership import ZooKeeperLeadership
 from channel.errors import BadVersion, ControllerMoved, IllegalState, NodeExists, NoNode, SessionExpired
 from channel.metrics import Metrics
-from channel.zookeeper.cluster import Election
+from channel.zookeeper.cluster import WonElection
 from channel.zookeeper.operations import Check, Create, Delete, SetData, Stat, Transaction
 from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
 
@@ -100,7 +100,7 @@ class Leading:
         self.ended: list[int] = []
         self.failure: Exception | None = None
 
-    def __call__(self, session: Any, election: Election, put: Any) -> Any:
+    def __call__(self, session: Any, election: WonElection, put: Any) -> Any:
         made, epoch = self, election.epoch
 
         class Leadership:
@@ -233,7 +233,7 @@ def test_a_leadership_whose_send_thread_died_cannot_go_on(session: Session) -> N
         made.update(options)
 
     leadership = ZooKeeperLeadership(
-        7, cast("ZooKeeperSession", session), Election(1, 1), events.append, ChannelConfig(), Metrics(),
+        7, cast("ZooKeeperSession", session), WonElection(1, 1), events.append, ChannelConfig(), Metrics(),
         make_channels=make_channels,
     )  # fmt: skip
     made["on_thread_failed"]("Controller-7-to-brokers-0-send-thread", [1, 2])

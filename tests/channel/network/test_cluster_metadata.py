@@ -10,7 +10,6 @@ from network_peers import until
 
 from channel.errors import AuthenticationFailed, IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
 from channel.network.metadata.cluster import LeaderUpdate, Metadata
-from channel.network.metadata.snapshot import TopicPartition
 from channel.types import Node
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import (
@@ -19,6 +18,7 @@ from kproto.reference.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,6 @@ from channel.network.client import NetworkClient
 from channel.network.metadata.cluster import Metadata
 from channel.network.metadata.default_updater import DefaultMetadataUpdater
 from channel.network.metadata.producer import ProducerMetadata
-from channel.network.metadata.snapshot import TopicPartition
 from channel.network.request import BodyRequest
 from channel.network.resolution import InlineResolution
 from channel.network.selector import Selector
@@ -29,6 +28,7 @@ from kproto.codec import decode_request, encode
 from kproto.errors import DecodeError, UnsupportedVersion
 from kproto.headers import decode_request_header_from
 from kproto.messages import MetadataResponse, MetadataResponseBroker
+from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,9 @@ from network_peers import until
 
 from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicNotKnown
 from channel.network.metadata.producer import ProducerMetadata
-from channel.network.metadata.snapshot import TopicPartition
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from .isr import IsrProposal, LedPartitions
     from .to_controller import NodeToControllerChannel
 
-__all__ = ["AlterPartition", "IsrChanges", "ZooKeeperIsr"]
+__all__ = ["AlterPartitionSender", "IsrSender", "ZooKeeperIsr"]
 
 _log = get_logger(__name__)
 
 
-class IsrChanges(Protocol):
+class IsrSender(Protocol):
     """A way to announce a leader's ISR proposals."""
 
     def propose(self, led: LedPartitions, proposals: Sequence[IsrProposal]) -> None:
@@ -79,7 +79,7 @@ class _AlterPartitionBuilder:
         return f"AlterPartition of broker {self._broker[0]} for {len(self._proposals)} partitions"
 
 
-class AlterPartition:
+class AlterPartitionSender:
     """Proposes ISRs to the controller: one request for all partitions of a check.
 
     Args:

@@ -1,0 +1,25 @@
+"""The rooms of ``channel``: few modules at its root, and each class name once."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import channel
+
+ROOT = Path(channel.__file__).parent
+
+
+def test_the_root_holds_what_all_share() -> None:
+    modules = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "__init__")
+    assert len(modules) <= 12, modules
+
+
+def test_each_class_name_has_one_meaning() -> None:
+    places = defaultdict(list)
+    for path in ROOT.rglob("*.py"):
+        for each in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
+                places[each.name].append(str(path.relative_to(ROOT)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
