@@ -12,7 +12,7 @@ analyze: ## captures of real clusters -> tables and a summary
 	.venv/bin/kproto analyze $(CAPTURES) --out out/tables --overwrite
 
 test:    ## every test that needs no Maven
-	@tools/setup test java chromium
+	@tools/setup test java chromium tshark
 	.venv/bin/pytest -m "not java and not kafka"
 
 QUESTIONS = 20000

@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "tap": "Relay Kafka connections and record them as pcapng.",
     "send": "Send one request to a broker, and print its answer.",
     "demo": "Run a live cluster in one process, record it, and make tables of the recording.",
+    "wireshark": "Make Wireshark and tshark read the three control requests.",
     "codec": "Answer decode and encode questions, one JSON object a line.",
 }
 """Sub-command -> its line in ``kproto --help``. The module of the same name here holds it as ``command``."""

@@ -1,0 +1,530 @@
+-- Wireshark dissector of Kafka's LeaderAndIsr, StopReplica and UpdateMetadata, written by `kproto wireshark`.
+-- Messages, fields, APIs and errors below come from kproto's own declarations; the rest of Kafka's APIs is left to
+-- Wireshark's dissector "kafka". Runs with Lua 5.1 to 5.4.
+
+--@DECLARATIONS@
+
+local kproto = Proto("kproto", "Kafka control plane")
+local MAX_TEXT = 32767
+local MAX_FRAME = 100 * 1024 * 1024
+
+-- ---- fields -------------------------------------------------------------------------------------------------------
+
+local f = {
+  length = ProtoField.int32("kproto.length", "Length"),
+  api_key = ProtoField.int16("kproto.api_key", "API key", base.DEC, APIS),
+  api_version = ProtoField.int16("kproto.api_version", "API version"),
+  correlation_id = ProtoField.int32("kproto.correlation_id", "Correlation id"),
+  client_id = ProtoField.string("kproto.client_id", "Client id"),
+  request_in = ProtoField.framenum("kproto.request_in", "Request in", base.NONE, frametype.REQUEST),
+  response_in = ProtoField.framenum("kproto.response_in", "Response in", base.NONE, frametype.RESPONSE),
+  latency = ProtoField.relative_time("kproto.latency", "Time from request to response"),
+  tag = ProtoField.bytes("kproto.unknown_tagged_field", "Unknown tagged field"),
+}
+for name, kind in pairs(FIELDS) do
+  local abbreviation, label = "kproto." .. name, name
+  if name == "error_code" then
+    f[name] = ProtoField.int16(abbreviation, label, base.DEC, ERRORS)
+  elseif kind == "string" or kind == "uuid" then
+    f[name] = ProtoField.string(abbreviation, label)
+  elseif kind == "bool" then
+    f[name] = ProtoField.bool(abbreviation, label)
+  else
+    f[name] = ProtoField[kind](abbreviation, label)
+  end
+end
+local every = {}
+for _, field in pairs(f) do every[#every + 1] = field end
+kproto.fields = every
+
+local e = {
+  refused = ProtoExpert.new("kproto.refused", "Request refused", expert.group.RESPONSE_CODE, expert.severity.WARN),
+  partition = ProtoExpert.new("kproto.partition_error", "Partition error", expert.group.RESPONSE_CODE, expert.severity.NOTE),
+  malformed = ProtoExpert.new("kproto.malformed", "Malformed", expert.group.MALFORMED, expert.severity.ERROR),
+  version = ProtoExpert.new("kproto.unknown_version", "Unknown version", expert.group.UNDECODED, expert.severity.WARN),
+  unmatched = ProtoExpert.new("kproto.unmatched", "Request not captured", expert.group.SEQUENCE, expert.severity.NOTE),
+}
+kproto.experts = { e.refused, e.partition, e.malformed, e.version, e.unmatched }
+
+kproto.prefs.ports = Pref.range("TCP ports", "9092", "Ports of brokers; control connections at other ports are found by their first request", 65535)
+
+-- ---- reading ------------------------------------------------------------------------------------------------------
+-- A reader holds the frame's bytes as a Lua string (s), the offset of the next byte (at) and the frame's buffer (tvb).
+
+local function fail(r, text) error({ reason = text, at = r.at }, 0) end
+
+local function need(r, count)
+  if r.at + count > r.size then fail(r, string.format("the message ends early: %d bytes needed, %d left", count, r.size - r.at)) end
+end
+
+local function signed(value, span) if value >= span / 2 then return value - span end return value end
+
+local function u8(r)
+  need(r, 1)
+  r.at = r.at + 1
+  return r.s:byte(r.at)
+end
+
+local function i16(r)
+  need(r, 2)
+  local a, b = r.s:byte(r.at + 1, r.at + 2)
+  r.at = r.at + 2
+  return signed(a * 256 + b, 65536)
+end
+
+local function i32(r)
+  need(r, 4)
+  local a, b, c, d = r.s:byte(r.at + 1, r.at + 4)
+  r.at = r.at + 4
+  return signed(((a * 256 + b) * 256 + c) * 256 + d, 4294967296)
+end
+
+local function varint(r)  -- at most five bytes, its low 32 bits, as Java reads it
+  local value, factor = 0, 1
+  for _ = 1, 5 do
+    local byte = u8(r)
+    value = value + (byte % 128) * factor
+    if byte < 128 then return value % 4294967296 end
+    factor = factor * 128
+  end
+  fail(r, "a varint of more than five bytes")
+end
+
+local function compact_length(r)
+  local length = varint(r) - 1
+  if length >= 2147483648 then length = length - 4294967296 end
+  return length
+end
+
+local ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+local function base64(bytes)
+  local out = {}
+  for i = 1, #bytes, 3 do
+    local a, b, c = bytes:byte(i, i + 2)
+    local bits = a * 65536 + (b or 0) * 256 + (c or 0)
+    for shift = 0, (c and 3) or (b and 2) or 1 do
+      local digit = math.floor(bits / 64 ^ (3 - shift)) % 64
+      out[#out + 1] = ALPHABET:sub(digit + 1, digit + 1)
+    end
+  end
+  return table.concat(out)
+end
+
+local WIDTH = { int8 = 1, bool = 1, int16 = 2, uint16 = 2, int32 = 4, int64 = 8 }
+
+local function text_length(r, flexible)
+  local length
+  if flexible then length = compact_length(r) else length = i16(r) end
+  if length > MAX_TEXT then fail(r, string.format("a string of %d bytes; %d is the most", length, MAX_TEXT)) end
+  if length >= 0 then need(r, length) end
+  return length
+end
+
+local read_struct
+
+-- Reads one value of a field, and adds it to the tree where somebody wants it.
+local function read_value(r, declared, kind, name, tree, info)
+  local start = r.at
+  local width = WIDTH[kind]
+  if width then
+    need(r, width)
+    r.at = start + width
+    if r.wanted[name] then
+      local item = tree:add(f[name], r.tvb:range(start, width))
+      if name == "error_code" then
+        local code = signed(r.s:byte(start + 1) * 256 + r.s:byte(start + 2), 65536)
+        if code ~= 0 then
+          local text = ERRORS[code] or tostring(code)
+          if info.depth == 0 then item:add_proto_expert_info(e.refused, "The broker refused the request: " .. text)
+          else item:add_proto_expert_info(e.partition, "Partition error: " .. text) end
+        end
+      end
+    end
+    if name == "error_code" and info.depth == 0 then
+      info.error_code = signed(r.s:byte(start + 1) * 256 + r.s:byte(start + 2), 65536)
+    elseif info.label and name == "partition_index" then
+      info.label = info.label .. " partition " .. signed(((r.s:byte(start + 1) * 256 + r.s:byte(start + 2)) * 256
+        + r.s:byte(start + 3)) * 256 + r.s:byte(start + 4), 4294967296)
+    end
+  elseif kind == "uuid" then
+    need(r, 16)
+    r.at = start + 16
+    if r.wanted[name] then tree:add(f[name], r.tvb:range(start, 16), base64(r.s:sub(start + 1, start + 16))) end
+  else  -- string
+    local length = text_length(r, r.flexible and not declared.plain)
+    if length < 0 then
+      if not declared.nullable then fail(r, "null, where null is not allowed") end
+      if r.visible then tree:add(r.tvb:range(start, r.at - start), name .. ": null") end
+    else
+      local from = r.at
+      r.at = from + length
+      if r.wanted[name] then
+        local value = ""
+        if length > 0 then value = r.tvb:range(from, length):string(ENC_UTF_8) end
+        tree:add(f[name], r.tvb:range(start, r.at - start), value)
+      end
+      if info.label and (name == "topic_name" or name == "name" or name == "host_name" or name == "host") then
+        info.label = info.label .. " " .. r.s:sub(from + 1, r.at)
+      end
+    end
+  end
+end
+
+local function read_array(r, declared, name, tree, info)
+  local start = r.at
+  local count
+  if r.flexible then count = compact_length(r) else count = i32(r) end
+  if count < 0 then
+    if not declared.nullable then r.at = start; fail(r, "null, where null is not allowed") end
+    return
+  end
+  if count > r.size - r.at then fail(r, string.format("%d elements in %d bytes", count, r.size - r.at)) end
+  local struct = declared.struct
+  if not struct then
+    local kind, width, field = declared.of, WIDTH[declared.of], f[name]
+    if width then
+      need(r, width * count)
+      if r.wanted[name] then
+        for i = 0, count - 1 do tree:add(field, r.tvb:range(r.at + i * width, width)) end
+      end
+      r.at = r.at + width * count
+    else
+      for _ = 1, count do read_value(r, declared, kind, name, tree, info) end
+    end
+    return
+  end
+  if declared.counted then info.partitions = info.partitions + count end
+  local fields = STRUCTS[struct][r.version]
+  if not r.visible then  -- fields hang on the message's own item; nobody sees the levels between
+    info.depth = info.depth + 1
+    for _ = 1, count do read_struct(r, fields, tree, info) end
+    info.depth = info.depth - 1
+    return
+  end
+  local list = tree:add(r.tvb:range(start, r.at - start), string.format("%s: %d", name, count))
+  for i = 0, count - 1 do
+    local first = r.at
+    local item = list:add(r.tvb:range(first, 0), "")
+    local below = { depth = info.depth + 1, partitions = 0, label = string.format("%s[%d]", name, i) }
+    local ok, problem = pcall(read_struct, r, fields, item, below)
+    item:set_len(math.max(r.at - first, 0))
+    item:set_text(below.label)
+    if not ok then error(problem, 0) end
+    info.partitions = info.partitions + below.partitions
+  end
+  list:set_len(r.at - start)
+end
+
+local function read_tagged(r, fields, tree, info)
+  local count = varint(r)
+  if count >= 2147483648 then count = 0 end
+  for _ = 1, count do
+    local start = r.at
+    local tag, size = varint(r), varint(r)
+    local known = fields.tags[tag]
+    if known then
+      if known.type == "array" then read_array(r, known, known.name, tree, info)
+      else read_value(r, known, known.type, known.name, tree, info) end
+    elseif fields.elsewhere[tag] then
+      r.at = start
+      fail(r, string.format("tag %d belongs to other versions of this message", tag))
+    else
+      if size >= 2147483648 then fail(r, "a tagged field of negative size") end
+      need(r, size)
+      if r.wanted.tag then
+        tree:add(f.tag, r.tvb:range(start, r.at + size - start)):prepend_text(string.format("tag %d, ", tag))
+      end
+      r.at = r.at + size
+    end
+  end
+end
+
+read_struct = function(r, fields, tree, info)
+  for i = 1, #fields do
+    local declared = fields[i]
+    if declared.type == "array" then read_array(r, declared, declared.name, tree, info)
+    else read_value(r, declared, declared.type, declared.name, tree, info) end
+  end
+  if r.flexible then read_tagged(r, fields, tree, info) end
+end
+
+-- ---- requests and responses of a connection -----------------------------------------------------------------------
+
+local stream_number = Field.new("tcp.stream")
+local kafka = Dissector.get("kafka")
+local others  -- hands other APIs to Wireshark's own dissector, which takes the server's port from this table
+pcall(function() others = DissectorTable.new("kproto.server_port", "Kafka server port", ftypes.UINT16, base.DEC, kproto) end)
+local servers = {}   -- TCP stream -> port of the broker
+local brokers = {}   -- address and port of each end that a control request was sent to
+local pending = {}   -- TCP stream -> correlation id -> requests without a response, oldest first
+local answered = {}  -- "frame/stream/correlation id" of either half -> the exchange
+
+function kproto.init()
+  servers, brokers, pending, answered = {}, {}, {}, {}
+end
+
+local function stream_of()
+  local field = stream_number()
+  return field and field.value or -1
+end
+
+-- Whether bytes begin like a request: known API and version, a client id of printable characters.
+local function like_request(tvb, offset, control)
+  if tvb:captured_len() - offset < 14 then return false end
+  local size = tvb:range(offset, 4):int()
+  local api, version = tvb:range(offset + 4, 2):int(), tvb:range(offset + 6, 2):int()
+  if size < 10 or size > MAX_FRAME or APIS[api] == nil then return false end
+  local newest = NEWEST[api]
+  if control and not newest then return false end
+  if version < 0 or version > (newest or 32) or tvb:range(offset + 8, 4):int() < 0 then return false end
+  local length = tvb:range(offset + 12, 2):int()
+  if length < -1 or length > size - 10 or length > 512 then return false end
+  local shown = math.min(length, tvb:captured_len() - offset - 14)
+  for i = 0, shown - 1 do
+    local byte = tvb:range(offset + 14 + i, 1):uint()
+    if byte < 0x20 or byte > 0x7e then return false end
+  end
+  return true
+end
+
+-- Whether a segment to a known broker may begin a request: all of its header, or less than one.
+local function begins_request(tvb)
+  if tvb:captured_len() < 14 then return tvb:range(0, 1):uint() == 0 end
+  return like_request(tvb, 0, false)
+end
+
+local function exchange_key(pinfo, stream, correlation, at)
+  return pinfo.number .. "/" .. stream .. "/" .. correlation .. "/" .. at
+end
+
+local function note_request(pinfo, stream, correlation, api, version, at)
+  local key = exchange_key(pinfo, stream, correlation, at)
+  if not pinfo.visited then
+    local exchange = { api = api, version = version, request = pinfo.number, time = pinfo.abs_ts }
+    local streams = pending[stream] or {}
+    pending[stream] = streams
+    local waiting = streams[correlation] or {}
+    streams[correlation] = waiting
+    waiting[#waiting + 1] = exchange
+    answered[key] = exchange
+  end
+  return answered[key]
+end
+
+local function note_response(pinfo, stream, correlation, at)
+  local key = exchange_key(pinfo, stream, correlation, at)
+  if not pinfo.visited and not answered[key] then
+    local waiting = pending[stream] and pending[stream][correlation]
+    local exchange = waiting and table.remove(waiting, 1)
+    if exchange then
+      if #waiting == 0 then pending[stream][correlation] = nil end
+      exchange.response, exchange.answered = pinfo.number, pinfo.abs_ts
+      answered[key] = exchange
+    end
+  end
+  return answered[key]
+end
+
+-- ---- frames -------------------------------------------------------------------------------------------------------
+
+local function wanted_fields(tree)
+  local wanted = {}
+  for name, field in pairs(f) do
+    local ok, referenced = pcall(function() return tree:referenced(field) end)
+    wanted[name] = not ok or referenced
+  end
+  return wanted
+end
+
+local function add_if(r, tree, name, start, length, value)
+  if not r.wanted[name] then return nil end
+  if value ~= nil then return tree:add(f[name], r.tvb:range(start, length), value) end
+  return tree:add(f[name], r.tvb:range(start, length))
+end
+
+local function body(r, api, kind, version, tree, info)
+  local message = MESSAGES[api][kind]
+  r.version, r.flexible = version, version >= message.flexible
+  local ok, problem = pcall(read_struct, r, STRUCTS[message.struct][version], tree, info)
+  if ok then return true end
+  if type(problem) ~= "table" then error(problem, 0) end
+  info.malformed = problem.reason
+  local at = math.min(problem.at, r.size)
+  tree:add_tvb_expert_info(e.malformed, r.tvb:range(at, r.size - at), "Malformed at byte " .. at .. ": " .. problem.reason)
+  return false
+end
+
+local function describe(pinfo, text)
+  if tostring(pinfo.cols.protocol) ~= "Kafka control" then
+    pinfo.cols.protocol = "Kafka control"
+    pinfo.cols.info = text
+  else
+    pinfo.cols.info:append(", " .. text)
+  end
+end
+
+local function dissect_frame(tvb, pinfo, root)
+  local stream = stream_of()
+  local is_request = pinfo.dst_port == servers[stream]
+  local size = tvb:captured_len()
+  local api, version, correlation, exchange
+  if is_request then
+    if size < 12 then return size end
+    api, version, correlation = tvb:range(4, 2):int(), tvb:range(6, 2):int(), tvb:range(8, 4):int()
+    exchange = note_request(pinfo, stream, correlation, api, version, tvb:offset())
+  else
+    if size < 8 then return size end
+    correlation = tvb:range(4, 4):int()
+    exchange = note_response(pinfo, stream, correlation, tvb:offset())
+    if exchange then api, version = exchange.api, exchange.version end
+  end
+  local message = api and MESSAGES[api]
+  if api and not message then
+    if others and kafka then
+      local port = servers[stream]
+      if not others:get_dissector(port) then others:add(port, kafka) end
+      others:try(port, tvb, pinfo, root)
+    end
+    return size
+  end
+  local tree = root:add(kproto, tvb:range(0, size))
+  local r = { s = tvb:raw(0, size), size = size, at = 0, tvb = tvb, visible = tree.visible }
+  r.wanted = wanted_fields(tree)
+  add_if(r, tree, "length", 0, 4)
+  if not message then
+    add_if(r, tree, "correlation_id", 4, 4)
+    tree:add_proto_expert_info(e.unmatched, "The request of this response is not in the capture")
+    describe(pinfo, "response to a request that was not captured")
+    return size
+  end
+  local kind = is_request and "request" or "response"
+  local info = { depth = 0, partitions = 0 }
+  local newest = NEWEST[api]
+  local known = version >= 0 and version <= newest
+  local flexible = known and version >= message[kind].flexible
+  local name = APIS[api]
+  if is_request then
+    add_if(r, tree, "api_key", 4, 2)
+    add_if(r, tree, "api_version", 6, 2)
+    add_if(r, tree, "correlation_id", 8, 4)
+  else
+    add_if(r, tree, "correlation_id", 4, 4)
+    for _, field in ipairs({ "api_key", "api_version" }) do
+      if r.wanted[field] then tree:add(f[field], field == "api_key" and api or version):set_generated() end
+    end
+  end
+  local whole = false
+  if not known then
+    tree:add_proto_expert_info(e.version, string.format("%s has versions 0 to %d; this is version %d", name, newest, version))
+  else
+    local ok, problem = pcall(function()
+      if is_request then
+        r.at = 12
+        local start = r.at
+        local length = i16(r)
+        if length >= 0 then
+          need(r, length)
+          local from = r.at
+          r.at = from + length
+          add_if(r, tree, "client_id", start, length + 2, length > 0 and tvb:range(from, length):string(ENC_UTF_8) or "")
+        end
+      else
+        r.at = 8
+      end
+      if flexible then read_tagged(r, { tags = {}, elsewhere = {} }, tree, info) end
+    end)
+    if ok then
+      whole = body(r, api, kind, version, tree, info)
+    else
+      if type(problem) ~= "table" then error(problem, 0) end
+      info.malformed = problem.reason
+      tree:add_proto_expert_info(e.malformed, "Malformed header: " .. problem.reason)
+    end
+  end
+  local text = string.format("%s v%d %s", name, version, kind)
+  if info.partitions > 0 then
+    text = text .. string.format(" (%d partition%s)", info.partitions, info.partitions == 1 and "" or "s")
+  end
+  if info.error_code and info.error_code ~= 0 then text = text .. " " .. (ERRORS[info.error_code] or info.error_code) end
+  if info.malformed then text = text .. " [malformed]" end
+  tree:append_text(", " .. text)
+  describe(pinfo, text)
+  if exchange then
+    if is_request and exchange.response then
+      if r.wanted.response_in then tree:add(f.response_in, exchange.response):set_generated() end
+    elseif not is_request then
+      if r.wanted.request_in then tree:add(f.request_in, exchange.request):set_generated() end
+      if r.wanted.latency then
+        local delta = exchange.answered - exchange.time
+        local seconds = math.floor(delta)
+        tree:add(f.latency, NSTime.new(seconds, math.floor((delta - seconds) * 1e9 + 0.5))):set_generated()
+      end
+    end
+  end
+  return size
+end
+
+-- Cuts a segment, or several that Wireshark has put together, into frames. Not by dissect_tcp_pdus: a Lua error that
+-- passes through it ends the program.
+local function dissect_frames(tvb, pinfo, root)
+  local offset, captured, reported = 0, tvb:captured_len(), tvb:reported_len()
+  while offset < captured do
+    local left = reported - offset
+    local size = left >= 4 and captured - offset >= 4 and tvb:range(offset, 4):int() + 4
+    if size and (size < 4 or size > MAX_FRAME) then return end  -- no frame begins here
+    if (not size or size > left) and pinfo.can_desegment > 0 then
+      pinfo.desegment_offset = offset
+      pinfo.desegment_len = size and size - left or DESEGMENT_ONE_MORE_SEGMENT
+      return
+    end
+    local length = math.min(size or left, captured - offset)
+    local ok, problem = pcall(dissect_frame, tvb:range(offset, length):tvb(), pinfo, root)
+    if not ok then root:add(kproto, tvb:range(offset, length)):add_proto_expert_info(e.malformed, tostring(problem)) end
+    offset = offset + (size or left)
+  end
+end
+
+-- Finds out which end of a connection is the broker: the one that a request is sent to.
+local function server_of(tvb, pinfo, stream)
+  if servers[stream] then return true end
+  if pinfo.match_uint == pinfo.dst_port and like_request(tvb, 0, false) or like_request(tvb, 0, true) then
+    servers[stream] = pinfo.dst_port
+  elseif pinfo.match_uint == pinfo.src_port then
+    servers[stream] = pinfo.src_port
+  end
+  return servers[stream] ~= nil
+end
+
+-- Called by name, not as kproto.dissector: each call through Wireshark takes away one level of reassembly.
+local function dissect_segment(tvb, pinfo, root)
+  local stream = stream_of()
+  if not server_of(tvb, pinfo, stream) then return 0 end
+  dissect_frames(tvb, pinfo, root)
+  return tvb:captured_len()
+end
+
+kproto.dissector = dissect_segment
+kproto:register_heuristic("tcp", function(tvb, pinfo, root)
+  local stream = stream_of()
+  local broker = tostring(pinfo.dst) .. ":" .. pinfo.dst_port
+  if like_request(tvb, 0, true) then
+    brokers[broker] = true
+  elseif not brokers[broker] or not begins_request(tvb) then
+    return false
+  end
+  servers[stream] = pinfo.dst_port
+  pinfo.conversation = kproto
+  dissect_segment(tvb, pinfo, root)
+  return true
+end)
+
+local tcp = DissectorTable.get("tcp.port")
+local registered = ""
+local function register_ports()
+  if registered ~= "" then tcp:remove(registered, kproto) end
+  registered = tostring(kproto.prefs.ports)
+  if registered ~= "" then tcp:add(registered, kproto) end
+end
+kproto.prefs_changed = register_ports
+pcall(function() tcp:add_for_decode_as(kproto) end)
+register_ports()

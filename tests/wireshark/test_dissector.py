@@ -1,0 +1,244 @@
+"""Tests what tshark reads with kproto's dissector: the same fields as kproto's codec, and never a Lua error."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import subprocess
+import xml.etree.ElementTree as ET
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import DATA
+
+from kproto.api import CONTROL_APIS, api_name, check_version
+from kproto.capture import WHOLE, frames
+from kproto.cli.wireshark import command
+from kproto.errors import DecodeError, UnsupportedVersion
+from kproto.json_form import uuid_to_json
+from kproto.reference import decode_request, decode_response
+from kproto.reference.struct import Struct
+from kproto.wireshark import dissector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CAPTURES = sorted((DATA / "captures").glob("*.pcap.gz"))
+ADDED = (
+    "unknown_tagged_field",
+    "length",
+    "api_key",
+    "api_version",
+    "correlation_id",
+    "client_id",
+    "request_in",
+    "response_in",
+    "latency",
+)
+Read = tuple[str, int, int, int, tuple[tuple[str, str], ...]]
+"""Kind, API, version, correlation id, and the body's fields in wire order."""
+
+
+@pytest.fixture(scope="session")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dissector, as ``kproto wireshark`` writes it."""
+    path = tmp_path_factory.mktemp("wireshark") / "kproto.lua"
+    path.write_text(dissector())
+    return path
+
+
+def tshark(script: Path, capture: Path, *args: str) -> str:
+    """Return what tshark prints of a capture; it must have nothing to say of Lua."""
+    done = subprocess.run(
+        ["tshark", "-X", f"lua_script:{script}", "-r", str(capture), *args],
+        capture_output=True, text=True, errors="replace", timeout=120, check=True,
+    )  # fmt: skip
+    assert "Lua" not in done.stderr
+    assert "Lua Error" not in done.stdout
+    assert "kproto.lua:" not in done.stdout
+    return done.stdout
+
+
+def unpacked(capture: Path, folder: Path) -> Path:
+    plain = folder / capture.stem
+    plain.write_bytes(gzip.decompress(capture.read_bytes()))
+    return plain
+
+
+def fields_of(script: Path, capture: Path, where: str, *names: str) -> list[list[str]]:
+    """Return some fields of the packets that a display filter shows, read in two passes."""
+    wanted = [argument for name in names for argument in ("-e", name)]
+    return [
+        line.split("\t") for line in tshark(script, capture, "-2", "-Y", where, "-T", "fields", *wanted).splitlines()
+    ]
+
+
+def read_by_tshark(script: Path, capture: Path) -> list[Read]:
+    """Return the control messages that tshark reads in a capture."""
+    messages: list[Read] = []
+    page = ET.fromstring(tshark(script, capture, "-Y", "kproto", "-T", "pdml"))
+    for proto in page.iter("proto"):
+        if proto.get("name") != "kproto":
+            continue
+        fields = [(str(f.get("name")).removeprefix("kproto."), str(f.get("show"))) for f in proto.iter("field")]
+        fields = [(name, show) for name, show in fields if not name.startswith("_ws")]
+        head = dict(reversed(fields))
+        names = {str(f.get("name")) for f in proto.iter("field")}
+        if "api_key" not in head or names & {"kproto.malformed", "kproto.unknown_version"}:
+            continue  # a response without request, or what kproto refuses too
+        expert = [f for f in proto.iter("field") if str(f.get("name")) == "_ws.expert"]
+        kind = "response" if "request" not in str(proto.get("showname")) else "request"
+        body = tuple((name, show) for name, show in fields if name not in ADDED and not _is_expert(name, expert))
+        messages.append((kind, int(head["api_key"]), int(head["api_version"]), int(head["correlation_id"]), body))
+    return messages
+
+
+def _is_expert(name: str, experts: list[Any]) -> bool:
+    return any(f"kproto.{name}" == inner.get("name") for expert in experts for inner in expert.iter("field"))
+
+
+def read_by_kproto(capture: Path) -> list[Read]:
+    """Return the control messages that kproto reads in a capture, with the reference codec."""
+    messages: list[Read] = []
+    for frame in frames(capture, apis=CONTROL_APIS):
+        if frame.status != WHOLE or frame.api_key is None or frame.api_version is None:
+            continue
+        body = bytes(frame.content)[frame.body_at :]
+        decode = decode_request if frame.direction == "req" else decode_response
+        try:
+            message = decode(frame.api_key, frame.api_version, body)
+        except (DecodeError, UnsupportedVersion):
+            continue
+        kind = "request" if frame.direction == "req" else "response"
+        fields = tuple(flat(message, frame.api_version))
+        messages.append((kind, frame.api_key, frame.api_version, frame.correlation_id, fields))
+    return messages
+
+
+def flat(struct: Struct, version: int) -> Iterator[tuple[str, str]]:
+    """Return a struct's values in wire order, as Wireshark shows them."""
+    present = [field for field in struct.fields.all.values() if field.exists_in(version)]
+    tagged = [field for field in present if field.tag is not None and getattr(struct, field.name) != field.fresh()]
+    for field in [*(field for field in present if field.tag is None), *tagged]:
+        value = getattr(struct, field.name)
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, Struct):
+                yield from flat(item, version)
+            elif item is not None:
+                yield field.name, shown(item)
+
+
+def shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return uuid_to_json(value) if isinstance(value, bytes) else str(value)
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.partition(".pcap")[0])
+def test_tshark_reads_every_control_message_of_a_real_capture_as_kproto_does(
+    script: Path, capture: Path, tmp_path: Path
+) -> None:
+    by_tshark = Counter(read_by_tshark(script, unpacked(capture, tmp_path)))
+    by_kproto = Counter(read_by_kproto(capture))
+    assert by_tshark
+    assert not by_tshark - by_kproto  # nothing that kproto does not read so
+    if "lossy" not in capture.name and "cut" not in capture.name:  # tshark gives up a stream that lacks bytes
+        assert not by_kproto - by_tshark
+
+
+def test_no_control_message_of_the_newest_versions_is_malformed(script: Path, tmp_path: Path) -> None:
+    capture = unpacked(DATA / "captures" / "ibp-3.9-a.pcap.gz", tmp_path)
+    assert tshark(script, capture, "-Y", "kproto && (kproto.malformed || _ws.malformed)") == ""
+
+
+def test_a_filter_by_leader_epoch_finds_the_requests_that_carry_it(script: Path, tmp_path: Path) -> None:
+    source = DATA / "captures" / "ibp-3.9-a.pcap.gz"
+    found = tshark(
+        script,
+        unpacked(source, tmp_path),
+        "-Y",
+        "kproto.leader_epoch == 1",
+        "-T",
+        "fields",
+        "-e",
+        "kproto.correlation_id",
+    )
+    expected = [read for read in read_by_kproto(source) if ("leader_epoch", "1") in read[4]]
+    assert len([each for line in found.split() for each in line.split(",")]) >= len(expected) > 0
+
+
+def test_requests_and_responses_name_each_other(script: Path, tmp_path: Path) -> None:
+    capture = unpacked(DATA / "captures" / "ibp-3.9-a.pcap.gz", tmp_path)
+    rows = fields_of(script, capture, "kproto.request_in", "frame.number", "kproto.request_in", "kproto.latency")
+    back = dict(fields_of(script, capture, "kproto.response_in", "frame.number", "kproto.response_in"))
+    assert rows
+    for response, request, latency in rows:
+        assert back[request] == response
+        assert 0 < float(latency) < 60
+
+
+def test_a_refusal_is_an_expert_warning_with_kafkas_name(script: Path, tmp_path: Path) -> None:
+    capture = unpacked(DATA / "captures" / "external-controller-a.pcap.gz", tmp_path)
+    details = tshark(script, capture, "-Y", "kproto.refused", "-V")
+    assert "The broker refused the request: STALE_CONTROLLER_EPOCH" in details
+
+
+def test_other_apis_are_left_to_wiresharks_own_dissector(script: Path, tmp_path: Path) -> None:
+    capture = unpacked(DATA / "captures" / "ibp-3.9-a.pcap.gz", tmp_path)
+    mine = tshark(
+        script,
+        capture,
+        "-d",
+        "tcp.port==19092,kproto",
+        "-Y",
+        "kafka.api_key == 1",
+        "-T",
+        "fields",
+        "-e",
+        "frame.number",
+    )
+    own = tshark(
+        script, capture, "-d", "tcp.port==19092,kafka", "-Y", "kafka.api_key == 1", "-T", "fields", "-e", "frame.number"
+    )
+    assert mine == own != ""
+
+
+def test_damaged_captures_raise_no_lua_error(script: Path, tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    for name in ("ibp-0.8.2-a", "ibp-2.4-IV1-a", "ibp-3.9-a", "external-controller-a"):
+        data = bytearray(gzip.decompress((DATA / "captures" / f"{name}.pcap.gz").read_bytes()))
+        at = 24
+        while at + 16 <= len(data):  # each packet's payload, never its record's header
+            size = int.from_bytes(data[at + 8 : at + 12], "little")
+            for _ in range(draw.randrange(4)):
+                if size > 70:
+                    data[at + 16 + draw.randrange(66, size)] = draw.choice(
+                        (0, 1, 0x7F, 0x80, 0xFF, draw.randrange(256))
+                    )
+            at += 16 + size
+        damaged = tmp_path / f"{name}.pcap"
+        damaged.write_bytes(data)
+        assert tshark(script, damaged, "-V", "-Y", "kproto")
+
+
+def test_every_version_of_every_message_is_declared() -> None:
+    source = dissector()
+    for api in CONTROL_APIS:
+        assert f'"{api_name(api)}"' in source
+        assert f"[{int(api)}]={check_version(api, 0).max_version}" in source
+
+
+def test_the_command_installs_where_wireshark_looks(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, ["--install", "--folder", str(tmp_path / "plugins")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "plugins" / "kproto.lua").read_text() == dissector()
+    assert str(tmp_path / "plugins" / "kproto.lua") in done.output
+
+
+def test_the_command_prints_the_dissector() -> None:
+    assert CliRunner().invoke(command, []).output == dissector()
