@@ -1,11 +1,12 @@
-"""How fast does a capture become columns, without Spark, beside tshark -T fields?
+"""How fast does a capture become columns, without Spark, beside tshark -T fields? How fast is kproto's dissector in it?
 
     python benches/tshark_ratios.py [--pairs 5] [--size 50] [--quick] [--json FILE]
 
 Both read the same generated capture, in versions that tshark 4.0 decodes (LeaderAndIsr 4, StopReplica 2,
 UpdateMetadata 6), in which no request body is there twice. kproto decodes every body into Arrow columns, all fields of
 them; tshark prints topic, partition, leader, leader epoch, ISR, replicas, version and controller epoch. Runs alternate,
-CPU time is that of the whole process, its start included. Both must find the same partitions.
+CPU time is that of the whole process, its start included. All must find the same partitions. The dissector of
+``kproto wireshark`` prints the same fields in tshark.
 
 Needs tshark (Debian, Ubuntu: apt-get install --no-install-recommends tshark). Ends with 1 if the limit is missed or a
 program fails. The figures go to benches/results/tshark.json; --quick reads a small capture once, and judges nothing.
@@ -24,6 +25,8 @@ from figures import Goal, finish
 from measure import machine
 from processes import cost_of
 
+from kproto.wireshark import dissector
+
 FIELDS = ("topic_name", "partition_id", "leader_id", "leader_epoch", "isr_id", "replica_id", "zk_version",
           "controller_epoch")  # fmt: skip
 
@@ -34,6 +37,18 @@ def goals() -> list[Goal]:
     return [
         Goal("tshark", "capture to columns", case, rate, "kproto rate", "tshark rate", "tshark", 10, at_least=True),
         Goal("tshark", "partition states", case, "M / CPU-s", "kproto rows", "tshark rows", "tshark"),
+        Goal("tshark", "dissector, fields", case, rate, "dissector rate", "tshark rate", "tshark", 0.5, at_least=True),
+        Goal(
+            "tshark",
+            "dissector, filter",
+            case,
+            rate,
+            "filter by kproto",
+            "filter by tshark",
+            "tshark",
+            0.5,
+            at_least=True,
+        ),
     ]
 
 
@@ -45,27 +60,52 @@ print(sum(rows.num_rows for kind, rows in decode(scan(sys.argv[1:], every_payloa
 """Decodes every request and response of a capture to columns; prints the number of partition states."""
 
 
-def tshark(capture: str) -> list[str]:
-    """Return the command that prints the fields of the requests' partitions."""
-    fields = [part for field in FIELDS for part in ("-e", f"kafka.{field}")]
-    requests = "tcp.dstport == 9092 && kafka"
-    return ["tshark", "-n", "-r", capture, "-Y", requests, "-T", "fields", *fields]
+DISSECTED = ("topic_name", "partition_index", "leader", "leader_epoch", "isr", "replicas", "zk_version",
+             "controller_epoch", "partition_indexes")  # fmt: skip
 
 
-def pair(capture: str) -> dict[str, float]:
+def tshark(capture: str, dissector: Path | None = None) -> list[str]:
+    """Return the command that prints the fields of the requests' partitions, by tshark's dissector or kproto's."""
+    names = [f"kafka.{name}" for name in FIELDS] if dissector is None else [f"kproto.{name}" for name in DISSECTED]
+    fields = [part for name in names for part in ("-e", name)]
+    script = [] if dissector is None else ["-X", f"lua_script:{dissector}"]
+    requests = f"tcp.dstport == 9092 && {'kafka' if dissector is None else 'kproto'}"
+    return ["tshark", "-n", *script, "-r", capture, "-Y", requests, "-T", "fields", *fields]
+
+
+def filtered(capture: str, dissector: Path | None = None) -> list[str]:
+    """Return the command that lists the packets with a leader epoch that no partition has."""
+    script = [] if dissector is None else ["-X", f"lua_script:{dissector}"]
+    field = "kafka" if dissector is None else "kproto"
+    return ["tshark", "-n", *script, "-r", capture, "-Y", f"{field}.leader_epoch == 999999"]
+
+
+def partitions(output: str, *columns: int) -> int:
+    """Return how many partitions tshark printed in some of its columns."""
+    lines = [line.split("\t") for line in output.splitlines()]
+    return sum(len(line[at].split(",")) for line in lines for at in columns if line[at])
+
+
+def pair(capture: str, dissector: Path) -> dict[str, float]:
     """One run of each; MB and million partitions a CPU second."""
     megabytes = Path(capture).stat().st_size / 1e6
     ours = cost_of([sys.executable, "-c", COLUMNS, capture])
     theirs = cost_of(tshark(capture))
+    dissected = cost_of(tshark(capture, dissector))
+    filter_by_kproto, filter_by_tshark = cost_of(filtered(capture, dissector)), cost_of(filtered(capture))
     rows = int(ours.output)
-    at = FIELDS.index("partition_id")
-    lines = [line.split("\t") for line in theirs.output.splitlines()]
-    found = sum(len(line[at].split(",")) for line in lines if line[at])
-    if found != rows:
-        raise ValueError(f"kproto found {rows} partitions, tshark {found}")
+    found = partitions(theirs.output, FIELDS.index("partition_id"))
+    by_dissector = partitions(
+        dissected.output, DISSECTED.index("partition_index"), DISSECTED.index("partition_indexes")
+    )
+    if not found == by_dissector == rows:
+        raise ValueError(f"kproto found {rows} partitions, tshark {found}, with kproto's dissector {by_dissector}")
     return {
         "kproto rate": megabytes / ours.cpu_s,
         "tshark rate": megabytes / theirs.cpu_s,
+        "dissector rate": megabytes / dissected.cpu_s,
+        "filter by kproto": megabytes / filter_by_kproto.cpu_s,
+        "filter by tshark": megabytes / filter_by_tshark.cpu_s,
         "kproto rows": rows / ours.cpu_s / 1e6,
         "tshark rows": rows / theirs.cpu_s / 1e6,
     }
@@ -94,9 +134,11 @@ def main() -> int:
         generate = [sys.executable, "-m", "kproto", "generate", "--out", f"{directory}/capture", "--size", f"{size}M"]
         more = ["--protocol", "2.4", "--bodies", "distinct", "--zombies", "0", "--batch", "200"]
         subprocess.run([*generate, *more], check=True, capture_output=True)
+        script = Path(directory, "kproto.lua")
+        script.write_text(dissector(), encoding="utf-8")
         for _ in range(1 if options.quick else options.pairs):
             try:
-                rounds.append(pair(f"{directory}/capture/control.pcap"))
+                rounds.append(pair(f"{directory}/capture/control.pcap", script))
             except (subprocess.SubprocessError, ValueError) as e:
                 failures.append(str(e))
     settings = {"pairs": len(rounds), "size_mb": size, "tshark": version}

@@ -110,7 +110,7 @@ local function base64(bytes)
   return table.concat(out)
 end
 
-local WIDTH = { int8 = 1, bool = 1, int16 = 2, uint16 = 2, int32 = 4, int64 = 8 }
+local WIDTH = { int8 = 1, bool = 1, int16 = 2, uint16 = 2, int32 = 4, int64 = 8, uuid = 16 }
 
 local function text_length(r, flexible)
   local length
@@ -120,132 +120,204 @@ local function text_length(r, flexible)
   return length
 end
 
-local read_struct
-
--- Reads one value of a field, and adds it to the tree where somebody wants it.
-local function read_value(r, declared, kind, name, tree, info)
-  local start = r.at
-  local width = WIDTH[kind]
-  if width then
-    need(r, width)
-    r.at = start + width
-    if r.wanted[name] then
-      local item = tree:add(f[name], r.tvb:range(start, width))
-      if name == "error_code" then
-        local code = signed(r.s:byte(start + 1) * 256 + r.s:byte(start + 2), 65536)
-        if code ~= 0 then
-          local text = ERRORS[code] or tostring(code)
-          if info.depth == 0 then item:add_proto_expert_info(e.refused, "The broker refused the request: " .. text)
-          else item:add_proto_expert_info(e.partition, "Partition error: " .. text) end
-        end
-      end
-    end
-    if name == "error_code" and info.depth == 0 then
-      info.error_code = signed(r.s:byte(start + 1) * 256 + r.s:byte(start + 2), 65536)
-    elseif info.label and name == "partition_index" then
-      info.label = info.label .. " partition " .. signed(((r.s:byte(start + 1) * 256 + r.s:byte(start + 2)) * 256
-        + r.s:byte(start + 3)) * 256 + r.s:byte(start + 4), 4294967296)
-    end
-  elseif kind == "uuid" then
-    need(r, 16)
-    r.at = start + 16
-    if r.wanted[name] then tree:add(f[name], r.tvb:range(start, 16), base64(r.s:sub(start + 1, start + 16))) end
-  else  -- string
-    local length = text_length(r, r.flexible and not declared.plain)
-    if length < 0 then
-      if not declared.nullable then fail(r, "null, where null is not allowed") end
-      if r.visible then tree:add(r.tvb:range(start, r.at - start), name .. ": null") end
-    else
-      local from = r.at
-      r.at = from + length
-      if r.wanted[name] then
-        local value = ""
-        if length > 0 then value = r.tvb:range(from, length):string(ENC_UTF_8) end
-        tree:add(f[name], r.tvb:range(start, r.at - start), value)
-      end
-      if info.label and (name == "topic_name" or name == "name" or name == "host_name" or name == "host") then
-        info.label = info.label .. " " .. r.s:sub(from + 1, r.at)
-      end
-    end
-  end
-end
-
-local function read_array(r, declared, name, tree, info)
+local function count_of(r, flexible, nullable, width)
   local start = r.at
   local count
-  if r.flexible then count = compact_length(r) else count = i32(r) end
-  if count < 0 then
-    if not declared.nullable then r.at = start; fail(r, "null, where null is not allowed") end
-    return
-  end
+  if flexible then count = compact_length(r) else count = i32(r) end
+  if count < 0 and not nullable then r.at = start; fail(r, "null, where null is not allowed") end
   if count > r.size - r.at then fail(r, string.format("%d elements in %d bytes", count, r.size - r.at)) end
-  local struct = declared.struct
-  if not struct then
-    local kind, width, field = declared.of, WIDTH[declared.of], f[name]
-    if width then
-      need(r, width * count)
-      if r.wanted[name] then
-        for i = 0, count - 1 do tree:add(field, r.tvb:range(r.at + i * width, width)) end
-      end
-      r.at = r.at + width * count
-    else
-      for _ = 1, count do read_value(r, declared, kind, name, tree, info) end
+  if width and count > 0 then need(r, width * count) end
+  return count
+end
+
+local add, range, set_len, append_text  -- methods of Wireshark's classes: looking them up anew costs as much as the call
+
+local function add_error(r, tree, at, info)
+  local code = signed(r.s:byte(at + 1) * 256 + r.s:byte(at + 2), 65536)
+  local item = add(tree, f.error_code, range(r.tvb, at, 2))
+  if code == 0 then return end
+  local text = ERRORS[code] or tostring(code)
+  if info.depth == 0 then
+    item:add_proto_expert_info(e.refused, "The broker refused the request: " .. text)
+  else
+    item:add_proto_expert_info(e.partition, "Partition error: " .. text)
+  end
+end
+
+local function add_text(r, tree, name, start, length)
+  local value = ""
+  if length > 0 then value = range(r.tvb, r.at - length, length):string(ENC_UTF_8) end
+  add(tree, f[name], range(r.tvb, start, r.at - start), value)
+end
+
+local LABELS = { topic_name = true, name = true, host_name = true, host = true }
+
+-- The readers below are made as Lua source, one for each struct, version and set of wanted fields: fields that nobody
+-- wants are passed over together. A reader takes r, the tree's item and info, and moves r.at to the struct's end.
+local reader_of
+
+local function emit_value(out, declared, kind, flexible, visible, wanted)
+  local name, width = declared.name, WIDTH[kind]
+  local function line(text) out[#out + 1] = text end
+  if width then
+    line(string.format("at = r.at; if at + %d > r.size then need(r, %d) end; r.at = at + %d", width, width, width))
+    if name == "error_code" then
+      line("if info.depth == 0 then info.error_code = signed(byte(r.s, at + 1) * 256 + byte(r.s, at + 2), 65536) end")
+      if wanted then line("add_error(r, tree, at, info)") end
+    elseif kind == "uuid" then
+      if wanted then line(string.format("add(tree, f.%s, range(r.tvb, at, 16), base64(sub(r.s, at + 1, at + 16)))", name)) end
+    elseif wanted then
+      line(string.format("add(tree, f.%s, range(r.tvb, at, %d))", name, width))
     end
     return
   end
-  if declared.counted then info.partitions = info.partitions + count end
-  local fields = STRUCTS[struct][r.version]
-  if not r.visible then  -- fields hang on the message's own item; nobody sees the levels between
-    info.depth = info.depth + 1
-    for _ = 1, count do read_struct(r, fields, tree, info) end
-    info.depth = info.depth - 1
-    return
+  line(string.format("start = r.at; length = text_length(r, %s)", tostring(flexible and not declared.plain)))
+  line("if length < 0 then")
+  if not declared.nullable then
+    line('  r.at = start; fail(r, "null, where null is not allowed")')
+  elseif visible then
+    line(string.format('  add(tree, range(r.tvb, start, r.at - start), "%s: null")', name))
   end
-  local list = tree:add(r.tvb:range(start, r.at - start), string.format("%s: %d", name, count))
-  for i = 0, count - 1 do
-    local first = r.at
-    local item = list:add(r.tvb:range(first, 0), "")
-    local below = { depth = info.depth + 1, partitions = 0, label = string.format("%s[%d]", name, i) }
-    local ok, problem = pcall(read_struct, r, fields, item, below)
-    item:set_len(math.max(r.at - first, 0))
-    item:set_text(below.label)
-    if not ok then error(problem, 0) end
-    info.partitions = info.partitions + below.partitions
+  line("else r.at = r.at + length end")
+  if wanted then line(string.format('if length >= 0 then add_text(r, tree, "%s", start, length) end', name)) end
+  if visible and LABELS[name] then
+    line('if length > 0 and not info.label then info.label = " " .. sub(r.s, r.at - length + 1, r.at) end')
   end
-  list:set_len(r.at - start)
 end
 
-local function read_tagged(r, fields, tree, info)
+local function emit_array(out, declared, flexible, visible, wanted)
+  local name, kind = declared.name, declared.of
+  local width = kind and WIDTH[kind]
+  local function line(text) out[#out + 1] = text end
+  line("start = r.at")
+  if flexible then  -- most counts are one byte
+    line("count = byte(r.s, start + 1)")
+    line(string.format("if count and count > 0 and count < 128 and start + count * %d <= r.size then", width or 1))
+    line("  r.at = start + 1; count = count - 1")
+    line(string.format("else count = count_of(r, true, %s, %s) end", tostring(declared.nullable or false), width or "nil"))
+  else
+    line(string.format("count = count_of(r, false, %s, %s)", tostring(declared.nullable or false), width or "nil"))
+  end
+  if declared.counted then line("if count > 0 then info.partitions = info.partitions + count end") end
+  if width then
+    if wanted then
+      line(string.format("at = r.at; for i = 0, count - 1 do add(tree, f.%s, range(r.tvb, at + i * %d, %d)) end", name, width, width))
+    end
+    line(string.format("if count > 0 then r.at = r.at + count * %d end", width))
+  elseif kind then
+    line("for _ = 1, count do")
+    emit_value(out, declared, kind, flexible, visible, wanted)
+    line("end")
+  elseif not visible then  -- fields hang on the message's own item; nobody sees the levels between
+    line(string.format('below = reader_of(r, "%s")', declared.struct))
+    line("info.depth = info.depth + 1; for _ = 1, count do below(r, tree, info) end; info.depth = info.depth - 1")
+  else
+    line(string.format('read_items(r, tree, info, "%s", "%s", start, count)', name, declared.struct))
+  end
+end
+
+local function read_items(r, tree, info, name, struct, start, count)
+  local below = reader_of(r, struct)
+  local list = add(tree, range(r.tvb, start, r.at - start), string.format("%s: %d", name, count))
+  local indexed = STRUCTS[struct][r.version][1].name == "partition_index"
+  local inner = { depth = info.depth + 1, partitions = 0 }
+  for i = 0, count - 1 do
+    local first = r.at
+    local label
+    if indexed and first + 4 <= r.size then
+      label = "partition " .. range(r.tvb, first, 4):int()
+    else
+      label = string.format("%s[%d]", name, i)
+    end
+    local item = add(list, range(r.tvb, first, 0), label)
+    inner.label = nil
+    below(r, item, inner)
+    set_len(item, r.at - first)
+    if inner.label then append_text(item, inner.label) end
+  end
+  info.partitions = info.partitions + inner.partitions
+  set_len(list, r.at - start)
+end
+
+local function read_tagged(r, tree, known, elsewhere, read_known)
   local count = varint(r)
   if count >= 2147483648 then count = 0 end
   for _ = 1, count do
     local start = r.at
     local tag, size = varint(r), varint(r)
-    local known = fields.tags[tag]
-    if known then
-      if known.type == "array" then read_array(r, known, known.name, tree, info)
-      else read_value(r, known, known.type, known.name, tree, info) end
-    elseif fields.elsewhere[tag] then
+    if known[tag] then
+      read_known(tag)
+    elseif elsewhere[tag] then
       r.at = start
       fail(r, string.format("tag %d belongs to other versions of this message", tag))
     else
       if size >= 2147483648 then fail(r, "a tagged field of negative size") end
       need(r, size)
       if r.wanted.tag then
-        tree:add(f.tag, r.tvb:range(start, r.at + size - start)):prepend_text(string.format("tag %d, ", tag))
+        add(tree, f.tag, range(r.tvb, start, r.at + size - start)):prepend_text(string.format("tag %d, ", tag))
       end
       r.at = r.at + size
     end
   end
 end
 
-read_struct = function(r, fields, tree, info)
+local HEAD = [[
+local f, fields, add, range, byte, sub, need, fail, signed, base64, text_length, count_of, add_error, add_text,
+  read_items, read_tagged, reader_of = ...
+return function(r, tree, info)
+local at, start, count, length, below
+]]
+
+local function compile(struct, version, flexible, visible, wanted)
+  local fields = STRUCTS[struct][version]
+  local out = { HEAD }
+  local skipped = 0  -- bytes of fields that nobody wants, to be passed over together
+  local function flush()
+    if skipped > 0 then
+      out[#out + 1] = string.format("at = r.at + %d; if at > r.size then need(r, %d) end; r.at = at", skipped, skipped)
+    end
+    skipped = 0
+  end
+  local function emit(declared)
+    if declared.type == "array" then emit_array(out, declared, flexible, visible, wanted[declared.name])
+    else emit_value(out, declared, declared.type, flexible, visible, wanted[declared.name]) end
+  end
   for i = 1, #fields do
     local declared = fields[i]
-    if declared.type == "array" then read_array(r, declared, declared.name, tree, info)
-    else read_value(r, declared, declared.type, declared.name, tree, info) end
+    local width = WIDTH[declared.type]
+    if width and not wanted[declared.name] and not visible and declared.name ~= "error_code" then
+      skipped = skipped + width
+    else
+      flush()
+      emit(declared)
+    end
   end
-  if r.flexible then read_tagged(r, fields, tree, info) end
+  flush()
+  if flexible then
+    out[#out + 1] = "if byte(r.s, r.at + 1) == 0 then r.at = r.at + 1 else"
+    out[#out + 1] = "read_tagged(r, tree, fields.tags, fields.elsewhere, function(tag)"
+    for tag, declared in pairs(fields.tags) do
+      out[#out + 1] = string.format("if tag == %d then", tag)
+      emit(declared)
+      out[#out + 1] = "end"
+    end
+    out[#out + 1] = "end) end"
+  end
+  out[#out + 1] = "end"
+  local chunk = assert((loadstring or load)(table.concat(out, "\n"), "=kproto " .. struct))
+  return chunk(f, fields, add, range, string.byte, string.sub, need, fail, signed, base64, text_length, count_of, add_error,
+    add_text, read_items, read_tagged, reader_of)
+end
+
+local compiled = {}
+reader_of = function(r, struct)
+  local key = r.signature .. struct
+  local reader = compiled[key]
+  if not reader then
+    reader = compile(struct, r.version, r.flexible, r.visible, r.wanted)
+    compiled[key] = reader
+  end
+  return reader
 end
 
 -- ---- requests and responses of a connection -----------------------------------------------------------------------
@@ -333,6 +405,7 @@ local function wanted_fields(tree)
     local ok, referenced = pcall(function() return tree:referenced(field) end)
     wanted[name] = not ok or referenced
   end
+  wanted.error_code = true  -- expert information hangs on it
   return wanted
 end
 
@@ -345,7 +418,13 @@ end
 local function body(r, api, kind, version, tree, info)
   local message = MESSAGES[api][kind]
   r.version, r.flexible = version, version >= message.flexible
-  local ok, problem = pcall(read_struct, r, STRUCTS[message.struct][version], tree, info)
+  local signature = { version, r.flexible and "f" or "p", r.visible and "v" or "h" }
+  for name, wanted in pairs(r.wanted) do
+    if wanted then signature[#signature + 1] = name end
+  end
+  table.sort(signature, function(one, other) return tostring(one) < tostring(other) end)
+  r.signature = table.concat(signature, " ") .. " "
+  local ok, problem = pcall(reader_of(r, message.struct), r, tree, info)
   if ok then return true end
   if type(problem) ~= "table" then error(problem, 0) end
   info.malformed = problem.reason
@@ -390,6 +469,7 @@ local function dissect_frame(tvb, pinfo, root)
   local tree = root:add(kproto, tvb:range(0, size))
   local r = { s = tvb:raw(0, size), size = size, at = 0, tvb = tvb, visible = tree.visible }
   r.wanted = wanted_fields(tree)
+  add, range, set_len, append_text = tree.add, tvb.range, tree.set_len, tree.append_text
   add_if(r, tree, "length", 0, 4)
   if not message then
     add_if(r, tree, "correlation_id", 4, 4)
@@ -431,7 +511,7 @@ local function dissect_frame(tvb, pinfo, root)
       else
         r.at = 8
       end
-      if flexible then read_tagged(r, { tags = {}, elsewhere = {} }, tree, info) end
+      if flexible then read_tagged(r, tree, {}, {}) end
     end)
     if ok then
       whole = body(r, api, kind, version, tree, info)

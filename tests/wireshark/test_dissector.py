@@ -182,6 +182,7 @@ def test_requests_and_responses_name_each_other(script: Path, tmp_path: Path) ->
 
 def test_a_refusal_is_an_expert_warning_with_kafkas_name(script: Path, tmp_path: Path) -> None:
     capture = unpacked(DATA / "captures" / "external-controller-a.pcap.gz", tmp_path)
+    assert "LeaderAndIsr" in tshark(script, capture, "-Y", "kproto.refused")
     details = tshark(script, capture, "-Y", "kproto.refused", "-V")
     assert "The broker refused the request: STALE_CONTROLLER_EPOCH" in details
 
@@ -242,3 +243,15 @@ def test_the_command_installs_where_wireshark_looks(tmp_path: Path) -> None:
 
 def test_the_command_prints_the_dissector() -> None:
     assert CliRunner().invoke(command, []).output == dissector()
+
+
+def test_the_page_shows_what_tshark_prints(script: Path, tmp_path: Path) -> None:
+    page = (DATA.parents[1] / "docs" / "wireshark.md").read_text(encoding="utf-8")
+    shown = page.partition("```console\n")[2].partition("\n...\n```")[0]
+    printed = fields_of(
+        script,
+        unpacked(DATA / "captures" / "ibp-3.9-a.pcap.gz", tmp_path),
+        "kproto.leader_epoch == 3",
+        *("frame.number", "kproto.topic_name", "kproto.partition_index", "kproto.leader"),
+    )
+    assert [line.split("\t") for line in shown.splitlines()[1:]] == printed[:5]
