@@ -277,9 +277,6 @@ class RequestSendThread(StoppableThread):
             self.client.poll(timeout_ms)
         except ClientClosed:
             return
-        except OSError as e:
-            self.log.warning("the selector failed: %s", e)
-            self.pause(RETRY_BACKOFF_MS)
         if self._connecting:
             self._look_at_connections()
         elif self._failed:

@@ -6,7 +6,7 @@ Nothing blocks but ``poll``; ``channel.network.blocking`` has helpers that wait.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.errors import ClientClosed, IllegalState
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["NetworkClient"]
 
 _log = get_logger(__name__)
+
+_FAILED_POLL_MS: Final = 100
+"""The longest pause after a poll that the system refused, so that a lasting fault does not fill log and processor."""
 
 
 class _Phase(Enum):
@@ -306,8 +309,13 @@ class NetworkClient:
             max(0, sender.next_timeout_ms - now + 1),
             self._states.remaining_ms(now) if self._states.connecting_nodes else FOREVER,
         )
-        selector.poll(timeout_ms, for_sends=self._pipelined or sender.unanswered > 0)
-        now = selector.polled_ns // 1_000_000
+        try:
+            selector.poll(timeout_ms, for_sends=self._pipelined or sender.unanswered > 0)
+            now = selector.polled_ns // 1_000_000
+        except OSError as e:
+            _log.error("the selector failed: %s", e)
+            self.clock.sleep(min(timeout_ms, _FAILED_POLL_MS))
+            now = self.clock.milliseconds()
         responses: list[ClientResponse] = []
         errors: list[tuple[str, Exception]] = []
         try:

@@ -152,6 +152,34 @@ def sends_request(client, builder=UPDATE, node=NODE, **settings):
 # ---- sending and answers ---------------------------------------------------------------------------------------------
 
 
+class RefusesOnce:
+    """The system's poller, whose next poll fails."""
+
+    def __init__(self, poller):
+        self._poller, self._system = poller, poller._system
+        poller._system = self
+
+    def __getattr__(self, name):
+        return getattr(self._system, name)
+
+    def poll(self, *_):
+        self._poller._system = self._system
+        raise OSError(12, "Cannot allocate memory")
+
+
+def test_a_poll_that_the_system_refuses_is_logged_and_the_next_goes_on(plain, selector, caplog):
+    make_ready(plain, selector)
+    request = plain.new_request(NODE.key, UPDATE)
+    plain.send(request)
+    RefusesOnce(selector._poller)
+    assert plain.poll(1) == []
+    assert "the selector failed: [Errno 12] Cannot allocate memory" in caplog.text
+    assert plain.in_flight_count() == 1
+    selector.answers(NODE.key, request.correlation_id, UPDATED)
+    (response,) = plain.poll(1000) or plain.poll(1000)
+    assert response.body.error_code == 0
+
+
 @pytest.mark.conformance("NWC-01")
 def test_nothing_can_be_sent_to_a_node_that_is_not_ready(client):
     with pytest.raises(IllegalState, match="node 5 can take no request now"):
