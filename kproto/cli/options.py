@@ -11,12 +11,13 @@ import functools
 import ipaddress
 import re
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kproto.api import ApiKey, api_name
-from kproto.cli.times import moment_ns
+from kproto.cli.times import moment_ns, span_of
 from kproto.errors import ConfigurationError
 from kproto.tables.filters import Filters
 from kproto.types import TopicPartition
@@ -24,10 +25,19 @@ from kproto.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kproto.cli.times import Span
     from kproto.tables.filters import ErrorScope
     from kproto.types import BrokerId
 
-__all__ = ["CaptureCommand", "answer_filters", "capture_filters", "parse_api", "parse_brokers", "parse_topic_partition"]
+__all__ = [
+    "CaptureCommand",
+    "answer_filters",
+    "capture_filters",
+    "parse_api",
+    "parse_brokers",
+    "parse_topic_partition",
+    "timed",
+]
 
 
 # ---- parsing of values -----------------------------------------------------------------------------------------------
@@ -117,7 +127,7 @@ def parse_ids(texts: Iterable[str], option: str) -> frozenset[BrokerId]:
     """
     ids = list(_split(texts))
     for text in ids:
-        if not re.fullmatch(r"-?[0-9]{1,10}", text):
+        if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) > _LARGEST_ID:
             raise ConfigurationError(f"{text!r} is not a node id; try e.g. {option} 1, or {option} 0,1")
     return frozenset(map(int, ids))
 
@@ -146,6 +156,9 @@ def _addresses(host: str, whole: str) -> list[str]:
             f"{host!r} in {whole!r} does not resolve here; name the address that the capture shows"
         ) from None
     return sorted({str(entry[4][0]) for entry in found})
+
+
+_LARGEST_ID: Final = (1 << 31) - 1
 
 
 # ---- the options themselves ------------------------------------------------------------------------------------------
@@ -193,12 +206,45 @@ class CaptureCommand(click.Command):
 
 def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the shared options, passed to it as one argument, ``filters``."""
-    return _with_options(command, _ANSWER_OPTIONS + _CAPTURE_OPTIONS)
+
+    @functools.wraps(command)
+    def with_times(*args: Any, filters: Filters, since: str | None, until: str | None, **rest: Any) -> Any:
+        captures = rest.get("captures", ())
+        return command(*args, filters=timed(filters, since, until, lambda: span_of(captures)), **rest)
+
+    return _with_options(with_times, _ANSWER_OPTIONS + _CAPTURE_OPTIONS)
 
 
 def answer_filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the shared options that apply to tables, passed to it as ``filters``."""
+    """Give a command the shared options that apply to tables.
+
+    They are passed to it as ``filters``, but ``since`` and ``until``, which ``timed`` adds when the tables are open.
+    """
     return _with_options(command, _ANSWER_OPTIONS)
+
+
+def timed(filters: Filters, since: str | None, until: str | None, span: Callable[[], Span]) -> Filters:
+    """Add times that a user typed to filters.
+
+    Args:
+        filters: The other filters.
+        since, until: The times; None or empty where none is given.
+        span: As of ``moment_ns``.
+
+    Raises:
+        ConfigurationError: As of ``moment_ns``; or nothing could be between the two.
+    """
+    if not since and not until:
+        return filters
+    span = functools.cache(span)
+    filters = replace(
+        filters,
+        since_ns=moment_ns(since, span) if since else None,
+        until_ns=moment_ns(until, span) if until else None,
+    )
+    if filters.since_ns is not None and filters.until_ns is not None and filters.since_ns >= filters.until_ns:
+        raise ConfigurationError(f"--since {since} is not before --until {until}: nothing could be between them")
+    return filters
 
 
 def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
@@ -210,28 +256,21 @@ def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., A
         controller: tuple[str, ...],
         topic: tuple[str, ...],
         partition: tuple[str, ...],
-        since: str | None,
-        until: str | None,
         errors: ErrorScope | None = None,
         ports: tuple[str, ...] = (),
         brokers: tuple[str, ...] = (),
         **rest: Any,
     ) -> Any:
-        captures = rest.get("captures", ())
         filters = Filters(
             apis=frozenset(parse_api(text) for text in _split(api)),
             brokers=parse_ids(broker, "--broker"),
             controllers=parse_ids(controller, "--controller"),
             topics=topic,
             partitions=frozenset(parse_topic_partition(text) for text in partition),
-            since_ns=moment_ns(since, captures) if since else None,
-            until_ns=moment_ns(until, captures) if until else None,
             errors=errors or "",
             ports=parse_ports(ports),
             broker_ids=parse_brokers(brokers),
         )
-        if filters.since_ns is not None and filters.until_ns is not None and filters.since_ns >= filters.until_ns:
-            raise ConfigurationError(f"--since {since} is not before --until {until}: nothing could be between them")
         return command(*args, filters=filters, **rest)
 
     for option in reversed(options):

@@ -6,26 +6,27 @@ import csv
 import json
 import sys
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kproto.api import api_name
-from kproto.cli.options import answer_filters
+from kproto.cli.options import answer_filters, timed
 from kproto.cli.output_format import format_option
-from kproto.cli.place_type import PlaceType
-from kproto.cli.table_source import tables_of
+from kproto.cli.table_source import span_of_tables, tables_of
 from kproto.cli.text import printable
 from kproto.cli.times import moment_ns
 from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
+from kproto.tables.files import is_pattern, is_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kproto.query import Answer
     from kproto.tables.filters import Filters
-    from kproto.tables.places import Place
 
 __all__ = ["command"]
 
@@ -48,7 +49,9 @@ Questions:
 \b
 Examples:
   kproto analyze control.pcap --out tables
-  kproto query control.pcap leader --topic orders
+  kproto query control.pcap leader --topic orders --at 05:59:08
+  kproto query broker-*.pcap.gz missed
+  zcat control.pcap.gz | kproto query - errors
   kproto query tables leader --partition orders-3 --at 2026-11-21T05:59:08
   kproto query tables missed --broker 7 --since 2026-11-21T05:59
   kproto query tables behind --topic 'orders*' --broker 7
@@ -60,45 +63,52 @@ Examples:
 \b
 --sql takes DuckDB's SQL over the tables that kproto tables describes. """
 )
-@click.argument("source", metavar="DIR|CAPTURE", type=PlaceType())
-@click.argument("question", required=False, metavar="[QUESTION]")
+@click.argument("words", nargs=-1, required=True, metavar="DIR|CAPTURE... [QUESTION]")
 @answer_filters
 @click.option("--at", metavar="TIME", help="Only rows that were valid at this time; for the question leader.")
 @click.option("--sql", metavar="TEXT", help="A query of your own, instead of a question.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
 @format_option("json", "csv")
 def command(
-    source: Place,
-    question: str | None,
+    words: tuple[str, ...],
     filters: Filters,
     *,
+    since: str | None,
+    until: str | None,
     at: str | None,
     sql: str | None,
     limit: int | None,
     form: str,
 ) -> None:
-    """Ask the tables in DIR, which kproto analyze wrote, or a capture; without QUESTION: count the rows of each table.
+    """Ask the tables in DIR, which kproto analyze wrote, or captures; without QUESTION: count the rows of each table.
+
+    CAPTURE is a file, a directory of files, or - for standard input; several are taken as one cluster's, rotated files
+    as one stream.
 
     behind, missed and lag compare brokers over all captures of a cluster, such as one of each host: captures that show
     the same update belong together. Between hosts, lag is as exact as their clocks.
 
-    A capture is read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
+    Captures are read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
 
     --format json prints an object a line. Ids are in hexadecimal, times in UTC. APIs and errors have their names in
     text, their codes in JSON and CSV.
     """
     from kproto.query import QUESTIONS, ask, ask_sql, open_tables
     from kproto.tables.filters import Filters as AllFilters
+    from kproto.tables.places import place_of
     from kproto.tables.schemas import TABLES
 
-    if sql is not None and (question is not None or at is not None or limit is not None or filters != AllFilters()):
+    sources, question = _split(words, tuple(QUESTIONS))
+    if sql is not None and (question or at or since or until or limit or filters != AllFilters()):
         raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
-    with open_tables(tables_of(source)) as tables:
+    with open_tables(tables_of([place_of(source) for source in sources])) as tables:
         if sql is not None:
             answer = ask_sql(tables, sql)
         elif question is not None:
-            at_ns = moment_ns(at) if at else None
-            answer = ask(tables, question, filters, at_ns=at_ns, limit=limit)
+            span = partial(span_of_tables, tables)
+            chosen = timed(filters, since, until, span)
+            at_ns = moment_ns(at, span) if at else None
+            answer = ask(tables, question, chosen, at_ns=at_ns, limit=limit)
         else:
             counts = (f"SELECT '{name}' AS \"table\", count(*) AS rows FROM {name}" for name in TABLES)  # noqa: S608
             answer = ask_sql(tables, " UNION ALL ".join(counts))
@@ -115,6 +125,26 @@ def command(
             _print_text(title, answer)
     if answer.note:
         print(f"note: {printable(answer.note)}", file=sys.stderr)
+
+
+def _split(words: Sequence[str], questions: Sequence[str]) -> tuple[Sequence[str], str | None]:
+    """Tell the captures, or the directory of tables, from the question behind them.
+
+    Raises:
+        ConfigurationError: The last word is neither.
+    """
+    *sources, last = words
+    if not sources:
+        if last in questions and not Path(last).exists():
+            raise ConfigurationError(
+                f"name a capture or a directory of tables before the question: query CAPTURE {last}"
+            )
+        return words, None
+    if last in questions:
+        return sources, last
+    if last != "-" and not is_uri(last) and not is_pattern(last) and not Path(last).exists():
+        raise ConfigurationError(f"there is no question {last!r}; try {', '.join(questions)}")
+    return words, None
 
 
 def _print_text(title: str, answer: Answer) -> None:

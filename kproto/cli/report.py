@@ -25,6 +25,7 @@ __all__ = ["check_place", "command", "page_written"]
     epilog="""\b
 Examples:
   kproto report control.pcap                            of one capture, in seconds, without Spark
+  kproto report /var/tmp/tap                            of all captures in a directory
   kproto analyze captures/*.pcap.gz --out tables
   kproto report tables --out incident-42.html           of tables that kproto analyze wrote
   kproto report s3://bucket/tables                      of tables in an object store
@@ -33,7 +34,7 @@ Examples:
 \b
 The page is one file and asks no network: mail it, attach it, open it from disk. """
 )
-@click.argument("source", metavar="DIR|CAPTURE", type=PlaceType())
+@click.argument("sources", nargs=-1, required=True, metavar="DIR|CAPTURE...", type=PlaceType())
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -50,22 +51,25 @@ The page is one file and asks no network: mail it, attach it, open it from disk.
     metavar="N",
     help="The most partitions in the timeline; those that changed most are shown.",
 )
-def command(source: Place, *, out: Path, partitions: int) -> None:
-    """Write a report on the tables in DIR, which kproto analyze wrote, or on a capture, as one HTML page.
+def command(sources: tuple[Place, ...], *, out: Path, partitions: int) -> None:
+    """Write a report on the tables in DIR, which kproto analyze wrote, or on captures, as one HTML page.
+
+    CAPTURE is a file, a directory of files, or - for standard input; several are taken as one cluster's, rotated files
+    as one stream.
 
     It shows what stands out; requests over time; controllers, their epochs and fenced zombies; leaders and in-sync
     replicas of every partition over time, to zoom and search; how late metadata updates reach each broker; slow and
     silent brokers; errors; and what the captures lack. A click on any mark shows its request as JSON, and the command
     that finds it in the capture.
 
-    A capture is read into memory; for large ones keep tables: kproto analyze.
+    Captures are read into memory; for large ones keep tables: kproto analyze.
     """
     check_place(out)
     from kproto.report import Limits, write_report
 
     is_piped = str(out) == "-"
     limits = Limits(partitions=partitions, states=10 * partitions)
-    facts = write_report(tables_of(source), sys.stdout.buffer if is_piped else out, limits=limits)
+    facts = write_report(tables_of(sources), sys.stdout.buffer if is_piped else out, limits=limits)
     lines = [f"  {printable(finding['text'])}" for finding in facts["findings"]]
     lines = ["What stands out", *lines] if lines else ["Nothing stands out."]
     lines += [f"note: {printable(text)}" for text in facts["cut"]]

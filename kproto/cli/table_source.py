@@ -2,31 +2,76 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kproto.cli.bad_inputs import warn_of_bad_inputs
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import duckdb
     import pyarrow as pa
 
+    from kproto.cli.times import Span
     from kproto.tables.places import Place
 
-__all__ = ["tables_of"]
+__all__ = ["span_of_tables", "tables_of"]
 
 
-def tables_of(source: Place) -> Place | dict[str, pa.Table]:
-    """Return the directory of tables, or a capture's tables in memory.
+def tables_of(sources: Sequence[Place]) -> Place | dict[str, pa.Table]:
+    """Return the directory of tables, or the tables of captures, in memory.
+
+    Args:
+        sources: One directory that ``kproto analyze`` wrote, or captures: files, directories of them, patterns, or -
+            for standard input.
 
     Raises:
-        ConfigurationError: It is a pipe or device, which cannot be read twice.
+        ConfigurationError: There are no tables in a directory; or a directory of tables is among others.
+        CaptureError: As of ``kproto.tables.read``.
     """
     from kproto.tables import read
-    from kproto.tables.places import explained_at
+    from kproto.tables.stored import MANIFEST
 
+    if len(sources) == 1 and _holds_tables(sources[0]):
+        return sources[0]
+    for source in sources:
+        if isinstance(source, Path) and (source / MANIFEST).exists():
+            raise ConfigurationError(f"{source} is a directory of tables; name it alone, or name captures alone")
+    tables = read(*map(str, sources))
+    warn_of_bad_inputs(tables["bad_inputs"].to_pylist(), "all stand in the table bad_inputs")
+    return tables
+
+
+def _holds_tables(source: Place) -> bool:
+    """Whether a place holds tables rather than captures, or holds neither, which opening the tables explains."""
+    from kproto.tables.files import is_pattern
+    from kproto.tables.places import RemotePath, explained_at
+    from kproto.tables.stored import MANIFEST
+
+    if str(source) == "-":
+        return False
     with explained_at(source):
-        is_capture = source.is_file()
-    if str(source) == "-" or (not is_capture and source.exists() and not source.is_dir()):
-        raise ConfigurationError(
-            f"{source}: tables are made from files alone; save the capture to a file, and name that"
-        )
-    return read(str(source)) if is_capture else source
+        if isinstance(source, RemotePath):
+            return not source.is_file() and not is_pattern(str(source))
+        if source.is_dir():
+            return (source / MANIFEST).exists() or not _captures_in(source)
+        return not source.exists() and not is_pattern(str(source))
+
+
+def _captures_in(directory: Path) -> bool:
+    from kproto.capture import capture_points
+    from kproto.errors import CaptureError
+
+    try:
+        return bool(capture_points([directory]))
+    except CaptureError:
+        return False
+
+
+def span_of_tables(tables: duckdb.DuckDBPyConnection) -> Span:
+    """Return when the captures of tables begin and end."""
+    sql = "SELECT epoch_us(min(first_ts)), epoch_us(max(last_ts)) FROM captures"
+    begin_us, end_us = tables.execute(sql).fetchone() or (None, None)
+    return 1000 * (begin_us or 0), 1000 * (end_us or 0) + 999

@@ -6,7 +6,7 @@ import math
 import re
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 import click
@@ -14,13 +14,19 @@ import click
 from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["Seconds", "moment_ns", "parse_duration", "parse_time"]
+__all__ = ["Seconds", "Span", "moment_ns", "parse_duration", "parse_time", "span_of"]
+
+Span: TypeAlias = tuple[int, int]
+"""When captures or tables begin and end, ns since 1970 UTC."""
 
 _NS: Final = 1_000_000_000
 _UNITS_NS: Final = {"ms": 1_000_000, "s": _NS, "m": 60 * _NS, "h": 3600 * _NS, "d": 86_400 * _NS}
 _STANDARD_INPUT: Final = "-"
+
+_DAYS: Final = 400
+"""A time of day is looked for on so many days of the captures."""
 
 
 class Seconds(click.FloatRange):
@@ -34,35 +40,43 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-def moment_ns(text: str, captures: Sequence[str] = ()) -> int:
+def moment_ns(text: str, span: Callable[[], Span]) -> int:
     """Convert a time that a user typed to ns since 1970 UTC.
 
     Args:
-        text: As of ``parse_time``; ``19:37:10``, a time of the day on which the captures begin (of the next day, if
-            that is before they begin); or ``-5m``, so long before the captures end. Of standard input, which has no
-            end, and without captures: on this day, and before now.
-        captures: The captures that the moment is about.
+        text: As of ``parse_time``; ``19:37:10``, a time of the day of the captures or tables, in UTC or in the zone
+            that it names; or ``-5m``: five minutes before they end.
+        span: Tells when the captures or tables begin and end; called only for the latter two.
 
     Raises:
-        ConfigurationError: None of these.
+        ConfigurationError: None of these; or a time of day that the captures show on several days.
     """
     text = text.strip()
     if text.startswith("-") and (before := _duration_ns(text[1:])) is not None:
-        return _end_ns(captures) - before
+        return span()[1] - before
     clock, zone = _zoned(text)
-    if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?([+-][0-9:]+|Z)?", clock):
-        begin_ns = _begin_ns(captures)
-        offset = re.search(r"([+-][0-9:]+|Z)$", clock)
-        try:
-            if offset:
-                zone = datetime.fromisoformat(f"2000-01-01T00:00{offset[0]}").tzinfo
-            day = datetime.fromtimestamp(begin_ns // _NS, zone or UTC).date()
-            clock = clock if clock[1] != ":" else f"0{clock}"
-            found = _of_iso(f"{day}T{clock}", zone)
-        except ValueError:
-            raise _no_time(text) from None
-        return found if found >= begin_ns - begin_ns % _NS else found + _UNITS_NS["d"]
-    return parse_time(text)
+    if not re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?([+-][0-9:]+|Z)?", clock):
+        return parse_time(text)
+    begin_ns, end_ns = span()
+    offset = re.search(r"([+-][0-9:]+|Z)$", clock)
+    try:
+        if offset:
+            zone = datetime.fromisoformat(f"2000-01-01T00:00{offset[0]}").tzinfo
+        first, last = (datetime.fromtimestamp(ns // _NS, zone or UTC).date() for ns in (begin_ns, end_ns))
+        clock = clock if clock[1] != ":" else f"0{clock}"
+        days = [first + timedelta(days=number) for number in range(min((last - first).days, _DAYS) + 1)]
+        moments = {day: _of_iso(f"{day}T{clock}", zone) for day in days}
+    except (ValueError, OverflowError, OSError):
+        raise _no_time(text) from None
+    shown = [day for day, ns in moments.items() if begin_ns - begin_ns % _NS <= ns <= end_ns]
+    if len(shown) > 1:
+        raise ConfigurationError(
+            f"{text} is on {len(shown)} days of the captures, from {shown[0]} to {shown[-1]}; name the day, e.g. "
+            f"{shown[0]}T{text}"
+        )
+    if shown:
+        return moments[shown[0]]
+    return min(moments.values(), key=lambda ns: begin_ns - ns if ns < begin_ns else ns - end_ns)
 
 
 def parse_duration(text: str) -> int:
@@ -123,26 +137,11 @@ def _duration_ns(text: str) -> int | None:
     return int(match[1]) * _UNITS_NS[match[3]] + int((match[2] or "").ljust(9, "0")) * _UNITS_NS[match[3]] // _NS
 
 
-def _begin_ns(captures: Sequence[str]) -> int:
-    """Return when the captures begin: the time of the first request or response in any of them."""
-    from kproto.capture import frames
-
-    times = []
-    for path in captures:
-        try:
-            first = None if path == _STANDARD_INPUT else next(frames(path, apis=None), None)
-        except CaptureError:  # told where the capture is read
-            continue
-        if first is not None:
-            times.append(first.time_ns)
-    return min(times, default=time.time_ns())
-
-
-def _end_ns(captures: Sequence[str]) -> int:
-    """Return when the captures end: the time of the last packet in any of them."""
+def span_of(captures: Sequence[str]) -> Span:
+    """Return when the first packet in captures passed, and the last one; now for standard input, which has no end."""
     from kproto.capture import CaptureSummary, frames
 
-    times = []
+    spans = []
     for path in captures:
         summary = CaptureSummary()
         try:
@@ -151,8 +150,10 @@ def _end_ns(captures: Sequence[str]) -> int:
         except CaptureError:  # told where the capture is read
             continue
         if summary.last_ns:
-            times.append(summary.last_ns)
-    return max(times, default=time.time_ns())
+            spans.append((summary.first_ns, summary.last_ns))
+    if not spans:
+        return (time.time_ns(),) * 2
+    return min(begin for begin, _ in spans), max(end for _, end in spans)
 
 
 def _no_time(text: str) -> ConfigurationError:

@@ -22,6 +22,7 @@ __all__ = [
     "file_size",
     "file_state",
     "file_system",
+    "is_pattern",
     "is_uri",
     "open_file",
     "split_uri",
@@ -63,6 +64,11 @@ _ADVICE: Final = {
 def is_uri(path: str) -> bool:
     """Whether a path names its file system: ``file://``, ``s3://``, ``hdfs://`` ..."""
     return _URI.match(path) is not None
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path or URI is a pattern of several."""
+    return _GLOB.search(split_uri(path)[0] if is_uri(path) else path) is not None
 
 
 def open_file(path: str) -> IO[bytes]:

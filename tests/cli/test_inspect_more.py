@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from conftest import DATA
 
 from kproto.cli import main
-from kproto.cli.times import moment_ns, parse_duration
+from kproto.cli.times import moment_ns, parse_duration, span_of
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -268,23 +268,70 @@ CAPTURE = path("ibp-3.9-a")  # of 2026-11-20, from 19:34:45.658854 to 19:35:51.6
 BEGIN_S = 1_795_203_285
 
 
+def at(text: str, capture: str = CAPTURE) -> int:
+    return moment_ns(text, lambda: span_of([capture]))
+
+
 @pytest.mark.parametrize(
     "text",
     ["19:34:50", "2026-11-20T19:34:50", "2026-11-20T20:34:50+01:00", "20:34:50+01:00", "20:34:50 Europe/Berlin",
      "2026-11-20T20:34:50 Europe/Berlin", "19:34:50 UTC", "1795203290"],
 )  # fmt: skip
 def test_a_moment_is_named_in_many_ways(text: str) -> None:
-    assert moment_ns(text, [CAPTURE]) == 1_795_203_290 * 10**9
+    assert at(text) == 1_795_203_290 * 10**9
 
 
-def test_a_time_of_day_before_the_capture_begins_is_the_next_days() -> None:
-    assert moment_ns("19:34:00", [CAPTURE]) == (1_795_203_290 - 50 + 86_400) * 10**9
+@pytest.mark.parametrize(("text", "seconds"), [("19:34:00", -50), ("00:00:00", -70_490), ("23:59:59", 15_909)])
+def test_a_time_of_day_outside_the_capture_is_of_the_captures_day(text: str, seconds: int) -> None:
+    assert at(text) == (1_795_203_290 + seconds) * 10**9
+
+
+HOUR_NS = 3600 * 10**9
+MIDNIGHT_NS = 1_795_219_200 * 10**9  # 2026-11-21T00:00Z
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [("23:30", -0.5), ("00:30", 0.5), ("00:30 Europe/Berlin", -0.5), ("22:00", -2), ("02:00", 2), ("9:30+09:00", 0.5)],
+)
+def test_a_time_of_day_is_found_on_the_day_that_a_capture_over_midnight_shows(text: str, hours: float) -> None:
+    """Outside of it, the day counts on which it is nearer."""
+    span = MIDNIGHT_NS - HOUR_NS, MIDNIGHT_NS + HOUR_NS
+    assert moment_ns(text, lambda: span) == MIDNIGHT_NS + int(hours * HOUR_NS)
+
+
+@pytest.mark.parametrize("text", ["23:30", "08:30+09:00", "00:30 Europe/Berlin"])
+def test_a_time_of_day_that_a_capture_shows_on_two_days_is_refused(text: str) -> None:
+    span = MIDNIGHT_NS - HOUR_NS, MIDNIGHT_NS + 24 * HOUR_NS
+    with pytest.raises(ConfigurationError, match=r"is on 2 days of the captures, from 2026-.*; name the"):
+        moment_ns(text, lambda: span)
+
+
+def test_every_command_reads_a_time_of_day_alike() -> None:
+    """Leaders, at a time of day that the capture shows, are those at that moment of its day."""
+    capture = path("external-controller-a")
+    leader = "query", capture, "leader", "--format", "json"
+    shown = [CliRunner().invoke(main, [*leader, "--at", text]).stdout for text in ("19:47:20", "2026-11-20T19:47:20Z")]
+    assert shown[0] == shown[1] != CliRunner().invoke(main, [*leader]).stdout
+    summed = ["summary", capture, "--format", "json"]
+    for option in ("--since", "--until"):
+        bare, full = (
+            [CliRunner().invoke(main, [*words, option, text]).stdout for words in (leader, summed)]
+            for text in ("19:47:20", "2026-11-20T19:47:20Z")
+        )
+        assert bare == full
+        rows = objects(capture, option, "19:47:20")
+        assert [row for row in rows if row["record"] == "exchange"] == [
+            row
+            for row in objects(capture)
+            if row["record"] == "exchange" and (row["time"] >= 1_795_204_040) == (option == "--since")
+        ]
 
 
 def test_a_time_before_the_end_counts_from_the_last_packet() -> None:
-    assert moment_ns("-5s", [CAPTURE]) == moment_ns("19:35:46.680077", [CAPTURE])
+    assert at("-5s") == at("19:35:46.680077")
     last = objects(CAPTURE, "--since", "-5s")
-    since = moment_ns("-5s", [CAPTURE]) / 10**9
+    since = at("-5s") / 10**9
     assert last == [row for row in objects(CAPTURE) if row["time"] >= since]
     assert 0 < len(last) < 348
 
@@ -292,7 +339,7 @@ def test_a_time_before_the_end_counts_from_the_last_packet() -> None:
 @pytest.mark.parametrize("text", ["25:00:00", "19:61", "-5x", "19:34:50 Nowhere/City", "soon"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"2026-11-21T|Europe/Berlin"):
-        moment_ns(text, [CAPTURE])
+        at(text)
 
 
 def test_durations_have_units() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 from pathlib import Path
 
+import packets as make
 import pytest
 from click.testing import CliRunner, Result
 
@@ -82,11 +84,11 @@ def test_an_empty_answer_names_the_filter_that_nothing_matches(form: str) -> Non
         ((str(CAPTURE), "leader", "--at", "soon"), "'soon' is not a time"),
         ((str(CAPTURE), "--sql", " ;"), "this SQL asks nothing; try: SELECT"),
         (
-            (str(CAPTURE.parent), "leader"),
+            (str(CAPTURE.parent.parent), "leader"),
             "has no tables; make them: kproto analyze CAPTURE --out DIR (if captures lie",
         ),
-        (("/dev/null",), "/dev/null: tables are made from files alone; save the capture to a file"),
-        (("-", "leader"), "-: tables are made from files alone"),
+        (("/dev/null",), "/dev/null: nothing came; did the command before the pipe fail?"),
+        (("-", "leader"), "standard input: an empty file"),
     ],
 )
 def test_what_cannot_be_asked_is_said_in_one_line(
@@ -97,3 +99,47 @@ def test_what_cannot_be_asked_is_said_in_one_line(
     assert result.exit_code == 2
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+# ---- several captures ------------------------------------------------------------------------------------------------
+
+
+def rows_of(*arguments: str, data: bytes | None = None) -> list[dict[str, object]]:
+    result = CliRunner().invoke(main, ["query", *arguments, "--format", "json"], input=data)
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_rotated_files_a_directory_and_standard_input_answer_as_the_whole_capture(tmp_path: Path) -> None:
+    """Rotation splits requests from their responses; every question has the same answer."""
+    whole = CAPTURE.with_name("ibp-3.9-a.pcap.gz")
+    link, packets = make.read_pcap(whole)
+    files = [tmp_path / f"broker.pcap{number}" for number in range(3)]
+    third = len(packets) // 3 + 1
+    for number, file in enumerate(files):
+        file.write_bytes(make.pcap(packets[number * third : (number + 1) * third], link))
+    for question in ("leader", "errors", "isr"):
+        expected = [row | {"capture": ""} for row in rows_of(str(whole), question)]
+        assert expected
+        for sources in ([*map(str, files)], [str(tmp_path)], [f"{tmp_path}/broker.pcap*"]):
+            assert [row | {"capture": ""} for row in rows_of(*sources, question)] == expected
+        piped = rows_of("-", question, data=gzip.decompress(whole.read_bytes()))
+        assert [row | {"capture": ""} for row in piped] == expected
+
+
+def test_words_that_are_neither_captures_nor_questions_are_named(tmp_path: Path) -> None:
+    refused = {
+        (str(tmp_path / "none.pcap"), str(tmp_path / "no.pcap"), "leader"): "none.pcap: no such file",
+        ("leader",): "name a capture or a directory of tables before the question: query CAPTURE leader",
+    }
+    for words, text in refused.items():
+        result = query(*words)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+        assert text in result.stderr
+
+
+def test_a_capture_that_cannot_be_read_is_a_warning_beside_one_that_can(tmp_path: Path) -> None:
+    result = query(str(CAPTURE), str(tmp_path / "none.pcap"), "leader")
+    assert result.exit_code == 0
+    assert result.stdout == query(str(CAPTURE), "leader").stdout
+    assert result.stderr.startswith(f"warning: {tmp_path}/none.pcap: no such file; check the path")
