@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from channel.network.metadata.clients import ClusterWatch
     from channel.network.metadata.view import ClusterView, Difference
+    from channel.security import SecurityConfig
+    from channel.types import SecurityProtocol
 
 __all__ = ["command"]
 
@@ -30,6 +32,7 @@ __all__ = ["command"]
 Examples:
   kproto metadata --bootstrap kafka-1:9092
   kproto metadata --bootstrap kafka-1:9092 --topic orders --watch
+  kproto metadata --bootstrap kafka-1:9092 --topic orders --wait --timeout 60
   kproto metadata --bootstrap kafka-1:9092 --all-brokers      where do brokers disagree?
   kproto metadata --bootstrap kafka-1:9093 --security client.properties --format json | jq .controller_id """
 )
@@ -39,6 +42,7 @@ Examples:
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only these topics.")
 @click.option("--all-brokers", is_flag=True, help="Ask every broker, and show where their answers differ.")
 @click.option("--watch", is_flag=True, help="Ask again and again, and print what changed.")
+@click.option("--wait", is_flag=True, help="Wait until the topics exist, no longer than --timeout for each.")
 @click.option(
     "--interval",
     default=2.0,
@@ -57,6 +61,7 @@ def command(
     topics: tuple[str, ...],
     all_brokers: bool,
     watch: bool,
+    wait: bool,
     interval: float,
     security: Path | None,
     timeout: float,
@@ -64,8 +69,15 @@ def command(
 ) -> None:
     """Show brokers, controller, leaders, ISR and epochs, as the Metadata responses of brokers give them.
 
-    With --all-brokers the exit code is 1 if brokers disagree, do not answer, or know of no brokers yet.
+    With --all-brokers the exit code is 1 if brokers disagree, do not answer, or know of no brokers yet. --wait goes
+    the way of a producer: a sender thread asks until the topics are known.
     """
+    if wait and not topics:
+        raise click.UsageError("--wait needs the topics to wait for: add --topic")
+    if wait and (watch or all_brokers):
+        raise click.UsageError(
+            "--wait ends with the first answer that has the topics; leave out --watch and --all-brokers"
+        )
     from channel.addresses import parse_address
     from channel.network.metadata.clients import ClusterClient, ClusterWatch
     from channel.network.metadata.view import differences
@@ -83,10 +95,12 @@ def command(
         ) as watched:
             _watch(watched, form)
         return
+    if wait:
+        _show(_awaited(addresses, topics, protocol, settings, node_timeout_ms), form)
+        return
     with ClusterClient(addresses, protocol=protocol, security=settings, timeout_ms=node_timeout_ms) as client:
         if not all_brokers:
-            view = client.ask_any(wanted)
-            _print(json.dumps(view.to_json()) if form == "json" else "\n".join(_text(view)))
+            _show(client.ask_any(wanted), form)
             return
         views, failures = client.ask_all(wanted)
         found = differences([view.snapshot for view in views])
@@ -105,6 +119,37 @@ def command(
             _print("\n".join(_compared(views, found, failures)))
         if found or failures or not views:
             sys.exit(1)
+
+
+def _awaited(
+    addresses: Sequence[tuple[str, int]],
+    topics: Sequence[str],
+    protocol: SecurityProtocol,
+    security: SecurityConfig,
+    timeout_ms: int,
+) -> ClusterView:
+    from channel.addresses import show_address, why_unreachable
+    from channel.config import ChannelConfig
+    from channel.errors import Disconnected, TopicNotKnown
+    from channel.network.metadata.sender import MetadataSender
+
+    config = ChannelConfig(security=security, max_block_ms=timeout_ms, request_timeout_ms=timeout_ms)
+    with MetadataSender(addresses, config, protocol=protocol) as sender:
+        try:
+            for topic in topics:
+                sender.wait_for_topic(topic)
+        except TopicNotKnown as e:
+            if sender.view() is not None:
+                raise
+            reasons = [f"{show_address(address)}: {why_unreachable(*address) or e}" for address in addresses]
+            raise Disconnected(f"no node answers: {'; '.join(reasons)}") from e
+        view = sender.view()
+    assert view is not None
+    return view
+
+
+def _show(view: ClusterView, form: str) -> None:
+    _print(json.dumps(view.to_json()) if form == "json" else "\n".join(_text(view)))
 
 
 def _watch(watched: ClusterWatch, form: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+from pathlib import Path
 
 import pytest
 
+import channel
 from channel.config import ChannelConfig
 from kproto.errors import ConfigurationError
 
@@ -116,3 +119,18 @@ def test_what_makes_no_sense_is_refused(settings, text):
 def test_a_configuration_does_not_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
         ChannelConfig().request_timeout_ms = 1  # type: ignore[misc]
+
+
+def test_no_setting_is_read_by_nothing():
+    """A setting that nothing reads is refused, or has no effect that anybody could notice."""
+    root = Path(channel.__file__).parent
+    read = set()
+    for path in (*root.rglob("*.py"), *(root.parent / "kproto").rglob("*.py")):
+        if path == root / "config.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("config"):
+                read.add(node.attr)
+    by_methods = {"security_inter_broker_protocol", "listener_security_protocol_map"}  # ``protocol_of`` and others
+    unread = {each.name for each in dataclasses.fields(ChannelConfig)} - read - by_methods
+    assert unread == set()

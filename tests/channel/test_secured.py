@@ -23,6 +23,7 @@ from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.errors import AuthenticationFailed, Disconnected, RequestTimeout
 from channel.network.metadata.clients import ClusterClient
+from channel.network.metadata.sender import MetadataSender
 from channel.network.recorder import PcapngRecorder
 from channel.security import Password, SecurityConfig
 from channel.types import Broker, EndPoint, SecurityProtocol
@@ -194,6 +195,17 @@ def test_a_broker_that_restarts_is_reached_again(protocol: SecurityProtocol) -> 
 
 
 # ---- what fails ------------------------------------------------------------------------------------------------------
+
+
+def test_a_caller_of_a_metadata_sender_hears_of_a_rejected_password() -> None:
+    protocol = SecurityProtocol.SASL_PLAINTEXT
+    config = ChannelConfig(security=controller_security(sasl_password=Password("wrong")))
+    with (
+        EmbeddedCluster(1, protocol=protocol, security=broker_security()) as cluster,
+        MetadataSender([("localhost", cluster[0].port)], config, protocol=protocol) as sender,
+        pytest.raises(AuthenticationFailed),
+    ):
+        sender.wait_for_topic("orders")
 
 
 def error_of(protocol: SecurityProtocol, port: int, security: SecurityConfig, timeout_ms: int = 30_000) -> Exception:

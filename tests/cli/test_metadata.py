@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from channel.broker.cluster import EmbeddedCluster
 from channel.controller.requests import SingleRequest
 from channel.network.metadata.clients import ClusterWatch
 from channel.rehearsal.scripted_controller import ScriptedController
+from kproto.api import ApiKey
 from kproto.cli import main
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
 
@@ -256,3 +258,38 @@ def test_the_next_bootstrap_node_is_asked_if_the_first_is_down(cluster: Embedded
     result = CliRunner().invoke(main, ["metadata", "--bootstrap", down, "--bootstrap", address(cluster)])
     assert result.exit_code == 0
     assert f"according to {address(cluster)}" in result.stdout
+
+
+# ---- --wait ----------------------------------------------------------------------------------------------------------
+
+
+def test_waiting_ends_when_the_topic_is_created(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
+    asked = threading.Event()
+    cluster[0].broker.hooks.answered = lambda context, *_: asked.set() if context.api_key == ApiKey.METADATA else None
+    printed: list[str] = []
+    arguments = ("--topic", "later", "--topic", "orders", "--wait", "--format", "json")
+    waiting = threading.Thread(target=lambda: printed.append(metadata(cluster, *arguments)))
+    waiting.start()
+    assert asked.wait(60)
+    controller.create_topic("later", assignment=[[1]])
+    waiting.join(60)
+    (text,) = printed
+    assert {row["topic"]: row["leader"] for row in json.loads(text)["partitions"]} == {"later": 1, "orders": 1}
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_topic_that_is_not_created_in_time_is_an_error(cluster: EmbeddedCluster) -> None:
+    arguments = ["--topic", "none", "--wait", "--timeout", "0.05"]
+    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), *arguments])
+    assert result.exit_code == 2
+    assert "topic none did not become known within 50 ms" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [(["--wait"], "add --topic"), (["--wait", "--topic", "t", "--watch"], "leave out --watch")],
+)
+def test_waiting_is_for_topics_alone(arguments: list[str], why: str) -> None:
+    result = CliRunner().invoke(main, ["metadata", "--bootstrap", "127.0.0.1:1", *arguments])
+    assert result.exit_code == 2
+    assert why in result.stderr

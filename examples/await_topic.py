@@ -1,0 +1,23 @@
+"""Wait as a producer does until a topic is known, and learn of its next leader: python examples/await_topic.py"""
+
+import threading
+
+from channel.broker.cluster import EmbeddedCluster
+from channel.network.metadata.cluster import LeaderUpdate
+from channel.network.metadata.sender import MetadataSender
+from channel.rehearsal.scripted_controller import ScriptedController
+from kproto.types import TopicPartition
+
+with EmbeddedCluster(3) as cluster, ScriptedController(cluster) as controller:
+    bootstrap = [(member.host, member.port) for member in cluster]
+    with MetadataSender(bootstrap) as sender:
+        # Anybody may create the topic while the caller waits for it: the sender thread asks again and again.
+        threading.Timer(0.2, controller.create_topic, ("orders",), {"assignment": [[0, 1], [1, 2]]}).start()
+        count, partition = sender.wait_for_topic("orders", 0)
+        print(f"orders has {count} partitions, broker {partition.leader} leads the first")
+
+        # A broker that does not lead a partition any more names the leader in its response to the producer.
+        controller.elect("orders", 0, leader=1)
+        sender.learn_leaders({TopicPartition("orders", 0): LeaderUpdate(leader=1, leader_epoch=1)})
+        count, partition = sender.wait_for_topic("orders", 0)
+        print(f"broker {partition.leader} leads it since leader epoch {partition.leader_epoch}")
