@@ -38,7 +38,8 @@ class ChannelConfig:
     kproto.errors.ConfigurationError: no setting 'request.timout.ms'; did you mean 'request.timeout.ms'?
 
     Three keys are kproto's own: ``receive.max`` bounds the bytes of a response, ``receive.stall.max.ms`` the time in
-    which each 64th of a frame must arrive, and ``send.threads`` is a number of send threads, or ``per_broker``.
+    which each 64th of a frame must arrive, and in which an accepted connection must complete TLS handshake and
+    authentication, and ``send.threads`` is a number of send threads, or ``per_broker``.
 
     Defaults are those of a Kafka 3.9 broker; where only clients have the setting, of a client. -1 bytes means "as the
     system has it" for socket buffers and "no limit" for the others.

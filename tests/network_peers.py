@@ -15,6 +15,7 @@ from typing import Any
 from tls_certificates import certificates
 
 from channel.network.frames import Send
+from channel.network.sasl import SaslClient
 from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
@@ -80,6 +81,12 @@ def greet(sock: socket.socket) -> None:
     """Do the handshake of a connection that ``accepted`` gave."""
     if isinstance(sock, ssl.SSLSocket):
         sock.do_handshake()
+
+
+def sasl_answers(client: SaslClient, payload: bytes) -> list[bytes]:
+    """Hand a server's payload to a client that authenticates, and compute its next token if it has to."""
+    answers = client.receive(payload)
+    return answers if client.computation is None else client.computed(client.computation())
 
 
 class EchoServer:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import threading
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from channel.errors import AuthenticationFailed, InvalidReceive
 
 from .frames import FrameReader
 from .sasl import MOST_TOKEN_BYTES, SaslClient, SaslServer
-from .transport import EVENT_READ, EVENT_WRITE
+from .transport import COMPUTING, EVENT_READ, EVENT_WRITE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .transport import Bytes, Transport
 
 __all__ = ["SaslAuthenticator"]
@@ -23,6 +28,66 @@ _RENEW_SPREAD: Final = 0.10
 
 _RENEWALS_APART_NS: Final = 1_000_000_000
 """A server lets a session be renewed once in a second."""
+
+
+class _Computation:
+    """A token that is computed on another thread.
+
+    Attributes:
+        is_over: Whether ``token`` or ``error`` is set.
+        is_wanted: Whether the connection that needs the token is still open.
+    """
+
+    __slots__ = ("_compute", "_notify", "error", "is_over", "is_wanted", "token")
+
+    def __init__(self, compute: Callable[[], bytes], notify: Callable[[], None]) -> None:
+        self._compute = compute
+        self._notify = notify
+        self.token = b""
+        self.error: Exception | None = None
+        self.is_over = False
+        self.is_wanted = True
+
+    def run(self) -> None:
+        """Compute the token, and notify its owner."""
+        try:
+            self.token = self._compute()
+        except Exception as e:  # noqa: BLE001 - the connection ends by it, on its own thread
+            self.error = e
+        self.is_over = True
+        self._notify()
+
+
+class _Computations:
+    """Computes tokens on a few threads, which end when none is left to compute."""
+
+    def __init__(self, most_threads: int) -> None:
+        self._most_threads = most_threads
+        self._lock = threading.Lock()
+        self._waiting: deque[_Computation] = deque()
+        self._threads = 0
+
+    def add(self, computation: _Computation) -> None:
+        """Compute a token as soon as a thread is free."""
+        with self._lock:
+            self._waiting.append(computation)
+            if self._threads == self._most_threads:
+                return
+            self._threads += 1
+        threading.Thread(target=self._run, name="sasl-computation-thread", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._threads -= 1
+                    return
+                computation = self._waiting.popleft()
+            if computation.is_wanted:
+                computation.run()
+
+
+_computations: Final = _Computations(min(4, os.cpu_count() or 1))
 
 
 class SaslAuthenticator:
@@ -41,11 +106,13 @@ class SaslAuthenticator:
         renews_ns: The time from which a client renews its session before it sends a request; 0 for never.
         expires_ns: The time from which a server takes no request before the session is renewed; 0 for never.
         renewal_took_ns: How long the last renewal took; None before the first.
+        notify: Called from another thread when ``authenticate`` may go on after a computation. While it is None, tokens
+            are computed within ``authenticate``.
     """
 
     __slots__ = (
-        "_began_ns", "_established", "_outgoing", "_reader", "_renewed_ns", "_side", "_started", "_transport",
-        "expires_ns", "renewal_took_ns", "renewing", "renews_ns",
+        "_began_ns", "_computation", "_established", "_outgoing", "_reader", "_renewed_ns", "_side", "_started",
+        "_transport", "expires_ns", "notify", "renewal_took_ns", "renewing", "renews_ns",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, side: SaslClient | SaslServer) -> None:
@@ -56,6 +123,8 @@ class SaslAuthenticator:
         self._started = False
         self._established = False
         self._began_ns = 0
+        self._computation: _Computation | None = None
+        self.notify: Callable[[], None] | None = None
         self._renewed_ns: int | None = None
         self.renewing = False
         self.renews_ns = 0
@@ -77,7 +146,7 @@ class SaslAuthenticator:
         """Go on with the exchange. A server that refuses its client keeps the refusal for ``send_refusal``.
 
         Returns:
-            Which of ``EVENT_READ | EVENT_WRITE`` the exchange waits for; 0 when it is over.
+            Which of ``EVENT_READ | EVENT_WRITE`` the exchange waits for, or ``COMPUTING``; 0 when it is over.
 
         Raises:
             AuthenticationFailed: One side rejected the other.
@@ -94,10 +163,30 @@ class SaslAuthenticator:
                 return EVENT_WRITE
             if side.complete:
                 return 0
+            if isinstance(side, SaslClient) and side.computation is not None:
+                token = self._computed(side.computation)
+                if token is None:
+                    return COMPUTING
+                self._send(side.computed(token))
+                continue
             payload = None if self._established else self._received()
             if payload is None:
                 return EVENT_READ
             self._send(side.receive(payload))
+
+    def _computed(self, compute: Callable[[], bytes]) -> bytes | None:
+        """Return the token of a computation, None while another thread computes it."""
+        if self.notify is None:
+            return compute()
+        if self._computation is None:
+            self._computation = _Computation(compute, self.notify)
+            _computations.add(self._computation)
+        if not self._computation.is_over:
+            return None
+        done, self._computation = self._computation, None
+        if done.error is not None:
+            raise done.error
+        return done.token
 
     def send_refusal(self) -> None:
         """Send the refusal to a client, as much of it as the transport takes at once."""
@@ -207,5 +296,7 @@ class SaslAuthenticator:
     def close(self) -> None:
         """Forget this side of the exchange, and its secrets."""
         self._side = None
+        if self._computation is not None:
+            self._computation.is_wanted = False
         self._outgoing.clear()
         self._reader.close()

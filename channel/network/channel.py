@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from channel.errors import AuthenticationFailed
 
 from .connection import MuteState, Phase
-from .transport import EVENT_READ, EVENT_WRITE, Address
+from .transport import COMPUTING, EVENT_READ, EVENT_WRITE, Address
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -130,10 +130,11 @@ class Channel:
         if self.authentication_error is not None:
             return 0
         if connection.phase is Phase.REAUTHENTICATING:
-            return (EVENT_READ if connection.mute_state is MuteState.NOT_MUTED else 0) | self._wanted & EVENT_WRITE
+            events = EVENT_READ if connection.mute_state is MuteState.NOT_MUTED else 0
+            return events if self._wanted == COMPUTING else events | self._wanted & EVENT_WRITE
         if not self.connected:
             return EVENT_WRITE
-        return self._wanted or EVENT_READ
+        return 0 if self._wanted == COMPUTING else self._wanted or EVENT_READ
 
     @property
     def disconnection(self) -> Disconnection:

@@ -3,7 +3,7 @@ from .delayed_close cimport DelayedCloses
 
 cdef class ChannelExpiry:
     cdef public object idle, stalled
-    cdef public DelayedCloses refused
+    cdef public DelayedCloses refused, opening
 
     cpdef bint limits_any(self) except -1
     cpdef wait_ms(self, timeout_ms, long long now_ns)

@@ -123,6 +123,8 @@ class ChannelOpener:
             self._undo(channel, sock)
             raise
         self._traffic.opened(channel, accepted=True)
+        if not channel.connection.usable:
+            self._expiry.accepted(channel, self._clock.nanoseconds())
         return channel
 
     def _undo(self, channel: Channel | None, sock: socket.socket) -> None:
@@ -150,6 +152,7 @@ class ChannelOpener:
                 began = channel.begin_session(now)
             if began and channel.metrics is not None:
                 channel.metrics.passed(channel.authenticator)
+        self._expiry.opening.forget(channel)
         self._registry.prepared.append(channel.id)
         if channel.connection.outgoing is not None:
             self._writer.started.append(channel)
@@ -165,6 +168,7 @@ class ChannelOpener:
         channel.refused(error)
         if answers_late:
             self._poller.drop(channel)
+            self._expiry.opening.forget(channel)
             self._expiry.refused.add(channel, now)
         else:
             self._registry.close(channel, Closing.GRACEFUL, now)

@@ -103,7 +103,7 @@ class SaslClient:
         """Take a frame from the server, and go on.
 
         Returns:
-            The payloads to send next; none once ``complete``.
+            The payloads to send next; none once ``complete``, or if ``computation`` is due first.
 
         Raises:
             AuthenticationFailed: The server rejected the client, cannot authenticate itself, or sent an invalid
@@ -115,6 +115,16 @@ class SaslClient:
             return self._answer(payload)
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
             raise AuthenticationFailed(f"{self._server} sent no SASL answer: {e}") from e
+
+    @property
+    def computation(self) -> Callable[[], bytes] | None:
+        """Computes the next token, on any thread, as that takes long; ``computed`` takes it. None if none is due."""
+        return self._mechanism.computation
+
+    def computed(self, token: bytes) -> list[bytes]:
+        """Take the result of ``computation``; returns the payloads to send next."""
+        self._mechanism.computation = None
+        return [self._wrapped(token)]
 
     def _request(self, message: Any, version: int) -> bytes:
         api_key = ApiKey(message.api_key)
@@ -203,6 +213,7 @@ class SaslServer:
     """
 
     is_server: ClassVar = True
+    computation: ClassVar[None] = None
 
     def __init__(
         self,

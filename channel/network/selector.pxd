@@ -10,7 +10,7 @@ from .writing cimport ChannelWriter
 
 cdef class Selector:
     cdef object _clock, _metrics, _opener
-    cdef public object _factory, _poller, _waker
+    cdef public object _factory, _poller, _waker, _computed
     cdef public PollTimes _polls
     cdef public ChannelExpiry _expiry
     cdef public ChannelRegistry _registry

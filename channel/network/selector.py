@@ -6,6 +6,8 @@ One ``poll`` returns at most one received frame of each connection; further fram
 from __future__ import annotations
 
 import random
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
@@ -104,6 +106,7 @@ class Selector:
         self.writer = ChannelWriter(traffic, clock, self._poller.changed, self._waker.wake)
         self._reader = ChannelReader(traffic, recorded=recorder is not None, pool=pool, stalled=self._expiry.stalled)
 
+        self._computed: deque[Channel] = deque()
         self._registry = ChannelRegistry(self._poller, self._reader, traffic, self._expiry)
         self._opener = ChannelOpener(
             dial, self._factory, self._registry, self._poller, self._expiry, traffic, self.writer, clock
@@ -135,6 +138,14 @@ class Selector:
             channel_id, address, send_buffer, receive_buffer,
             host=host, listener=listener, checks_versions=checks_versions,
         )  # fmt: skip
+        channel = self.channels[channel_id]
+        if channel.authenticator is not None:
+            channel.authenticator.notify = partial(self._resume, channel)
+
+    def _resume(self, channel: Channel) -> None:
+        """Go on with an authentication whose next token has been computed, from any thread."""
+        self._computed.append(channel)
+        self._waker.wake()
 
     def register(self, channel_id: str, sock: socket.socket, listener: str = "PLAINTEXT") -> Channel:
         """Take an accepted socket; see ``ChannelOpener.register``."""
@@ -296,6 +307,8 @@ class Selector:
                 self._process(channel, mask, now)
             elif fd in callbacks:
                 callbacks[fd]()  # the waker, or a listening socket
+        while self._computed:
+            self._process(self._computed.popleft(), 0, now)
         if self.writer.broken:
             self._close_broken()
         if limits or self._expiry.refused:  # a client may have been refused just now

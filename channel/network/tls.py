@@ -10,7 +10,7 @@ import contextlib
 import ssl
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from channel.errors import AuthenticationFailed
 
@@ -26,6 +26,9 @@ __all__ = ["TlsState", "TlsTransport"]
 
 _CIPHERTEXT: Final = 65_536
 """Bytes of ciphertext taken from the socket in one call."""
+
+_thread = threading.local()
+"""The buffer into which the connections of a thread read their ciphertext; OpenSSL copies it at once."""
 
 _PLAINTEXT: Final = 65_536
 """Most bytes of plaintext that one ``write`` encrypts, as ciphertext stays in memory if the peer is slow."""
@@ -65,8 +68,8 @@ class TlsTransport(SocketTransport):
     """
 
     __slots__ = (
-        "_alert_error", "_buffer", "_ciphertext", "_ended", "_incoming", "_lock", "_may_have_more", "_outgoing", "_tls",
-        "state",
+        "_alert_error", "_ciphertext", "_context", "_ended", "_incoming", "_lock", "_may_have_more", "_outgoing",
+        "_tls", "state",
     )  # fmt: skip
 
     def __init__(
@@ -79,16 +82,25 @@ class TlsTransport(SocketTransport):
         connected: bool = False,
     ) -> None:
         super().__init__(sock, connected=connected)
+        self._context: ssl.SSLContext | None = context
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side, server_hostname)
+        self._tls: ssl.SSLObject
+        if not server_side:
+            self._begin(server_hostname)
         self._lock = threading.Lock()  # OpenSSL's connection is for one thread at a time
-        self._buffer = memoryview(bytearray(_CIPHERTEXT))
         self._ciphertext: Bytes = b""
         self._ended = False
         self._may_have_more = False
         self._alert_error: AuthenticationFailed | None = None
         self.state = TlsState.NOT_INITIALIZED
+
+    def _begin(self, server_hostname: str | None = None) -> None:
+        """Make OpenSSL's connection; it takes 48 KiB, so a server makes it when its client has sent something."""
+        assert self._context is not None
+        is_server = self._context.protocol is ssl.PROTOCOL_TLS_SERVER
+        self._tls = self._context.wrap_bio(self._incoming, self._outgoing, is_server, server_hostname)
+        self._context = None
 
     def __repr__(self) -> str:
         return f"TlsTransport({self.remote[0]}:{self.remote[1]}, {self.state.value})"
@@ -101,12 +113,18 @@ class TlsTransport(SocketTransport):
     @property
     def peer_certificate(self) -> dict[str, object] | None:
         """The peer's verified certificate as ``ssl`` decodes it; None if it sent none."""
-        return dict(self._tls.getpeercert() or {}) or None
+        return dict(self._tls.getpeercert() or {}) or None if self._context is None else None
 
     @property
     def version(self) -> str | None:
         """The protocol that was agreed on, for example ``TLSv1.3``; None before the handshake."""
-        return self._tls.version()
+        return self._tls.version() if self._context is None else None
+
+    @property
+    def cipher(self) -> str | None:
+        """The cipher suite that was agreed on, for example ``TLS_AES_256_GCM_SHA384``; None before the handshake."""
+        found = self._tls.cipher() if self._context is None else None
+        return None if found is None else found[0]
 
     # ---- handshake ---------------------------------------------------------------------------------------------------
 
@@ -129,7 +147,12 @@ class TlsTransport(SocketTransport):
                 return EVENT_WRITE
             self.state = TlsState.HANDSHAKE
             # Read before writing: if the peer refused us, its alert gives the reason, while writing would only fail.
-            ended = self._receive_ciphertext() < 0
+            received = self._receive_ciphertext()
+            ended = received < 0
+            if self._context is not None:
+                if not received:
+                    return EVENT_READ
+                self._begin()
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
@@ -170,7 +193,7 @@ class TlsTransport(SocketTransport):
     # ---- payload -----------------------------------------------------------------------------------------------------
 
     def read_into(self, buffer: memoryview) -> int:
-        """Decrypt the bytes that have arrived.
+        """Decrypt the bytes that have arrived, in however many records.
 
         Returns:
             The number of plaintext bytes written to the buffer; 0 if none has arrived yet.
@@ -181,32 +204,50 @@ class TlsTransport(SocketTransport):
             OSError: The connection broke, or the peer broke the protocol.
         """
         with self._lock:
+            received = 0
             # Decrypting before there is anything to decrypt would cost an exception.
-            if not (self._may_have_more or self._ended) and self._receive_ciphertext() < 0:
-                raise EOFError("the peer has closed the connection")
-            while True:
-                try:
-                    count = int(self._tls.read(len(buffer), buffer))
-                except ssl.SSLWantReadError:
-                    self._may_have_more = False
-                except ssl.SSLZeroReturnError:
-                    raise EOFError("the peer has closed the connection") from None
-                except ssl.SSLError as e:
-                    self._read_failed(e)
-                else:
-                    if count:
-                        self.state = TlsState.READY
-                        # A buffer that is not full holds the whole rest of a record.
-                        self._may_have_more = count == len(buffer) or self._incoming.pending > 0
-                        return count
+            if not (self._may_have_more or self._ended):
                 received = self._receive_ciphertext()
                 if received < 0:
                     raise EOFError("the peer has closed the connection")
+            total = 0
+            while True:
+                try:
+                    count = int(self._tls.read(len(buffer) - total, buffer[total:] if total else buffer))
+                except ssl.SSLWantReadError:
+                    self._may_have_more = False
+                except ssl.SSLError as e:
+                    if total:
+                        self._may_have_more = True  # the next call meets the error again
+                        return total
+                    self._read_failed(e)
+                else:
+                    if not count:  # the peer's close_notify
+                        self._may_have_more = True
+                        if total:
+                            return total
+                        raise EOFError("the peer has closed the connection")
+                    total += count
+                    self.state = TlsState.READY
+                    if total == len(buffer):
+                        self._may_have_more = True
+                        return total
+                    # A buffer that is not full holds the whole rest of a record.
+                    if self._incoming.pending:
+                        continue
+                    self._may_have_more = False
+                    if total and received < _CIPHERTEXT:
+                        return total
+                received = self._receive_ciphertext()
+                if received < 0:
+                    if total:
+                        return total
+                    raise EOFError("the peer has closed the connection")
                 if not received:
                     self._send_ciphertext()  # reading may answer, for example a key update
-                    return 0
+                    return total
 
-    def _read_failed(self, error: ssl.SSLError) -> None:
+    def _read_failed(self, error: ssl.SSLError) -> NoReturn:
         if self.state is TlsState.POST_HANDSHAKE and not isinstance(error, (ssl.SSLEOFError, ssl.SSLSyscallError)):
             raise AuthenticationFailed(f"TLS handshake with {self._peer}: {_reason(error)}") from error
         raise ConnectionResetError(f"TLS connection with {self._peer}: {_reason(error)}") from error
@@ -264,14 +305,18 @@ class TlsTransport(SocketTransport):
         if self._ended:
             return -1
         try:
-            count = self._sock.recv_into(self._buffer)
+            buffer = _thread.buffer
+        except AttributeError:
+            buffer = _thread.buffer = memoryview(bytearray(_CIPHERTEXT))
+        try:
+            count = self._sock.recv_into(buffer)
         except BlockingIOError:
             return 0
         if not count:
             self._ended = True
             self._incoming.write_eof()
             return -1
-        self._incoming.write(self._buffer[:count])
+        self._incoming.write(buffer[:count])
         return count
 
     def _send_ciphertext(self) -> None:

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 try:
     from ._socket_calls import receive_small, send_small
@@ -26,6 +26,7 @@ except ImportError:  # the channel is not compiled: every frame passes by the me
 
 
 __all__ = [
+    "COMPUTING",
     "EVENT_READ",
     "EVENT_WRITE",
     "IOV_MAX",
@@ -41,6 +42,9 @@ __all__ = [
 
 EVENT_READ: Final = select.EPOLLIN
 EVENT_WRITE: Final = select.EPOLLOUT
+
+COMPUTING: Final = -1
+"""In place of the events that an authentication waits for: the next token is being computed on another thread."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 """A buffer of single bytes: ``len`` is its size."""
@@ -132,11 +136,13 @@ class Authenticator(Protocol):
         renewing: Whether the session is being renewed.
         renews_ns: The time from which the session must be renewed before a request is sent; 0 for never.
         renewal_took_ns: How long the last renewal took; None before the first.
+        notify: Called from another thread when ``authenticate`` may go on after a computation.
     """
 
     renewing: bool
     renews_ns: int
     renewal_took_ns: int | None
+    notify: Callable[[], None] | None
 
     @property
     def complete(self) -> bool:
@@ -151,7 +157,7 @@ class Authenticator(Protocol):
         """Whether the peer is a client that can renew its session."""
 
     def authenticate(self) -> int:
-        """Go on; returns which of ``EVENT_READ | EVENT_WRITE`` the exchange waits for, 0 when it is over.
+        """Go on; returns which of ``EVENT_READ | EVENT_WRITE`` the exchange waits for, or ``COMPUTING``; 0 at its end.
 
         Raises:
             AuthenticationFailed: One side does not accept the other.

@@ -22,6 +22,7 @@ from channel.config import ChannelConfig
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.errors import AuthenticationFailed, Disconnected, RequestTimeout
+from channel.network import sasl, sasl_mechanisms
 from channel.network.metadata.clients import ClusterClient
 from channel.network.metadata.sender import MetadataSender
 from channel.network.recorder import PcapngRecorder
@@ -172,6 +173,59 @@ def test_a_brokers_registration_does_not_choose_the_security_of_its_connection(
         assert manager.failed_threads == []
     assert first == b"\x16\3\1"  # a TLS handshake
     assert "broker 0 has registered listener" in caplog.text
+
+
+def test_a_broker_that_makes_the_controller_compute_stalls_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One send thread has both brokers; the computation for one is held until the other has answered."""
+    hostile, answered = threading.Event(), threading.Event()
+    compute = sasl_mechanisms._ScramClient._final
+
+    def held(client: Any) -> bytes:
+        if str(client._scram.username) == "slow":
+            hostile.set()
+            assert answered.wait(60)
+        return compute(client)
+
+    monkeypatch.setattr(sasl_mechanisms._ScramClient, "_final", held)
+    made = []
+
+    def client_mechanism(name: str, credentials: Any) -> Any:
+        made.append(name)  # the first connection is that to the slow broker
+        user = dataclasses.replace(credentials, username="slow") if len(made) == 1 else credentials
+        return sasl_mechanisms.client_mechanism(name, user)
+
+    monkeypatch.setattr(sasl, "client_mechanism", client_mechanism)
+    theirs = broker_security(users={"controller": Password("secret"), "slow": Password("secret")})
+    protocol = SecurityProtocol.SASL_PLAINTEXT
+    config = ChannelConfig(security_inter_broker_protocol=protocol.name, security=controller_security())
+    with (
+        EmbeddedCluster(2, protocol=protocol, security=theirs) as cluster,
+        ControllerChannelManager(9, lambda: 1, config=config) as manager,
+    ):
+        answers: SimpleQueue[int] = SimpleQueue()
+        for member in cluster:
+            manager.add_broker(Broker(member.id, (EndPoint("localhost", member.port, protocol.name, protocol),)))
+            request = SingleRequest(update_metadata({}, broker_epoch=1), 8)
+            manager.send_request(member.id, request, lambda _, broker_id=member.id: answers.put(broker_id))
+            if member.id == 0:
+                assert hostile.wait(60)
+        assert answers.get(timeout=60) == 1
+        answered.set()
+        assert answers.get(timeout=60) == 0
+
+
+@pytest.mark.parametrize("protocol", SECURED, ids=lambda p: p.name)
+def test_a_connection_that_never_authenticates_is_closed_in_time(protocol: SecurityProtocol) -> None:
+    config = ChannelConfig(receive_stall_max_ms=200, security=broker_security())
+    with (
+        EmbeddedCluster(1, protocol=protocol, config=config) as cluster,
+        contextlib.ExitStack() as stack,
+    ):
+        socks = [stack.enter_context(socket.create_connection(("localhost", cluster[0].port), 60)) for _ in range(3)]
+        socks[1].sendall(b"\x16")  # what begins a handshake, and a frame's length
+        for sock in socks:
+            with contextlib.suppress(ConnectionResetError):
+                assert sock.recv(1) == b""
 
 
 def test_a_recording_of_a_secured_channel_is_readable(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from control_messages import update_metadata
 from hypothesis import given
 from hypothesis import strategies as st
-from network_peers import EchoServer, FakeClock, frame, until
+from network_peers import EchoServer, FakeClock, frame, sasl_answers, until
 from scripted_broker import bound_socket
 from tls_certificates import certificates
 
@@ -468,6 +468,30 @@ def test_tls_ends_at_the_tap_and_begins_anew(echo: EchoServer, recording: Path, 
     assert data[:1000] in (tmp_path / "near.pcapng").read_bytes()
 
 
+def test_the_end_of_one_direction_is_handed_on_over_tls_too(recording: Path, tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_text(certificates().server)
+    server = server_context(SecurityConfig(ssl_keystore_location=str(pem)))
+    client = client_context(SecurityConfig(ssl_truststore_certificates=certificates().authority))
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(socket.create_server(LOOPBACK))
+        recorder = stack.enter_context(PcapngRecorder(recording))
+        far = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server))
+        upstream = ("localhost", far.listening[0][1])
+        near = stack.enter_context(Tap([Mapping(LOOPBACK, upstream)], recorder, upstream_tls=client))
+        sock = stack.enter_context(connect(near))
+        sock.sendall(b"question")
+        sock.shutdown(socket.SHUT_WR)
+        behind = stack.enter_context(node.accept()[0])
+        behind.settimeout(30)
+        assert received(behind, 8) == b"question"
+        assert behind.recv(1) == b""
+        behind.sendall(b"answer")
+        behind.close()
+        assert received(sock, 6) == b"answer"
+        assert sock.recv(1) == b""
+
+
 def test_many_tls_records_that_come_at_once_all_pass(recording: Path, tmp_path: Path) -> None:
     """More than the tap reads of one connection in one turn, and no event that would announce the rest."""
     pem = tmp_path / "server.pem"
@@ -529,7 +553,7 @@ def sasl_frames(mechanism: str, handshake: int) -> list[tuple[str, bytes]]:
         outgoing = []
         for payload in answers:
             frames.append(("received", frame(payload)))
-            outgoing += client.receive(payload)
+            outgoing += sasl_answers(client, payload)
     assert client.complete
     request = b"\0\3\0\0\0\0\0\7\xff\xff\0\0\0\0hunter2 in a request stays"
     return [*frames, ("sent", frame(request)), ("received", frame(b"\0\0\0\7answer"))]

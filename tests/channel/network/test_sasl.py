@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from network_peers import sasl_answers
 
 from channel.errors import AuthenticationFailed
 from channel.network.sasl import SaslClient, SaslServer
@@ -49,7 +50,7 @@ def converse(client: SaslClient, server: SaslServer) -> list[bytes]:
     sent = list(outgoing := client.start())
     while outgoing:
         answers = [answer for payload in outgoing for answer in server.receive(payload)]
-        outgoing = [payload for answer in answers for payload in client.receive(answer)]
+        outgoing = [payload for answer in answers for payload in sasl_answers(client, answer)]
         sent += outgoing
     return sent
 
@@ -121,15 +122,15 @@ def test_a_server_that_cannot_prove_that_it_knows_the_password_is_refused() -> N
     client = a_client("SCRAM-SHA-256")
     imposter = SaslServer(MECHANISMS, {"admin": Password("another")}, lambda _: versions())
     (first,) = client.start()
-    (handshake,) = client.receive(imposter.receive(first)[0])
-    (token,) = client.receive(imposter.receive(handshake)[0])
-    (final,) = client.receive(imposter.receive(token)[0])
+    (handshake,) = sasl_answers(client, imposter.receive(first)[0])
+    (token,) = sasl_answers(client, imposter.receive(handshake)[0])
+    (final,) = sasl_answers(client, imposter.receive(token)[0])
     imposter.receive(final)
     response = message_class(ApiKey.SASL_AUTHENTICATE, "response")
     forged = response(error_code=0, error_message=None, auth_bytes=b"v=" + b"A" * 43 + b"=", session_lifetime_ms=0)
     header, _ = decode_request_header_from(final)
     with pytest.raises(AuthenticationFailed, match="could not prove"):
-        client.receive(header.correlation_id.to_bytes(4, "big") + b"\0" + encode(forged, 2))
+        sasl_answers(client, header.correlation_id.to_bytes(4, "big") + b"\0" + encode(forged, 2))
     assert not client.complete
 
 
@@ -140,7 +141,7 @@ def test_a_server_without_sasl_is_no_place_to_send_a_password_to() -> None:
     header, _ = decode_request_header_from(first)
     answer = header.correlation_id.to_bytes(4, "big") + encode(response(error_code=0, api_keys=[]), 0)
     with pytest.raises(AuthenticationFailed, match="does not authenticate by SASL"):
-        client.receive(answer)
+        sasl_answers(client, answer)
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.METADATA, ApiKey.SASL_AUTHENTICATE])
@@ -170,7 +171,7 @@ def test_any_bytes_end_in_a_refusal(payload: bytes) -> None:
     client = a_client("PLAIN")
     client.start()
     with pytest.raises(AuthenticationFailed):
-        client.receive(payload)
+        sasl_answers(client, payload)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_a_malformed_plain_token_is_refused(token: bytes) -> None:
     server = a_server(handshake=0)
     client = a_client("PLAIN")
     (first,) = client.start()
-    (handshake,) = client.receive(server.receive(first)[0])
+    (handshake,) = sasl_answers(client, server.receive(first)[0])
     server.receive(handshake)
     assert server.receive(token) == []
     assert server.failure is not None
@@ -190,3 +191,29 @@ def test_a_malformed_plain_token_is_refused(token: bytes) -> None:
 def test_a_listener_without_mechanisms_is_a_mistake_of_its_owner() -> None:
     with pytest.raises(ConfigurationError, match=r"sasl\.enabled\.mechanisms"):
         a_server([])
+
+
+def challenged(iterations: str) -> SaslClient:
+    """A client whose server demands this number of iterations of SCRAM."""
+    client = SaslClient("SCRAM-SHA-256", Credentials("admin", Password("secret")), "1")
+    client.start()
+    client._handshake_version = 0
+    (first,) = client._handshake(message_class(ApiKey.SASL_HANDSHAKE, "response")(error_code=0, mechanisms=[]))
+    nonce = first.partition(b"r=")[2].decode()
+    client.receive(f"r={nonce}x,s=c2FsdHNhbHRzYWx0c2FsdA==,i={iterations}".encode())
+    return client
+
+
+@pytest.mark.parametrize("iterations", ["1", "4095", "262145", "10000000", "9" * 5000, "0", "-1", ""])
+def test_a_number_of_iterations_beyond_the_limits_is_refused_before_anything_is_computed(iterations):
+    with pytest.raises(AuthenticationFailed, match="teration|must not be < 4096|server first message"):
+        challenged(iterations)
+
+
+@pytest.mark.parametrize("iterations", ["4096", "16384"])
+def test_what_kafka_allows_is_computed_apart(iterations):
+    client = challenged(iterations)
+    assert client.computation is not None
+    (final,) = client.computed(client.computation())
+    assert final.startswith(b"c=biws,r=")
+    assert client.computation is None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
+import tracemalloc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -445,3 +447,32 @@ def test_bytes_that_are_no_tls_end_the_connection(ready: Pair) -> None:
     ready.client.wire.sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))
     with pytest.raises(ConnectionResetError):
         received(ready.server.transport, 1)
+
+
+def test_a_client_that_sends_nothing_costs_a_server_little_memory() -> None:
+    context = context_of(keystore(certificates().server), server=True)
+    with contextlib.ExitStack() as stack:
+        pairs = [[stack.enter_context(sock) for sock in socket.socketpair()] for _ in range(100)]
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        silent = [TlsTransport(near, context, server_side=True, connected=True) for near, _ in pairs]
+        for (near, far), transport in zip(pairs, silent, strict=True):
+            near.setblocking(False)
+            assert transport.handshake() == EVENT_READ
+            assert (transport.version, transport.cipher, transport.peer_certificate) == (None, None, None)
+            assert far.fileno() >= 0
+        assert tracemalloc.get_traced_memory()[0] < 100 * 2_000 + 65_536  # and a buffer that all share
+        for transport in silent:
+            transport.close()
+
+
+def test_the_end_of_a_stream_after_records_is_met_by_the_next_read(ready: Pair) -> None:
+    sent(ready.client.transport, b"last")
+    ready.client.transport.close()
+    buffer = memoryview(bytearray(100))
+    transport = ready.server.transport
+    until(lambda: len(ready.server.wire.sock.recv(1000, socket.MSG_PEEK)) > 40)
+    assert transport.read_into(buffer) == 4
+    assert transport.has_bytes_buffered
+    with pytest.raises(EOFError):
+        transport.read_into(buffer)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import ssl
 from collections import Counter
 
 import pytest
-from network_peers import EchoServer, cipher_builder, until
+from network_peers import SECURITY, EchoServer, cipher_builder, frame, until
 
 from channel.network.frames import Send
 from channel.network.selector import Selector
+from channel.tls_contexts import server_context
 
 
 class CountingSelector(Selector):
@@ -79,3 +83,42 @@ def test_a_byte_that_cannot_be_decrypted_yet_costs_one_look(selector, muted):
         echo(selector, "2", b"%d" % number)
     assert selector.looks["1"] == 1
     assert channel not in selector._reader.buffered
+
+
+@pytest.mark.parametrize("size", [10, 3_000])
+def test_a_frame_in_many_records_is_handed_out_in_one_poll(clock, size):
+    """Records that have arrived by the time of a poll; a record for each byte, or for each 20, and more than a read."""
+    made = Selector(clock=clock, channel_builder=cipher_builder(tls=True))
+    with (
+        contextlib.closing(made),
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        contextlib.ExitStack() as stack,
+    ):
+        made.connect("1", listening.getsockname())
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = server_context(SECURITY).wrap_bio(incoming, outgoing, server_side=True)
+        sock = stack.enter_context(listening.accept()[0])
+        sock.settimeout(0.01)
+        waiting = {"1"}
+
+        def step():
+            made.poll(10)
+            waiting.difference_update(made.prepared)
+            with contextlib.suppress(ssl.SSLWantReadError, TimeoutError):
+                incoming.write(sock.recv(65_536))
+                tls.do_handshake()
+            sock.sendall(outgoing.read())
+
+        until(lambda: not waiting, step=step, what="connecting")
+        with contextlib.suppress(ssl.SSLWantReadError, TimeoutError):
+            tls.do_handshake()
+        data = frame(bytes(i % 251 for i in range(size)))
+        for at in range(0, len(data), 20):
+            tls.write(data[at : at + 20])
+        sock.settimeout(60)
+        sock.sendall(outgoing.read())
+        near = made.channel("1").transport
+        wanted = len(data) + len(range(0, len(data), 20)) * 22
+        until(lambda: len(near._sock.recv(1 << 20, socket.MSG_PEEK)) >= wanted, what="the records")
+        made.poll(1000)
+        assert [bytes(each.payload) for each in made.completed_receives] == [data[4:]]
