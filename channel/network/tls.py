@@ -216,17 +216,20 @@ class TlsTransport(SocketTransport):
                     count = int(self._tls.read(len(buffer) - total, buffer[total:] if total else buffer))
                 except ssl.SSLWantReadError:
                     self._may_have_more = False
+                    count = -1
+                except ssl.SSLZeroReturnError:
+                    count = 0
                 except ssl.SSLError as e:
                     if total:
                         self._may_have_more = True  # the next call meets the error again
                         return total
                     self._read_failed(e)
-                else:
-                    if not count:  # the peer's close_notify
-                        self._may_have_more = True
-                        if total:
-                            return total
-                        raise EOFError("the peer has closed the connection")
+                if not count:  # the peer's close_notify, which the next call meets again
+                    self._may_have_more = True
+                    if total:
+                        return total
+                    raise EOFError("the peer has closed the connection")
+                if count > 0:
                     total += count
                     self.state = TlsState.READY
                     if total == len(buffer):
