@@ -5,14 +5,71 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from kproto.tables.filters import Filters
 
-__all__ = ["wanted_partitions"]
+__all__ = ["named_ids", "names_partition", "wanted_partitions"]
 
 _STATE_LISTS: Final = ("ungroupedPartitionStates", "ungroupedPartitions", "partitionErrors")
+_NAME_LISTS: Final = ("topics", "topicNames")
 _TOPIC_LISTS: Final = ("topicStates", "topics")
+
+
+def named_ids(form: Any) -> Iterator[str]:
+    """Yield the topic ids, in Kafka's text form, of topics that the JSON form of a message names by id alone."""
+    for topic in _topics(form):
+        if _name(topic) is None and "topicId" in topic:
+            yield topic["topicId"]
+
+
+def names_partition(form: Any, filters: Filters, ids: Mapping[str, str]) -> bool:
+    """Whether the JSON form of a message names a wanted partition, or a topic without partitions that is wanted.
+
+    Args:
+        form: A request or response of any API, as ``to_json`` gives it.
+        filters: Topics and partitions.
+        ids: As of ``wanted_partitions``.
+    """
+    for topic in _topics(form):
+        name = _name(topic)
+        if name is None:
+            name = ids.get(topic.get("topicId", ""))
+        if name is None:
+            continue
+        indexes = list(_partition_indexes(topic))
+        if any(filters.wants_partition(name, index) for index in indexes) if indexes else filters.wants_topic(name):
+            return True
+    return False
+
+
+def _topics(form: Any, within: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the structs that stand for topics; topics listed by name alone as structs, too."""
+    if isinstance(form, dict):
+        if "topicName" in form or "topicId" in form or (within == "topics" and "name" in form):
+            yield form
+        for key, value in form.items():
+            yield from _topics(value, key)
+    elif isinstance(form, list):
+        for item in form:
+            if isinstance(item, str) and within in _NAME_LISTS:
+                yield {"topicName": item}
+            else:
+                yield from _topics(item, within)
+
+
+def _name(topic: dict[str, Any]) -> str | None:
+    name: str | None = topic.get("topicName", topic.get("name"))
+    return name
+
+
+def _partition_indexes(topic: dict[str, Any]) -> Iterator[int]:
+    if "partitionIndex" in topic:
+        yield topic["partitionIndex"]
+    for value in topic.values():
+        if isinstance(value, list):
+            yield from (item["partitionIndex"] for item in value if isinstance(item, dict) and "partitionIndex" in item)
+    yield from topic.get("partitionIndexes", ())
 
 
 def wanted_partitions(form: Mapping[str, Any], filters: Filters, ids: Mapping[str, str]) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS, ApiKey
+from kproto.json_form import uuid_to_json
 from kproto.tables.bodies import BodyCache, ControlBody, RequestPrefix, prefix_fields
 from kproto.tables.brokers import BrokerDirectory
+from kproto.tables.json_choice import named_ids, names_partition
 from kproto.verdicts.answers import PartitionError, Verdict, partition_reason, unreadable, verdict_of
 from kproto.verdicts.epochs import Epochs, broker_name
 from kproto.verdicts.knowledge import Changes, Knowledge, PartitionChange
@@ -118,6 +120,8 @@ class Timeline:
         self._bodies = BodyCache()
         self._epochs = Epochs()
         self._knowledge = Knowledge()
+        self._by_topic_ids = filters.by_partition and (apis is None or not apis <= set(CONTROL_APIS))
+        self._topic_names: dict[str, str] = {}
         self._chosen: dict[int, tuple[Changes, tuple[PartitionChange, ...]]] = {}
         self.seen = 0
         self.given: Counter[int | None] = Counter()
@@ -144,18 +148,49 @@ class Timeline:
             self._learn(exchange)
             held.append(exchange)
             if len(held) > limit:
-                nameless.add(held[0].server)
-            while held and (held[0].server in nameless or self._id_of(held[0]) is not None):
+                self._give_up_names(held[0], nameless)
+            while (
+                held and (held[0].server in nameless or self._id_of(held[0]) is not None) and self._has_names(held[0])
+            ):
                 yield held.popleft()
         yield from held
 
     def _learn(self, exchange: Exchange) -> None:
         if exchange.api_key == ApiKey.UPDATE_METADATA or (
-            exchange.api_key == ApiKey.LEADER_AND_ISR and self._id_of(exchange) is None
+            exchange.api_key == ApiKey.LEADER_AND_ISR and (self._by_topic_ids or self._id_of(exchange) is None)
         ):
             body = self._bodies.of(exchange.request)
             if body is not None:
                 self._directory.learn(exchange.time_ns, exchange.connection.capture, exchange.server, body)
+                if self._by_topic_ids:
+                    self._learn_topics(body)
+
+    def _give_up_names(self, exchange: Exchange, nameless: set[Endpoint]) -> None:
+        """Wait no longer for the names that an exchange waits for."""
+        if self._id_of(exchange) is None:
+            nameless.add(exchange.server)
+        if self._names_matter(exchange):
+            for uuid in named_ids(exchange.to_json()["request"]):
+                self._topic_names.setdefault(uuid, "")
+
+    def _learn_topics(self, body: ControlBody) -> None:
+        """Note the names of topic ids, which other requests may name alone."""
+        for name, uuid in getattr(body.message, "topic_ids", {}).items():
+            self._topic_names[uuid_to_json(uuid)] = name
+
+    def _has_names(self, exchange: Exchange) -> bool:
+        """Whether the names of the topics in a request of another API are known, if they matter."""
+        if not self._names_matter(exchange):
+            return True
+        return all(uuid in self._topic_names for uuid in named_ids(exchange.to_json()["request"]))
+
+    def _names_matter(self, exchange: Exchange) -> bool:
+        return (
+            self._by_topic_ids
+            and exchange.api_key not in CONTROL_APIS
+            and exchange.request is not None
+            and (self._apis is None or exchange.api_key in self._apis)
+        )
 
     def _id_of(self, exchange: Exchange) -> BrokerId | None:
         return self._directory.id_of(exchange.server, exchange.time_ns, exchange.connection.capture)
@@ -260,7 +295,10 @@ class Timeline:
             entry.sender is not None and filters.wants_controller(entry.sender.controller_id)
         ):
             return False
-        if filters.by_partition and not entry.partitions:
+        if self._names_matter(entry.exchange):
+            if not names_partition(entry.exchange.to_json()["request"], filters, self._topic_names):
+                return False
+        elif filters.by_partition and not entry.partitions:
             return False
         if not filters.wants_errors(request=verdict.failed, partition=bool(verdict.partition_errors)):
             return False

@@ -135,6 +135,29 @@ def test_the_jq_lines_of_summary_select_what_they_say() -> None:
     assert slowest == [{"broker_id": 0, "p99_ms": 2436.517}]
 
 
+def test_topics_are_found_in_requests_that_name_their_ids_alone() -> None:
+    """AlterPartition v3 names topics by id; LeaderAndIsr and UpdateMetadata of the same capture tell the names."""
+    capture = path("ibp-3.9-a")
+    names = {}
+    for row in objects(capture, "--api", "LeaderAndIsr"):
+        names |= {topic["topicId"]: topic["topicName"] for topic in (row["request"] or {}).get("topicStates", ())}
+    told = objects(capture, "--api", "AlterPartition")
+    assert {row["api"] for row in told} == {"AlterPartition"}
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for row in told:
+        for topic in row["request"]["topics"]:
+            for partition in topic["partitions"]:
+                by_topic.setdefault(f"{names[topic['topicId']]}-{partition['partitionIndex']}", []).append(row)
+    assert len(by_topic) > 3
+    for partition, rows in by_topic.items():
+        assert objects(capture, "--all-apis", "--api", "AlterPartition", "--partition", partition) == rows
+    topic = next(iter(by_topic)).rpartition("-")[0]
+    shown = objects(capture, "--all-apis", "--topic", topic)
+    wanted = [row for row in told if topic in {names[each["topicId"]] for each in row["request"]["topics"]}]
+    assert [row for row in shown if row["api"] == "AlterPartition"] == wanted
+    assert {row["api"] for row in shown} >= {"AlterPartition", "LeaderAndIsr", "UpdateMetadata", "CreateTopics"}
+
+
 # ---- losses ----------------------------------------------------------------------------------------------------------
 
 
