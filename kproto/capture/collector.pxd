@@ -7,11 +7,10 @@ from .tcp cimport Stream, TcpConnection
 
 
 cdef class Collector:
-    cdef public object file, _summary, _capture, _ports, _wanted, _limit, _most_held, _keeps_payloads
+    cdef public object _summary, _capture, _ports, _wanted, _limit, _most_held, _keeps_payloads
     cdef public object _fragments, _payloads, time_ns
     cdef public Reassembler _reassembler
     cdef public dict _conversations, _holding
-    cdef public set _listeners
     cdef public long long _held
 
     @cython.locals(packet=tuple, time_ns=cython.longlong, link=cython.longlong, buffer=bytes, start=Py_ssize_t,

@@ -26,9 +26,6 @@ __all__ = ["MOST_HELD", "Collector", "Rest"]
 MOST_HELD: Final = 256 << 20
 """The most bytes kept in all conversations together; beyond it those kept for longest are given up."""
 
-_MOST_LISTENERS: Final = 65_536
-"""The most servers that are remembered by address; other connections' servers are recognised by their bytes."""
-
 
 class Rest(NamedTuple):
     """A moment at which a connection is between two exchanges, without a byte or request that waits for another.
@@ -41,6 +38,7 @@ class Rest(NamedTuple):
         responses_at: Its stream offset.
         requests_ns: When the client's last byte before it passed, ns since the epoch.
         responses_ns: When the server's did.
+        faults: The number of gaps, bad frames and responses without request before.
     """
 
     flow: bytes
@@ -50,6 +48,7 @@ class Rest(NamedTuple):
     responses_at: int
     requests_ns: int
     responses_ns: int
+    faults: int
 
 
 class Collector:
@@ -67,7 +66,6 @@ class Collector:
         payloads: As of ``CaptureReader``.
 
     Attributes:
-        file: Name of the file that the packets are from.
         time_ns: Time of the packet read last, ns since the epoch.
     """
 
@@ -83,7 +81,6 @@ class Collector:
         keeps_payloads: bool = True,
         payloads: PayloadStore | None = None,
     ) -> None:
-        self.file = ""
         self.time_ns = 0
         self._summary = summary
         self._capture = capture
@@ -96,10 +93,18 @@ class Collector:
         self._fragments = Fragments(summary)
         self._reassembler = Reassembler(summary)
         self._conversations: dict[TcpConnection, Conversation] = {}
-        self._listeners: set[Endpoint] = set()
         self._holding: dict[Conversation, int] = {}  # bytes kept, the longest kept first
         self._held = 0
         self._payloads = PayloadStore() if payloads is None else payloads
+
+    @property
+    def file(self) -> str:
+        """Name of the file that the packets are from."""
+        return self._reassembler.file
+
+    @file.setter
+    def file(self, name: str) -> None:
+        self._reassembler.file = name
 
     def packets(self, packets: Iterable[Packet]) -> list[Event]:
         """Take the next packets of the capture; return the frames and exchanges that they complete."""
@@ -130,12 +135,6 @@ class Collector:
         self._stream_events(self._reassembler.segment(time_ns, found), events)
         return events
 
-    def tick(self, time_ns: int) -> list[Event]:
-        """Note that packets of other connections have passed up to this time."""
-        events: list[Event] = []
-        self._stream_events(self._reassembler.tick(time_ns), events)
-        return events
-
     def rest(self, flow: bytes) -> Rest | None:
         """Where the connection of a flow rests, None if it does not."""
         stream = self._reassembler.stream(flow)
@@ -156,6 +155,7 @@ class Collector:
             server.offset,
             requests_ns,
             responses_ns,
+            conversation.faults,
         )
 
     def go_to(self, begin: Rest, end: Rest, *, has_wanted: bool) -> None:
@@ -209,13 +209,18 @@ class Collector:
         connection = stream.connection
         conversation = self._conversations.get(connection)
         if conversation is None:
-            if offset < 0 or stream.ignored:
+            if offset < 0:
+                stream.ended_unread = True
+                return
+            if stream.ignored:
                 return
             if not self._is_wanted(connection):
                 self._reassembler.ignore(connection)
                 return
             conversation = self._conversations[connection] = self._conversation(connection)
-        conversation.file = self.file
+            if stream.peer.ended_unread:
+                conversation.end(stream.peer.side)
+        conversation.file = connection.file
         protocol = conversation.protocol
         if buffer is not None:
             if conversation.passes(stream.side, offset, buffer, begin, end, time_ns):
@@ -260,23 +265,18 @@ class Collector:
         )
 
     def _server_of(self, connection: TcpConnection, senders: tuple[Endpoint, Endpoint]) -> Side | None:
-        """The server, if the handshake, the ports or earlier connections tell; else None."""
+        """The server, if the handshake or the ports tell; else None."""
         if connection.client is not None:
             return connection.client.peer.side
         first, second = senders
         if self._ports is not None and (first.port in self._ports) != (second.port in self._ports):
             return 0 if first.port in self._ports else 1
-        if (first in self._listeners) != (second in self._listeners):
-            return 0 if first in self._listeners else 1
         return None
 
     def _recognised(self, connection: TcpConnection, conversation: Conversation) -> None:
         """Note a connection's protocol; a connection of another protocol than Kafka is no longer read."""
         self._summary.recognised(conversation.protocol, conversation.server)
-        if conversation.protocol == "kafka":
-            if len(self._listeners) < _MOST_LISTENERS:
-                self._listeners.add(conversation.server)
-        else:
+        if conversation.protocol != "kafka":
             self._reassembler.ignore(connection)
 
     def _count_held(self, conversation: Conversation, events: list[Event]) -> None:

@@ -11,7 +11,7 @@ cdef class Conversation:
     cdef public object connection, client, protocol, file, _senders, _opened_ns, _wanted, _limit, _capture, _summary
     cdef public object _ended
     cdef public bint ending, _handshake, _has_wanted, _request_hole, _has_data
-    cdef public long long held, _unmatched_bytes, _first_ns, _second_ns
+    cdef public long long faults, held, _unmatched_bytes, _first_ns, _second_ns
     cdef public Matcher _matcher
     cdef public list _unmatched, _cutters, _partial_starts
     cdef public set _noted

@@ -61,7 +61,8 @@ class Conversation:
         connection: Client and server, once it is known which is which.
         client: The end that is the client, None while that is unknown.
         protocol: ``kafka``, ``TLS``, ``HTTP`` or ``unknown``; None until it is recognised.
-        file: Name of the file that is being read, which frames carry.
+        file: Name of the file with the newest packet, which frames carry.
+        faults: The number of gaps, bad frames and responses without request so far.
         ending: Whether the capture has ended.
         held: Bytes kept here: incomplete frames, requests without response, responses without request.
     """
@@ -84,6 +85,7 @@ class Conversation:
         self.client: Side | None = None
         self.protocol: Literal["kafka", "TLS", "HTTP", "unknown"] | None = None
         self.file = ""
+        self.faults = 0
         self.ending = False
         self.held = 0
         self._senders = senders
@@ -273,13 +275,16 @@ class Conversation:
         elif self.protocol != "kafka":
             pass  # bytes of another protocol are no loss
         elif isinstance(cut, Gap):
+            self.faults += 1
             self._summary.gaps += 1
             self._summary.gap_bytes += cut.length
             self._note_loss(side, "gap", cut.length)
         elif isinstance(cut, BadFrame):
             connection = self.connection
             assert connection is not None
-            self._summary.bad(f"{connection.client} -> {connection.server}: {cut.reason}", cut.offset, cut.skipped)
+            self.faults += 1
+            reason = f"{connection.client} -> {connection.server}: {cut.reason}"
+            self._summary.bad(reason, cut.offset, cut.skipped, self.file)
             self._note_loss(side, "unreadable", cut.skipped)
 
     def _count_partial_starts(self) -> None:
@@ -365,6 +370,7 @@ class Conversation:
                 self._unanswered(passed_by, _PASSED_BY, events)
         else:
             request = None
+            self.faults += 1
         if cut.payload is None:
             if request is not None:
                 self._unanswered(request, _PASSED_BY, events)

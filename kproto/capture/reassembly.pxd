@@ -5,17 +5,14 @@ from .tcp cimport Stream, TcpConnection
 
 
 cdef class Reassembler:
-    cdef public object _summary, _most_connections, _most_held, _held, _finished, _handshakes
+    cdef public object file, _summary, _most_connections, _most_held, _held, _finished, _handshakes
     cdef public dict _streams, _with_holes
-    cdef public list _schedule
-    cdef public long long _number
 
     @cython.locals(stream=Stream)
     cpdef Stream in_order(self, long long time_ns, Segment segment)
 
     @cython.locals(sequence=cython.longlong, flags=cython.int, buffer=bytes, begin=Py_ssize_t, end=Py_ssize_t,
-                   on_wire=cython.longlong, stream=Stream, events=list, length=Py_ssize_t, offset=cython.longlong,
-                   schedule=list)
+                   on_wire=cython.longlong, stream=Stream, events=list, length=Py_ssize_t, offset=cython.longlong)
     cpdef segment(self, long long time_ns, Segment segment)
 
     @cython.locals(flow=bytes, sequence=cython.longlong, acknowledged=cython.longlong, flags=cython.int)

@@ -1,17 +1,20 @@
 """TCP reassembly: segments -> each direction's bytes in order, once each; lost bytes are reported, never made up.
 
 The first data seen for a position wins. A hole is given up when its bytes were acknowledged by the receiver (so they
-passed, and the capture missed them), when too many bytes are kept behind it, or after a timeout.
+passed, and the capture missed them), when too many bytes are kept behind it, or after a timeout: before the next
+segment of the connection is taken.
+
+What becomes of a connection depends on its own segments and their times alone, so that any part of a capture that holds
+them gives the same bytes; other connections matter only where a limit of the whole is reached, which is counted.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from .link import ACK, FIN, RST, SYN, reverse
-from .tcp import HELD_LIMIT, UNKNOWN, Stream, TcpConnection, advance, distance
+from .tcp import HELD_LIMIT, NEVER, UNKNOWN, Stream, TcpConnection, advance, distance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +35,11 @@ _FAR: Final = 64 << 20
 """A segment this far from its stream's next byte (no window is larger) is stray or of another connection."""
 
 _LINGER_NS: Final = 60_000_000_000
+"""For how long late copies of a finished connection's segments open no new one, and an opening may be unanswered."""
+
 _LINGERING: Final = 20_000
-"""For how long and how many finished connections are remembered, so that late copies of segments open no new one."""
+"""The most finished connections, and unanswered openings, that are remembered. No time limits them, since captures do
+not hold the packets of different connections in the order of time."""
 
 _NOTHING: Final[Sequence[StreamEvent]] = ()
 
@@ -45,21 +51,23 @@ class Reassembler:
         summary: Counts go there.
         most_connections: Connections that are followed at a time.
         most_held: The most bytes kept behind the holes of all connections.
+
+    Attributes:
+        file: Name of the file that the next segments are from.
     """
 
     def __init__(
         self, summary: CaptureSummary, *, most_connections: int = MOST_CONNECTIONS, most_held: int = MOST_HELD
     ) -> None:
+        self.file = ""
         self._summary = summary
         self._most_connections = most_connections
         self._most_held = most_held
         self._streams: dict[bytes, Stream] = {}
         self._with_holes: dict[Stream, None] = {}  # the oldest hole first
         self._held = 0
-        self._schedule: list[tuple[int, int, Stream]] = []  # deadlines of holes
-        self._number = 0
-        self._finished: deque[tuple[int, TcpConnection]] = deque()
-        self._handshakes: deque[tuple[int, TcpConnection]] = deque()
+        self._finished: deque[TcpConnection] = deque()
+        self._handshakes: deque[TcpConnection] = deque()
 
     def in_order(self, time_ns: int, segment: Segment) -> Stream | None:
         """Take a segment that does no more than continue its stream; else return None: ``segment`` must take it.
@@ -78,11 +86,14 @@ class Reassembler:
             or stream.finish >= 0
             or stream.ignored
             or stream.connection.over
-            or (self._schedule and self._schedule[0][0] <= time_ns)
+            or stream.connection.opening
+            or stream.due_ns <= time_ns
+            or stream.peer.due_ns <= time_ns
         ):
             return None
         stream.seen = True
         stream.active_ns = time_ns
+        stream.connection.file = self.file
         stream.next = (segment.sequence + segment.on_wire) & 0xFFFFFFFF
         stream.offset += segment.on_wire
         return stream
@@ -93,8 +104,16 @@ class Reassembler:
         begin, end, on_wire = segment.begin, segment.end, segment.on_wire
         stream = self._streams.get(segment.flow)
         events: list[StreamEvent] | None = None
+        if stream is not None:
+            stream.connection.file = self.file
+            if stream.connection.opening and self._opened_in_vain(stream.connection, time_ns):
+                stream = None
+            elif stream.due_ns <= time_ns or stream.peer.due_ns <= time_ns:
+                events = []
+                self._give_up_due(events, stream, time_ns)
         if stream is None or flags & (SYN | RST) or stream.connection.over:
-            events = []
+            if events is None:
+                events = []
             stream = self._unusual(events, time_ns, segment, stream)
             if stream is None:
                 return events
@@ -120,11 +139,6 @@ class Reassembler:
             if events is None:
                 events = []
             self._finish(events, stream, advance(sequence, on_wire), time_ns)
-        schedule = self._schedule
-        if schedule and schedule[0][0] <= time_ns:
-            if events is None:
-                events = []
-            self._give_up_due(events, time_ns)
         return _NOTHING if events is None else events
 
     def end(self, time_ns: int) -> Sequence[StreamEvent]:
@@ -134,14 +148,6 @@ class Reassembler:
             if not stream.connection.over:
                 self._close(events, stream.connection, time_ns)
         self._streams.clear()
-        return events
-
-    def tick(self, time_ns: int) -> Sequence[StreamEvent]:
-        """Note the time without a segment: gives up the holes that are due."""
-        if not self._schedule or self._schedule[0][0] > time_ns:
-            return _NOTHING
-        events: list[StreamEvent] = []
-        self._give_up_due(events, time_ns)
         return events
 
     def stream(self, flow: bytes) -> Stream | None:
@@ -162,6 +168,9 @@ class Reassembler:
             The stream that the segment's data belongs to, None if the segment needs no more work.
         """
         flow, sequence, acknowledged, flags = segment.flow, segment.sequence, segment.acknowledged, segment.flags
+        if stream is not None and stream.connection.over and time_ns > stream.connection.closed_ns + _LINGER_NS:
+            self._forget(stream.connection)
+            stream = None
         if flags & RST:
             if stream is not None and not stream.connection.over:
                 self._close(events, stream.connection, time_ns)
@@ -181,8 +190,9 @@ class Reassembler:
             stream.begin(sequence)
             stream.seen = True
             stream.connection.client = stream.peer if flags & ACK else stream
-            self._handshakes.append((time_ns, stream.connection))
-            self._forget_unanswered(events, time_ns)
+            stream.connection.opening = True
+            self._handshakes.append(stream.connection)
+            self._forget_unanswered()
             if flags & ACK:
                 stream.peer.begin(advance(acknowledged, -1))
             if segment.begin != segment.end:  # TCP fast open
@@ -199,6 +209,7 @@ class Reassembler:
 
     def _open(self, events: list[StreamEvent], flow: bytes, time_ns: int) -> Stream:
         connection = TcpConnection(flow, time_ns)
+        connection.file = self.file
         stream, peer = connection.streams
         stream.active_ns = peer.active_ns = time_ns
         self._streams[flow], self._streams[reverse(flow)] = stream, peer
@@ -309,24 +320,32 @@ class Reassembler:
 
     def _close(self, events: list[StreamEvent], connection: TcpConnection, time_ns: int) -> None:
         connection.over = True
+        connection.closed_ns = time_ns
         client = connection.client or connection.streams[0]
         for stream in (client, client.peer):  # requests first: a response may wait for its request
             self._held -= stream.held_bytes
             stream.close(events, time_ns)
-            stream.due_ns = None
+            stream.due_ns = NEVER
             self._with_holes.pop(stream, None)
-        self._finished.append((time_ns, connection))
-        while len(self._finished) > _LINGERING or self._finished[0][0] < time_ns - _LINGER_NS:
-            self._forget(self._finished.popleft()[1])
+        self._finished.append(connection)
+        if len(self._finished) > _LINGERING:
+            self._forget(self._finished.popleft())
 
-    def _forget_unanswered(self, events: list[StreamEvent], time_ns: int) -> None:
-        """Forget unanswered openings after a while, so that port scans do not fill the memory."""
-        handshakes = self._handshakes
-        while handshakes and (len(handshakes) > _LINGERING or handshakes[0][0] < time_ns - _LINGER_NS):
-            connection = handshakes.popleft()[1]
-            silent = not any(stream.offset or stream.held_bytes for stream in connection.streams)
-            if silent and not connection.over and not all(stream.seen for stream in connection.streams):
-                self._close(events, connection, time_ns)
+    def _opened_in_vain(self, connection: TcpConnection, time_ns: int) -> bool:
+        """Forget an opening that was not answered in time; note if it was answered, or followed by data."""
+        if not connection.is_unanswered:
+            connection.opening = False
+        elif time_ns > connection.opened_ns + _LINGER_NS:
+            self._forget(connection)
+            return True
+        return False
+
+    def _forget_unanswered(self) -> None:
+        """Forget the oldest of many unanswered openings, so that port scans do not fill the memory."""
+        if len(self._handshakes) > _LINGERING:
+            connection = self._handshakes.popleft()
+            if connection.is_unanswered and not connection.over:
+                self._forget(connection)
 
     def _forget(self, connection: TcpConnection) -> None:
         for flow in (connection.flow, reverse(connection.flow)):
@@ -337,31 +356,23 @@ class Reassembler:
     # ---- holes ----
 
     def _watch(self, stream: Stream) -> None:
-        """Schedule the check of a hole for its deadline."""
+        """Note when a hole is to be given up."""
         due_ns = stream.give_up_at()
         if due_ns is None:
             self._with_holes.pop(stream, None)
-            stream.due_ns = None
+            stream.due_ns = NEVER
             return
         self._with_holes.setdefault(stream)
-        if stream.due_ns is None or due_ns < stream.due_ns:
-            stream.due_ns = due_ns
-            self._number += 1
-            heapq.heappush(self._schedule, (due_ns, self._number, stream))
-            if len(self._schedule) > 2 * len(self._with_holes) + 1000:
-                self._schedule = [(s.due_ns, n, s) for n, s in enumerate(self._with_holes) if s.due_ns is not None]
-                self._number = len(self._schedule)
-                heapq.heapify(self._schedule)
+        stream.due_ns = min(stream.due_ns, due_ns)
 
-    def _give_up_due(self, events: list[StreamEvent], time_ns: int) -> None:
-        schedule = self._schedule
-        while schedule and schedule[0][0] <= time_ns:
-            due_ns, _, stream = heapq.heappop(schedule)
-            if due_ns == stream.due_ns:
-                stream.due_ns = None
-                if stream in self._with_holes:
-                    self._settle(events, stream, time_ns)
-                    self._close_if_done(events, stream.connection, time_ns)
+    def _give_up_due(self, events: list[StreamEvent], stream: Stream, time_ns: int) -> None:
+        """Give up the holes of a stream and its peer that are due."""
+        for each in (stream, stream.peer):
+            if each.due_ns <= time_ns:
+                each.due_ns = NEVER
+                if each in self._with_holes:
+                    self._settle(events, each, time_ns)
+                    self._close_if_done(events, each.connection, time_ns)
 
     def _settle(self, events: list[StreamEvent], stream: Stream, time_ns: int, *, down_to: int | None = None) -> None:
         before = stream.held_bytes

@@ -201,11 +201,11 @@ class CaptureSummary:
             setattr(found, name, after - before)
         return found
 
-    def bad(self, reason: str, offset: int, bytes_skipped: int = 0) -> None:
-        """Note a piece of input that could not be read."""
+    def bad(self, reason: str, offset: int, bytes_skipped: int = 0, file: str = "") -> None:
+        """Note a piece of input that could not be read; without ``file`` of the file that is being read."""
         self.bad_input_count += 1
         if len(self.bad_inputs) < _KEPT_BAD_INPUTS:
-            self.bad_inputs.append(BadInput(self.reading or self.file, reason, offset, bytes_skipped))
+            self.bad_inputs.append(BadInput(file or self.reading or self.file, reason, offset, bytes_skipped))
 
     def lost(self, loss: StreamLoss) -> None:
         """Note a loss on a connection."""

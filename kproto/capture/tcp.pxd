@@ -8,16 +8,18 @@ cpdef long long distance(long long sequence, long long reference) except? -2
 cdef class Stream:
     cdef public TcpConnection connection
     cdef public Stream peer
-    cdef public object start, far, due_ns, _held
+    cdef public object start, far, _held
     cdef public int side
     cdef public long long next, offset, active_ns, finish, held_bytes, acknowledged, acknowledged_ns, hole_ns
+    cdef public long long due_ns
     cdef public Py_ssize_t _held_from
-    cdef public bint seen, closed, ignored
+    cdef public bint seen, closed, ignored, ended_unread
 
 
 cdef class TcpConnection:
     cdef public bytes flow
-    cdef public long long opened_ns
+    cdef public object file
+    cdef public long long opened_ns, closed_ns
     cdef public Stream client
     cdef public tuple streams
-    cdef public bint over
+    cdef public bint opening, over

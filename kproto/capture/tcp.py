@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from .link import reverse
 
-__all__ = ["HELD_LIMIT", "UNKNOWN", "Stream", "StreamEvent", "TcpConnection", "advance", "distance"]
+__all__ = ["HELD_LIMIT", "NEVER", "UNKNOWN", "Stream", "StreamEvent", "TcpConnection", "advance", "distance"]
 
 HELD_LIMIT: Final = 8 << 20
 """Bytes that may wait behind a hole in one direction; each segment counts for its overhead too."""
@@ -25,6 +25,10 @@ _COMPACTED: Final = 64
 
 UNKNOWN: Final = -1
 """``Stream.next`` while no sequence number is known."""
+
+
+NEVER: Final = (1 << 63) - 1
+"""``Stream.due_ns`` without a hole that has a deadline."""
 
 
 def advance(sequence: int, length: int) -> int:
@@ -54,8 +58,9 @@ class Stream:
         finish: Stream offset of the FIN, -1 while none was seen.
         closed: Whether the stream has ended.
         ignored: Whether nobody reads the stream: none of its bytes are kept.
+        ended_unread: Whether it ended before a byte of the connection was read.
         held_bytes: Bytes kept behind holes, with their overhead.
-        due_ns: When a hole is to be given up, at the earliest; for the reassembler's schedule.
+        due_ns: When a hole is to be given up, at the earliest; ``NEVER`` without one.
     """
 
     __slots__ = (
@@ -67,6 +72,7 @@ class Stream:
         "closed",
         "connection",
         "due_ns",
+        "ended_unread",
         "far",
         "finish",
         "held_bytes",
@@ -93,6 +99,7 @@ class Stream:
         self.finish = -1
         self.closed = False
         self.ignored = False
+        self.ended_unread = False
         self._held: list[tuple[int, int, bytes]] | None = None  # (offset, time, data) behind holes, no overlap
         self._held_from = 0  # entries before this one were delivered
         self.held_bytes = 0
@@ -100,7 +107,7 @@ class Stream:
         self.acknowledged_ns = 0
         self.hole_ns = 0  # when the hole at ``offset`` was first met
         self.far: tuple[int, int, bytes] | None = None
-        self.due_ns: int | None = None
+        self.due_ns = NEVER
 
     @property
     def holds(self) -> bool:
@@ -241,23 +248,35 @@ class TcpConnection:
     """A TCP connection: both directions.
 
     Attributes:
+        file: Name of the file with its newest packet.
         flow: Addresses and ports, those of the first packet's sender first.
         opened_ns: Time of the first packet.
         client: The direction whose sender opened the connection, None if the handshake is not in the capture.
         streams: Both directions; the first is that of the first packet's sender.
+        opening: Whether it began with a SYN, and no data or answer to it is known of yet.
         over: Whether the connection has ended.
+        closed_ns: When it ended.
     """
 
-    __slots__ = ("client", "flow", "opened_ns", "over", "streams")
+    __slots__ = ("client", "closed_ns", "file", "flow", "opened_ns", "opening", "over", "streams")
 
     def __init__(self, flow: bytes, time_ns: int) -> None:
         a, b = Stream(self, 0), Stream(self, 1)
         a.peer, b.peer = b, a
         self.streams = (a, b)
+        self.file = ""
         self.flow = flow
         self.opened_ns = time_ns
         self.client: Stream | None = None
+        self.opening = False
         self.over = False
+        self.closed_ns = 0
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the capture holds packets of one side alone, without data."""
+        a, b = self.streams
+        return not (a.offset or a.held_bytes or b.offset or b.held_bytes or (a.seen and b.seen))
 
     def flow_of(self, stream: Stream) -> bytes:
         """The flow in one direction, its sender first."""

@@ -73,12 +73,9 @@ SUMMARY, SEGMENT, REST_BEGINS, FRAME, REST_ENDS, LEFT_OUT = range(6)
 instead of ids; where the connection rests after these rows, with their counts; from here on the connection, which
 carries another protocol, is left out but for its openings and ends."""
 
-SEGMENT_ROW: Final = Struct(">qqIIBI?")
-"""Time of the newest packet before (ns), time (ns), sequence number, acknowledged number, flags, length on the wire,
+SEGMENT_ROW: Final = Struct(">qIIBI?")
+"""Time (ns), sequence number, acknowledged number, flags, length on the wire,
 whether the addresses are the other way around than in ``key``. The payload follows."""
-
-TIME_ROW: Final = Struct(">q")
-"""A segment's row of this length holds only the time of the newest packet of the part."""
 
 PLACE: Final = Struct(">?q")
 """A frame of a part: whether it is a response, and how many bytes its stream had then since ``REST_BEGINS``."""
@@ -220,7 +217,7 @@ class _Flow:
         self.key = key
         self.summary = summary
         self.collector = collector
-        self.tail: list[tuple[int, int, Segment]] = []  # since it last rested
+        self.tail: list[tuple[int, Segment]] = []  # since it last rested
         self.tail_bytes = 0
         self.begin: Rest | None = None
         self.end: Rest | None = None
@@ -266,8 +263,6 @@ class _PartReader:
         for flow in {flow: None for flow in self._flows.values() if flow is not None}:
             self._end_run(flow)
             self._give_tail(flow)
-            if not flow.is_left_out and self._newest_ns:
-                rows.add_edge(flow.key, SEGMENT, TIME_ROW.pack(self._newest_ns))
             if rows.full:
                 yield from rows.take()
         key = self._part.capture.encode("utf-8", "surrogateescape")
@@ -289,7 +284,7 @@ class _PartReader:
                 except KeyError:
                     flow = self._new_flow(found.flow)
                 if flow is not None:
-                    self._segment(flow, newest_ns, time_ns, found)
+                    self._segment(flow, time_ns, found)
                 newest_ns = max(newest_ns, time_ns)
         self._newest_ns = newest_ns
 
@@ -309,7 +304,7 @@ class _PartReader:
         self._flows[flow] = self._flows[backwards] = made
         return made
 
-    def _segment(self, flow: _Flow, before_ns: int, time_ns: int, found: Segment) -> None:
+    def _segment(self, flow: _Flow, time_ns: int, found: Segment) -> None:
         if flow.is_left_out:
             flags = found.flags
             if not flags & (SYN | FIN | RST):
@@ -318,7 +313,7 @@ class _PartReader:
         events = flow.collector.add_segment(time_ns, found)
         if events and flow.begin is not None:
             flow.found += events
-        flow.tail.append((before_ns, time_ns, found))
+        flow.tail.append((time_ns, found))
         size = found.end - found.begin + _HELD_SEGMENT_BYTES
         flow.tail_bytes += size
         self._held_bytes += size
@@ -328,6 +323,8 @@ class _PartReader:
             if connection is not flow.connection:
                 self._end_run(flow)
                 flow.connection = connection
+            if flow.end is not None and flow.end.faults != rest.faults:
+                self._end_run(flow)  # what follows from a fault depends on what came before this part
             if flow.begin is None:
                 self._give_tail(flow)
                 flow.begin = rest
@@ -369,12 +366,11 @@ class _PartReader:
         flow.has_wanted = False
 
     def _give_tail(self, flow: _Flow) -> None:
-        for before_ns, time_ns, found in flow.tail:
+        for time_ns, found in flow.tail:
             flow.raw_bytes += found.end - found.begin
             row = SEGMENT_ROW.pack(
-                before_ns, time_ns, found.sequence, found.acknowledged, found.flags & 0xFF, found.on_wire,
-                found.flow != flow.flow,
-            )  # fmt: skip
+                time_ns, found.sequence, found.acknowledged, found.flags & 0xFF, found.on_wire, found.flow != flow.flow
+            )
             self._rows.add_edge(flow.key, SEGMENT, row + found.buffer[found.begin : found.end])
         self._drop_tail(flow)
 
@@ -386,7 +382,7 @@ class _PartReader:
     def _hold_no_buffers(self) -> None:
         """Copy the held segments, so that they do not keep the file's buffers alive."""
         for flow in self._touched:
-            for _, _, found in reversed(flow.tail):
+            for _, found in reversed(flow.tail):
                 if not found.begin and found.end == len(found.buffer):
                     break
                 found.buffer = found.buffer[found.begin : found.end]

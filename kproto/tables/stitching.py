@@ -17,7 +17,7 @@ from kproto.capture.collector import Collector, Rest
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import Segment, reverse, segment
 from kproto.capture.source import file_name
-from kproto.capture.splits import Split, read_split
+from kproto.capture.splits import Split, SplitError, read_split
 from kproto.capture.summary import CaptureSummary
 from kproto.framing import DEFAULT_LIMIT
 from kproto.tables import ids
@@ -34,7 +34,6 @@ from kproto.tables.splitting import (
     SEGMENT,
     SEGMENT_ROW,
     SUMMARY,
-    TIME_ROW,
     add_event,
     is_selected,
 )
@@ -72,6 +71,9 @@ def stitch(
 
     Yields:
         Batches of the schema ``SCAN``.
+
+    Raises:
+        SplitError: A body is only in a frame that the whole capture does not show.
     """
     out = _Output(batch_bytes, counts)
     flow: _FlowReader | None = None
@@ -186,6 +188,7 @@ class _FlowReader:
         self._repeated = 0  # rows that were given before the connection was read again
         self._begin: Rest | None = None
         self._is_exact = True
+        self._passed_over: dict[bytes, int] = {}  # bodies in frames that were not taken, and when they were sent
 
     def edge(self, kind: int, edge: bytes, capture: str, file: str) -> None:
         """Handle a row that is no frame."""
@@ -226,9 +229,10 @@ class _FlowReader:
         if collector is None:
             self._out.add_slice(rows)  # notes about a file
             return
-        self._given += rows.num_rows if self._is_exact else 0
         if not self._is_exact:
+            self._note_bodies(rows)
             return
+        self._given += rows.num_rows
         assert begin is not None
         connection = collector.connection(begin.flow)
         assert connection is not None
@@ -260,11 +264,7 @@ class _FlowReader:
         )
 
     def _segment(self, collector: Collector, edge: bytes) -> None:
-        if len(edge) == TIME_ROW.size:
-            self._add(collector.tick(*TIME_ROW.unpack(edge)))
-            return
-        before_ns, time_ns, sequence, acknowledged, flags, on_wire, backwards = SEGMENT_ROW.unpack_from(edge)
-        self._add(collector.tick(before_ns))
+        time_ns, sequence, acknowledged, flags, on_wire, backwards = SEGMENT_ROW.unpack_from(edge)
         flow = reverse(self._flow) if backwards else self._flow
         found = Segment(flow, sequence, acknowledged, flags, edge, SEGMENT_ROW.size, len(edge), on_wire)
         self._add(collector.add_segment(time_ns, found))
@@ -285,19 +285,30 @@ class _FlowReader:
         counts = CaptureSummary()
         fragments = Fragments(counts)
         both = {self._flow, reverse(self._flow)}
-        newest_ns = 0
         for file in self._points[self._capture].files:
             self._summary.reading = collector.file = file_name(file)
             for packets in read_split(Split(file), self._opener, counts):
                 for time_ns, link, buffer, start, stop, on_wire in packets:
                     found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, counts)
                     if found is not None and found.flow in both:
-                        self._add(collector.tick(newest_ns))
                         self._add(collector.add_segment(time_ns, found))
-                    if found is not None:
-                        newest_ns = max(newest_ns, time_ns)
-        self._add(collector.tick(newest_ns))
         self._add(collector.end())
+
+        if any(not self._out.rows.has_given(body, ts_ns) for body, ts_ns in self._passed_over.items()):
+            raise SplitError(
+                f"{self._capture}: a part of it shows a frame that the whole does not, and other connections send its "
+                "body too; read this capture as a whole: --split-size 0"
+            )
+
+    def _note_bodies(self, rows: pa.RecordBatch) -> None:
+        """Note the bodies that come with frames that are not taken: frames of other connections may need them."""
+        places = rows["staged"].is_valid().to_pylist()
+        for body_id, ts_ns, payload, place in zip(
+            rows["body_id"].to_pylist(), rows["ts_ns"].to_pylist(), rows["payload"].is_valid().to_pylist(), places,
+            strict=True,
+        ):  # fmt: skip
+            if payload or place:
+                self._passed_over[body_id] = min(ts_ns, self._passed_over.get(body_id, ts_ns))
 
     def _frame_id(self, conn_id: bytes, place: bytes, begin: Rest) -> bytes:
         is_response, offset = PLACE.unpack(place)

@@ -105,6 +105,12 @@ def test_why_a_request_has_no_response(tmp_path: Path) -> None:
     assert (summary.unmatched_requests, summary.unmatched_responses) == (1, 0)
 
 
+def test_a_request_captured_behind_the_servers_end_is_told_to_have_no_response(tmp_path: Path) -> None:
+    packets = make.Talk().open().ask(ask(0)).close().packets
+    talk = make.Talk(packets=[*packets[:3], packets[5], packets[3], packets[4], *packets[6:]])
+    assert [e.unmatched_reason for e in read(tmp_path / "a.pcap", talk)] == ["the connection ended without a response"]
+
+
 def test_one_hopeless_request_does_not_hold_back_all_others(tmp_path: Path) -> None:
     """Its broker hangs, its connection stays open: after a minute others come out without it."""
     hung = make.Talk().open().ask(ask(0))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import packets as make
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproto.capture import CaptureSummary
+from kproto.capture import CaptureSummary, reassembly
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
 from kproto.capture.reassembly import Reassembler
@@ -333,12 +334,13 @@ def test_any_segments_at_all_do_no_harm(segments: list[tuple[bool, int, int, byt
     assert all(log.ended for pair in bench.connections for log in pair)
 
 
-def test_many_finished_connections_are_forgotten() -> None:
+def test_many_finished_connections_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reassembly, "_LINGERING", 600)
     bench = Bench()
     for port in range(2000):
-        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN), port * 100 * MS)
-        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 1, 0, make.RST), port * 100 * MS)
-    assert len(bench.reassembler._streams) <= 2 * 602
+        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN))
+        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 1, 0, make.RST))
+    assert len(bench.reassembler._streams) <= 2 * 601
 
 
 def test_the_newest_connection_is_never_the_silent_one_that_is_forgotten() -> None:
@@ -354,29 +356,52 @@ def test_the_newest_connection_is_never_the_silent_one_that_is_forgotten() -> No
     assert ports == set(range(1001, 1016))
 
 
-def test_openings_that_nobody_answers_are_forgotten() -> None:
+def test_openings_that_nobody_answers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reassembly, "_LINGERING", 600)
     bench = Bench()
     for port in range(2000):
-        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN), port * 100 * MS)
-    assert len(bench.reassembler._streams) <= 2 * 1202
+        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN))
+    assert len(bench.reassembler._streams) <= 2 * 601
 
 
-def test_an_opening_without_answer_but_with_data_stays() -> None:
+def test_an_opening_without_answer_but_with_data_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the client's side is captured."""
+    monkeypatch.setattr(reassembly, "_LINGERING", 1)
     bench = Bench()
     bench.client(0, flags=make.SYN)
     bench.client(1, b"one")
-    bench.put(make.tcp(("10.0.0.1", 1), SERVER, 0, 0, make.SYN), 100_000 * MS)
-    bench.client(4, b" side")
+    for port in range(3):
+        bench.put(make.tcp(("10.0.0.1", 1 + port), SERVER, 0, 0, make.SYN))
+    bench.client(4, b" side", at=100_000 * MS)
     assert bench.connections[0][0].got == b"one side"
 
 
-def test_an_opening_answered_late_goes_on() -> None:
-    bench = Bench()
-    for port in range(2000):
-        bench.put(make.tcp(("10.0.0.1", 1000 + port), SERVER, 0, 0, make.SYN), port * 100 * MS)
-    bench.put(make.tcp(("10.0.0.1", 2999), SERVER, 1, 0, make.ACK, b"late, but not too late"))
-    assert bench.connections[-1][0].got == b"late, but not too late"
+def test_an_opening_is_answered_within_a_minute_or_in_vain() -> None:
+    """Whatever other connections do meanwhile: its own segments alone tell."""
+    for late_ms, connections in ((59_000, 1), (61_000, 2)):
+        for busy in (False, True):
+            bench = Bench()
+            bench.client(0, flags=make.SYN, at=0)
+            for port in range(100 if busy else 0):
+                bench.put(make.tcp(("10.0.0.1", 1 + port), SERVER, 0, 0, make.SYN), 70_000 * MS)
+            before = len(bench.connections)
+            bench.client(1, b"data", at=late_ms * MS)
+            assert len(bench.connections) - before == connections - 1 + (not before)
+            assert bench.connections[0 if connections == 1 else -1][0].got == b"data"
+
+
+def test_a_hole_is_given_up_by_its_own_connections_time_alone() -> None:
+    """A late segment fills it however far other connections' packets have come; one behind the deadline does not."""
+    for late_ms, gaps in ((15, []), (25, [(0, 5)])):
+        for busy in (False, True):
+            bench = Bench()
+            bench.open()
+            bench.server(506, b" world", ack=1, at=1 * MS)
+            bench.client(1, ack=506, at=2 * MS)
+            if busy:
+                bench.put(make.tcp(("10.0.0.1", 7), SERVER, 0, 0, make.SYN), 90_000 * MS)
+            bench.server(501, b"hello", at=late_ms * MS)
+            assert bench.connections[0][1].gaps == gaps
 
 
 def test_options_in_the_tcp_header() -> None:

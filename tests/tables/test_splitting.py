@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gzip
 import pickle
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from packets import pcap, pcapng, read_pcap
+from conftest import DATA
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from packets import Packet, pcap, pcapng, read_pcap
 from table_truth import CAPTURES, name_of
 
 from kproto.capture import CapturePoint
@@ -80,6 +85,84 @@ def test_parts_of_a_capture_give_what_the_whole_gives(path: Path, split_bytes: i
     file = tmp_path / path.stem
     file.write_bytes(gzip.decompress(path.read_bytes()))
     check(CapturePoint(file.name, (str(file),)), split_bytes)
+
+
+@pytest.mark.parametrize("split_bytes", [30_000, 64 << 10, 200_000])
+def test_parts_of_a_capture_with_lost_and_swapped_packets_give_what_the_whole_gives(
+    split_bytes: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "reorder-loss.pcap"
+    file.write_bytes(gzip.decompress((DATA / "reorder-loss.pcap.gz").read_bytes()))
+    point = CapturePoint(file.name, (str(file),))
+    directions = [row["direction"] for row in pa.Table.from_batches(scan([point])).to_pylist()]
+    assert (directions.count("req"), directions.count("resp")) == (586, 521)
+    check(point, split_bytes)
+
+
+class Perturbed(NamedTuple):
+    """What happens to a capture's packets: how many of a thousand are lost, sent twice, swapped with the next, cut off
+    in the middle, and put anywhere with the time that they had; and the file, the part and the time a second takes."""
+
+    name: str
+    lost: int
+    doubled: int
+    swapped: int
+    cut: int
+    misplaced: int
+    begun: int
+    files: int
+    split_bytes: int
+    slower: int
+
+
+def perturbed(how: Perturbed, random: Random, packets: list[Packet]) -> list[Packet]:
+    def happens(of_a_thousand: int) -> bool:
+        return random.randrange(1000) < of_a_thousand
+
+    out: list[Packet] = []
+    for packet in packets[len(packets) * how.begun // 1000 :]:
+        time_ns = packets[0].time_ns + (packet.time_ns - packets[0].time_ns) * how.slower
+        data = packet.data[: max(60, len(packet.data) // 2)] if happens(how.cut) else packet.data
+        copies = 0 if happens(how.lost) else 2 if happens(how.doubled) else 1
+        out += [Packet(time_ns, data, packet.on_wire)] * copies
+    for i in range(len(out) - 1):
+        if happens(how.swapped):
+            out[i], out[i + 1] = out[i + 1], out[i]
+    for _ in range(len(out) * how.misplaced // 1000):
+        out.insert(random.randrange(len(out)), out.pop(random.randrange(len(out))))
+    return out
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    how=st.builds(
+        Perturbed,
+        name=st.sampled_from([name_of(path) for path in CAPTURES if "big" not in path.name]),
+        lost=st.sampled_from([0, 10, 50, 200]),
+        doubled=st.sampled_from([0, 50]),
+        swapped=st.sampled_from([0, 50, 200]),
+        cut=st.sampled_from([0, 0, 10]),
+        misplaced=st.sampled_from([0, 2, 10]),
+        begun=st.sampled_from([0, 300]),
+        files=st.integers(1, 3),
+        split_bytes=st.sampled_from([8 << 10, 20_000, 100_000]),
+        slower=st.sampled_from([1, 10, 1000]),
+    ),
+    seed=st.integers(0, 2**32),
+)
+def test_parts_of_any_damaged_capture_give_what_the_whole_gives(how: Perturbed, seed: int, tmp_path: Path) -> None:
+    link, packets = read_pcap(next(path for path in CAPTURES if name_of(path) == how.name))
+    packets = perturbed(how, Random(seed), packets[:6000])
+    files = []
+    for n in range(how.files):
+        file = tmp_path / f"control.pcap{n or ''}"
+        share = packets[len(packets) * n // how.files : len(packets) * (n + 1) // how.files]
+        file.write_bytes(pcap(share, link))
+        files.append(str(file))
+    point = CapturePoint("control.pcap", tuple(files))
+    assume(plan([point], how.split_bytes)[1])
+    with suppress(SplitError):  # then it is read as a whole
+        check(point, how.split_bytes)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
