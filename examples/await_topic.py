@@ -2,10 +2,8 @@
 
 import threading
 
-from channel.broker.cluster import EmbeddedCluster
+from channel import EmbeddedCluster, MetadataSender, ScriptedController
 from channel.network.metadata.cluster import LeaderUpdate
-from channel.network.metadata.sender import MetadataSender
-from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.types import TopicPartition
 
 with EmbeddedCluster(3) as cluster, ScriptedController(cluster) as controller:

@@ -4,8 +4,7 @@ import contextlib
 import sys
 import time
 
-from channel.broker.cluster import EmbeddedCluster
-from channel.rehearsal.scripted_controller import ScriptedController
+from channel import EmbeddedCluster, ScriptedController
 
 base_port = int(sys.argv[1]) if len(sys.argv) > 1 else 19092
 with EmbeddedCluster(3, base_port=base_port) as cluster, ScriptedController(cluster) as controller:

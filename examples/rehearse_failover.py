@@ -2,8 +2,7 @@
 
 import time
 
-from channel.broker.cluster import EmbeddedCluster
-from channel.rehearsal.scripted_controller import ScriptedController
+from channel import EmbeddedCluster, ScriptedController
 
 with EmbeddedCluster(300) as cluster, ScriptedController(cluster) as controller:
     controller.create_topic("orders", partitions=20_000, replication_factor=3)

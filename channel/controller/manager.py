@@ -5,22 +5,22 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, overload
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
-from channel.errors import IllegalState
+from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.selector_metrics import SelectorMetrics
 from channel.threads import ends_with_process
-from kproto.api import api_name
+from kproto.api import CONTROL_APIS, ApiKey, api_name, control_versions
 from kproto.errors import KprotoError
 
 from .broker_clients import BrokerClients
 from .broker_requests import BrokerRequests, DroppedRequest, Outcome, QueueItem
 from .dropped_requests import DroppedHook, DroppedRequests
-from .requests import ListenerNotExpressible
+from .requests import ControlRequest, ListenerNotExpressible, SingleRequest
 from .send_thread import ClientFactory, RequestSendThread
 from .send_thread_pool import SendThreadPool, SendThreads, ServingThread
 from .state_change_log import StateChangeLog
@@ -32,8 +32,16 @@ if TYPE_CHECKING:
     from channel.network.recorder import Recorder
     from channel.network.selector_metrics import PollTimes
     from channel.types import Broker
+    from kproto.codec import Message
+    from kproto.messages import (
+        LeaderAndIsrRequest,
+        LeaderAndIsrResponse,
+        StopReplicaRequest,
+        StopReplicaResponse,
+        UpdateMetadataRequest,
+        UpdateMetadataResponse,
+    )
 
-    from .requests import ControlRequest
 
 __all__ = ["ControllerChannelManager", "DroppedHook", "SendThreads"]
 
@@ -101,6 +109,7 @@ class ControllerChannelManager:
         self._controller_epoch = controller_epoch
         self._config = config = config or ChannelConfig()
         self._clients = BrokerClients(controller_id, config, clock, recorder, self._selector_metrics, client_factory)
+        self._versions = control_versions(config.inter_broker_protocol_version)
         self._dropped = DroppedRequests(controller_id, on_dropped)
         self._clock = clock
         self.metrics = Metrics(clock) if metrics is None else metrics
@@ -183,14 +192,14 @@ class ControllerChannelManager:
         A failure on the way is logged, and the broker stays.
 
         Raises:
-            KeyError: The broker has no channel.
+            BrokerNotAvailable: The broker has no channel.
             IllegalState: The caller is a callback on the broker's own send thread, which would wait for itself.
         """
         with self._changing:
             with self._lock:
                 state = self._brokers.get(broker_id)
             if state is None:
-                raise KeyError(f"controller {self.controller_id} has no channel to broker {broker_id}")
+                raise BrokerNotAvailable(f"controller {self.controller_id} has no channel to broker {broker_id}")
             self._remove(broker_id, state)
 
     def shutdown(self) -> None:
@@ -229,23 +238,46 @@ class ControllerChannelManager:
 
     # ---- sending
 
+    @overload
+    def send_request(
+        self,
+        broker_id: int,
+        request: LeaderAndIsrRequest,
+        callback: Callable[[LeaderAndIsrResponse], None] | None = None,
+    ) -> None: ...
+    @overload
+    def send_request(
+        self,
+        broker_id: int,
+        request: StopReplicaRequest,
+        callback: Callable[[StopReplicaResponse], None] | None = None,
+    ) -> None: ...
+    @overload
+    def send_request(
+        self,
+        broker_id: int,
+        request: UpdateMetadataRequest,
+        callback: Callable[[UpdateMetadataResponse], None] | None = None,
+    ) -> None: ...
+    @overload
     def send_request(
         self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
-    ) -> None:
+    ) -> None: ...
+    def send_request(self, broker_id: int, request: Any, callback: Callable[[Any], None] | None = None) -> None:
         """Queue a request. If the broker has no channel, the request is logged and passed to ``on_dropped``.
 
         Args:
             broker_id: The receiver.
-            request: The request.
+            request: A message, sent in the version of ``inter.broker.protocol.version``, or a ``SingleRequest`` in its
+                own version.
             callback: Takes the response, even one with an error code, on the broker's send thread.
 
         Raises:
             EncodeError, UnsupportedVersion: The request cannot be encoded; it is passed to ``on_dropped`` too.
-            TypeError: ``request`` is a bare message.
+            TypeError: ``request`` is not one of the three control requests.
         """
         if not hasattr(request, "build"):
-            name = type(request).__name__
-            raise TypeError(f"{name} is no request of a version; give SingleRequest(message, version)")
+            request = self.versioned(request)
         try:
             request.build(request.latest_version)  # encoded now, so that queues hold bytes and not objects
         except ListenerNotExpressible:
@@ -269,6 +301,15 @@ class ControllerChannelManager:
             ", as the channel manager is shut down" if self._is_shut_down else "",
         )
         self._dropped.add(broker_id, [queued.dropped(Outcome.NOT_SENT)])
+
+    def versioned(self, message: Message) -> SingleRequest:
+        """Make the request of a message, in the version of ``inter.broker.protocol.version``.
+
+        Raises:
+            TypeError: The message is not one of the three control requests.
+        """
+        api_key = message.api_key if message.api_key in CONTROL_APIS else ApiKey.UPDATE_METADATA
+        return SingleRequest(message, self._versions.of(api_key))
 
     # ---- the inside
 

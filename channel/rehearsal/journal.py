@@ -161,10 +161,10 @@ class JournaledChannels(ControllerChannelManager):
         )
         self._journal = journal
 
-    def send_request(
-        self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
-    ) -> None:
+    def send_request(self, broker_id: int, request: Any, callback: Callable[[Any], None] | None = None) -> None:
         """Queue a request; the journal notes it now, and its response after the callback."""
+        if not hasattr(request, "build"):
+            request = self.versioned(request)
         entry = self._journal.sent(self.controller_id, broker_id, request)
 
         def answered(response: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_type
 
 import kproto
+from channel import Broker, ControllerChannelManager, EmbeddedCluster, EndPoint
 from kproto import ApiKey, DecodeError, UpdateMetadataRequest
 from kproto.codec import Message, decode_request_from, decode_response_from, message_class
 from kproto.columns import Columns, ColumnsBuilder, decode_columns, encode_columns
@@ -153,6 +154,21 @@ def columns(body: bytes) -> None:
     assert_type(builder.finish(), Columns)
 
 
+def callbacks() -> None:
+    """A control request's callback takes its response."""
+    codes: list[int] = []
+
+    def stopped(response: StopReplicaResponse) -> None:
+        codes.append(response.error_code)
+
+    with EmbeddedCluster(1) as cluster, ControllerChannelManager(9, lambda: 1) as manager:
+        assert_type(cluster, EmbeddedCluster)
+        manager.add_broker(Broker(0, (EndPoint(cluster[0].host, cluster[0].port),)))
+        request = StopReplicaRequest(controller_id=9, controller_epoch=1, broker_epoch=cluster[0].epoch)
+        manager.send_request(0, request, stopped)
+        manager.send_request(0, UpdateMetadataRequest(), stopped)  # type: ignore[arg-type]  # pyright: ignore
+
+
 def main() -> None:
     """Run every use."""
     request = build()
@@ -162,6 +178,7 @@ def main() -> None:
     assert isinstance(decode_any(6, 8, body), Message)
     assert decode_any(6, 8, body[:-1]) is None
     other_apis()
+    callbacks()
     headers(body)
     columns(body)
     unknown: Any = kproto.decode_request(ApiKey.API_VERSIONS, 0, b"")

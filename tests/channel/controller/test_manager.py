@@ -25,10 +25,12 @@ from channel.types import Broker, EndPoint, SecurityProtocol
 from kproto.codec import decode_request
 from kproto.messages import (
     LeaderAndIsrRequest,
+    MetadataRequest,
     StopReplicaRequest,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
+    UpdateMetadataResponse,
 )
 
 if TYPE_CHECKING:
@@ -593,14 +595,23 @@ def test_adding_a_known_broker_changes_nothing(make, scripted, send_thread_count
     assert len(broker.seen) == 1
 
 
-def test_a_bare_message_is_refused_at_once(make, dropped: Dropped) -> None:
-    with pytest.raises(TypeError, match=r"UpdateMetadataRequest is no request of a version; give SingleRequest\("):
-        make().send_request(1, UpdateMetadataRequest())
+def test_a_bare_message_is_sent_in_the_version_of_the_protocol(make, scripted) -> None:
+    broker = scripted()
+    manager = make(broker.broker(), config=ChannelConfig(inter_broker_protocol_version="2.8"))
+    manager.send_request(1, UpdateMetadataRequest())
+    until(lambda: len(broker.seen) == 1)
+    assert (broker.seen[0].api_key, broker.seen[0].version) == (6, 7)
+
+
+@pytest.mark.parametrize("message", [MetadataRequest(), UpdateMetadataResponse()])
+def test_a_message_that_is_no_control_request_is_refused_at_once(make, dropped: Dropped, message: Any) -> None:
+    with pytest.raises(TypeError, match="is no control request"):
+        make().send_request(1, message)
     assert dropped.items == {}
 
 
 def test_removing_an_unknown_broker_is_an_error(make) -> None:
-    with pytest.raises(KeyError, match="9"):
+    with pytest.raises(BrokerNotAvailable, match="9"):
         make().remove_broker(9)
 
 
