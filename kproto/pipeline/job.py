@@ -234,6 +234,8 @@ class _Job:
             table = small_table([piece.path for piece in pieces], name)
             if former:
                 table = pa.concat_tables([read_parquet(former.run / name).cast(table.schema), table])
+                if name == "live_brokers":
+                    table = table.group_by(table.column_names, use_threads=False).aggregate([]).cast(table.schema)
             write_table(self._directory / name / "part-0.zstd.parquet", name, table)
             self.run.rows[name] = table.num_rows
             if name == "bad_inputs":

@@ -45,8 +45,8 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
 
     Returns:
         The tables of ``kproto.tables.TABLES`` by name: ``requests``, ``responses``, ``partition_errors``,
-        ``partition_states``, ``frames``, ``bodies``, ``brokers``, ``captures``, ``bad_inputs``. Their schemas' metadata
-        describes every column.
+        ``partition_states``, ``frames``, ``bodies``, ``brokers``, ``live_brokers``, ``captures``, ``bad_inputs``. Their
+        schemas' metadata describes every column.
 
     Raises:
         CaptureError: No file can be read, or none holds a request that passes the filters.
@@ -165,6 +165,7 @@ class TableReader:
             "partition_errors": relations.partition_errors(requests),
             "frames": frames,
             "brokers": relations.brokers(),
+            "live_brokers": relations.live_brokers(),
             "captures": captures(stretch),
             "bad_inputs": bad_inputs(stretch),
         }

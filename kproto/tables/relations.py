@@ -19,6 +19,7 @@ from kproto.tables.schemas import (
     BROKERS,
     CAPTURES,
     FRAMES,
+    LIVE_BROKERS,
     PARTITION_ERRORS,
     PARTITION_STATES,
     PARTS,
@@ -120,6 +121,7 @@ class Relations:
         columns = {
             **{name: requests[name] for name in requests.column_names if name in REQUESTS.names},
             **{name: head[name] for name in ("controller_id", "controller_epoch", "is_kraft", "type")},
+            "live_brokers_id": head["brokers_id"],
             "n_topics": head["n_topics"],
             "n_partitions": head["n_partitions"],
             "server_ip": pc.struct_field(flow, "dst_ip"),
@@ -260,6 +262,13 @@ class Relations:
         return pa.Table.from_pylist(
             [dict(zip(BROKERS.names, (*key, since), strict=True)) for key, since in found.items()], BROKERS
         )
+
+    def live_brokers(self) -> pa.Table:
+        """The table ``live_brokers``: of the sets that requests name."""
+        listed = self._decoded.table("broker").select(["brokers_id", "broker_id"]).rename_columns(LIVE_BROKERS.names)
+        named = _joined(self._every["body_id"], self._heads, "body_id")["brokers_id"]
+        listed = listed.filter(pc.is_in(listed["live_brokers_id"], value_set=_column(pc.unique(named))))
+        return listed.group_by(LIVE_BROKERS.names, use_threads=False).aggregate([]).cast(LIVE_BROKERS)
 
     def _states(self) -> pa.Table:
         return wanted_partitions(self._decoded.table("state"), self._filters)

@@ -18,6 +18,7 @@ __all__ = [
     "CAPTURES",
     "FRAMES",
     "INTS",
+    "LIVE_BROKERS",
     "PARTITION_ERRORS",
     "PARTITION_STATES",
     "PARTS",
@@ -193,6 +194,7 @@ REQUESTS: Final = described(
     column("broker_epoch", pa.int64(), "Broker epoch that the request is meant for; -1 where the version has none."),
     column("is_kraft", pa.bool_(), "Whether the sender is a KRaft controller (during a migration)."),
     column("type", pa.int8(), "0 unknown, 1 incremental, 2 full: set by KRaft controllers; else 0."),
+    column("live_brokers_id", _ID, "The live brokers that an UpdateMetadata lists. Joins live_brokers; else null."),
     column("target_broker", pa.int32(), "Id of the receiving broker; null where nothing tells it."),
     column("server_ip", pa.string(), "Address that the request was sent to."),
     column("server_port", pa.int32(), "TCP port that the request was sent to."),
@@ -265,6 +267,12 @@ BROKERS: Final = described(
     column("first_ts", TIME, "When the capture first shows an UpdateMetadata that lists it (UTC, us)."),
 )
 
+LIVE_BROKERS: Final = described(
+    "Each set of live brokers in an UpdateMetadata once. Filters leave it whole.",
+    column("live_brokers_id", _ID, "The set. Joins requests."),
+    column("broker_id", pa.int32(), "A broker in it."),
+)
+
 _HEAD: Final = pa.schema(
     [
         ("body_id", _ID),
@@ -301,6 +309,7 @@ TABLES: Final = {
     "frames": FRAMES,
     "bodies": BODIES,
     "brokers": BROKERS,
+    "live_brokers": LIVE_BROKERS,
     "captures": CAPTURES,
     "bad_inputs": BAD_INPUTS,
 }

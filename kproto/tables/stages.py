@@ -56,7 +56,7 @@ __all__ = [
 
 _ADDRESS: Final = ("capture", "server_ip", "server_port")
 _RELATED: Final = ("requests", "responses", "partition_errors", "frames")
-SMALL_TABLES: Final = ("brokers", "captures", "bad_inputs")
+SMALL_TABLES: Final = ("brokers", "live_brokers", "captures", "bad_inputs")
 """Tables with few rows for each capture, which are read directly from the pieces."""
 
 CLAIMS: Final = pa.schema(
@@ -365,6 +365,8 @@ def small_table(pieces: Iterable[str], name: str) -> pa.Table:
         keys = [column for column in schema.names if column != "first_ts"]
         first = table.group_by(keys, use_threads=False).aggregate([("first_ts", "min")])
         table = first.rename_columns([*keys, "first_ts"]).select(schema.names).cast(schema)
+    elif name == "live_brokers":
+        table = table.group_by(schema.names, use_threads=False).aggregate([]).cast(schema)
     return table
 
 

@@ -1,0 +1,455 @@
+"""Collects what control traffic shows before any verdict: who was told what, who accepted it, who was alive.
+
+Work is done for each distinct body, not for each copy of it: ``Facts.told`` has, for a body, when each broker accepted
+it first and last. See ``docs/verdicts.md``. Times are us since 1970.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.api import ApiKey
+from kproto.tables.arrays import rows_of
+from kproto.verdicts.epochs import Epochs
+from kproto.verdicts.stale import epochs_in, learn_epochs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["FACT_COLUMNS", "Body", "Facts", "Incarnation", "Request", "Sighting", "Spans", "State"]
+
+_STATE_COLUMNS: Final = (
+    "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
+    "replicas", "adding", "is_new", "leader_recovery_state", "delete_partition",
+)  # fmt: skip
+_REQUEST_COLUMNS: Final = (
+    "ts", "frame_id", "capture", "conn_id", "api_key", "api_version", "controller_id", "controller_epoch",
+    "broker_epoch", "is_kraft", "type", "live_brokers_id", "target_broker", "server_ip", "server_port", "n_partitions",
+    "body_id", "response_frame_id", "latency_us", "error_code", "unmatched_reason", "decode_error",
+)  # fmt: skip
+FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "requests": _REQUEST_COLUMNS,
+    "partition_states": _STATE_COLUMNS,
+    "partition_errors": ("frame_id", "topic", "partition", "error_code"),
+    "live_brokers": ("live_brokers_id", "broker_id"),
+    "captures": (
+        "capture", "file", "first_ts", "last_ts", "gaps", "gap_bytes", "cut_packets", "ip_fragments", "bad_checksums",
+        "unmatched_responses", "bad_inputs",
+    ),
+    "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
+}  # fmt: skip
+"""The columns that facts are made of, by table."""
+
+BEING_DELETED: Final = -2
+NO_LEADER: Final = -1
+_NO_ID: Final = bytes(16)
+_QUEUED: Final = 200_000
+"""A request that is sent within this time, in us, after an answer was waiting for it."""
+
+Partition = tuple[str, int]
+
+
+class Request(NamedTuple):
+    """A row of ``requests``, ``ts`` in us since 1970; ``target_broker`` is the address as text where no id is known."""
+
+    ts: int
+    frame_id: bytes
+    capture: str
+    conn_id: bytes
+    api_key: int
+    api_version: int
+    controller_id: int | None
+    controller_epoch: int
+    broker_epoch: int | None
+    is_kraft: bool | None
+    type: int | None
+    live_brokers_id: bytes | None
+    target_broker: Any
+    server_ip: str
+    server_port: int
+    n_partitions: int | None
+    body_id: bytes | None
+    response_frame_id: bytes | None
+    latency_us: int | None
+    error_code: int | None
+    unmatched_reason: str | None
+    decode_error: str | None
+
+
+class State(NamedTuple):
+    """A partition's state in LeaderAndIsr or UpdateMetadata."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] | None
+    is_new: bool
+    recovering: bool | None
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """What orders states: leader epoch and partition epoch."""
+        return self.leader_epoch, self.partition_epoch
+
+
+class Sighting(NamedTuple):
+    """A state in a body that a broker accepted, and when the first broker did."""
+
+    ts: int
+    body: Body
+    state: State
+
+
+class Incarnation:
+    """A topic's partition from its creation to its deletion.
+
+    Attributes:
+        topic_id: Of the topic; None where no version has one.
+        sightings: Its states in the order in which brokers were first told.
+        deleted: When an UpdateMetadata first said that the topic is being deleted; None: it is not.
+    """
+
+    def __init__(self, topic_id: bytes | None) -> None:
+        self.topic_id = topic_id
+        self.sightings: list[Sighting] = []
+        self.deleted: int | None = None
+
+    @cached_property
+    def steps(self) -> list[Sighting]:
+        """The distinct states in the order of their epochs, each when it was first told; the last is the newest."""
+        first: dict[tuple[Any, ...], Sighting] = {}
+        for sighting in self.sightings:
+            state = sighting.state
+            first.setdefault((state.epochs, state.leader, frozenset(state.isr)), sighting)
+        return sorted(first.values(), key=lambda sighting: (sighting.state.epochs, sighting.ts))
+
+    @property
+    def newest(self) -> Sighting:
+        """The newest state."""
+        return self.steps[-1]
+
+    def since(self, holds: Any) -> int:
+        """Since when the newest states without a break hold something."""
+        since = self.newest.ts
+        for sighting in reversed(self.steps):
+            if not holds(sighting.state):
+                break
+            since = sighting.ts
+        return since
+
+
+class Body:
+    """A distinct request body that some broker accepted.
+
+    Attributes:
+        api_key: The API.
+        states: Its partitions' states; of StopReplica, whether the log is to be deleted.
+        told: For each broker that accepted it, when it did first and last.
+        sent: For each broker that it was sent to, accepted or not, when it was first.
+    """
+
+    __slots__ = ("api_key", "first", "live", "request", "sent", "states", "told")
+
+    def __init__(self, request: Request, live: frozenset[int] | None) -> None:
+        self.api_key = request.api_key
+        self.request = request
+        self.live = live
+        self.first = 0
+        self.states: list[tuple[str, int, bytes | None, Any]] = []
+        self.told: dict[Any, tuple[int, int]] = {}
+        self.sent: dict[Any, int] = {}
+
+
+class Spans:
+    """The connections to one broker: from the first to the last request of each."""
+
+    def __init__(self) -> None:
+        self._spans: dict[bytes, list[int]] = {}
+
+    def add(self, conn_id: bytes, ts: int) -> None:
+        span = self._spans.setdefault(conn_id, [ts, ts])
+        span[0], span[1] = min(span[0], ts), max(span[1], ts)
+
+    def covers(self, begin: int, end: int) -> bool:
+        """Whether one connection has a request at or before the begin, and one at or after the end."""
+        return any(first <= begin and end <= last for first, last in self._spans.values())
+
+    def began_before(self, ts: int) -> bool:
+        """Whether the newest connection began before this time."""
+        return max(first for first, _last in self._spans.values()) < ts
+
+
+class Facts:
+    """The facts of a cluster's captures.
+
+    Args:
+        pieces: The tables by name, whole or in pieces; of each table the columns of ``FACT_COLUMNS`` count.
+    """
+
+    def __init__(self, pieces: Iterable[Mapping[str, pa.Table]]) -> None:
+        parts: dict[str, list[pa.Table]] = defaultdict(list)
+        for piece in pieces:
+            for name, columns in FACT_COLUMNS.items():
+                if name in piece and piece[name].num_rows:
+                    parts[name].append(piece[name].select(columns))
+        self._tables = {name: pa.concat_tables(tables) for name, tables in parts.items()}
+        self.epochs = Epochs()
+        requests = self._tables.get("requests")
+        self.requests: list[Request] = [] if requests is None else self._read_requests(requests)
+        self.end = max((request.ts for request in self.requests), default=0)
+        self.begin = self.requests[0].ts if self.requests else 0
+        self._live_sets = self._read_live_sets()
+        self.bodies = self._read_bodies()
+
+    def _rows(self, name: str) -> Iterable[tuple[Any, ...]]:
+        table = self._tables.get(name)
+        return () if table is None else rows_of(table, FACT_COLUMNS[name])
+
+    def _read_requests(self, table: pa.Table) -> list[Request]:
+        learn_epochs(self.epochs, epochs_in([table]))
+        place = table.column_names.index("ts")
+        table = table.set_column(place, "ts", table["ts"].cast(pa.int64()))
+        table = table.sort_by([("ts", "ascending"), ("frame_id", "ascending")])
+        requests = map(Request._make, rows_of(table, FACT_COLUMNS["requests"]))
+        return [
+            request
+            if request.target_broker is not None
+            else request._replace(target_broker=f"{request.server_ip}:{request.server_port}")
+            for request in requests
+        ]
+
+    def _read_live_sets(self) -> dict[bytes, frozenset[int]]:
+        sets: dict[bytes, set[int]] = defaultdict(set)
+        for name, broker in self._rows("live_brokers"):
+            sets[name].add(broker)
+        return {name: frozenset(brokers) for name, brokers in sets.items()}
+
+    def live_in(self, request: Request) -> frozenset[int] | None:
+        """The live brokers that an UpdateMetadata lists; None of other requests."""
+        if request.live_brokers_id is not None:
+            return self._live_sets.get(request.live_brokers_id, frozenset())
+        return None
+
+    def _read_bodies(self) -> list[Body]:
+        """The bodies in the order in which the first broker accepted each."""
+        found: dict[bytes, Body] = {}
+        sent: dict[bytes, dict[Any, int]] = defaultdict(dict)
+        for request in self.requests:
+            if request.body_id is None or request.controller_id is None:
+                continue
+            sent[request.body_id].setdefault(request.target_broker, request.ts)
+            if request.error_code != 0:
+                continue
+            body = found.get(request.body_id)
+            if body is None:
+                body = found[request.body_id] = Body(request, self.live_in(request))
+                body.first = request.ts
+            first, _last = body.told.get(request.target_broker, (request.ts, 0))
+            body.told[request.target_broker] = (first, request.ts)
+        for body_id, body in found.items():
+            body.sent = sent[body_id]
+        table = self._tables.get("partition_states")
+        if table is not None:
+            table = table.filter(pc.is_in(table["body_id"], value_set=pa.array(found, pa.binary())))
+            for body_id, api_key, topic, topic_id, partition, *fields in rows_of(table, _STATE_COLUMNS):
+                leader, leader_epoch, partition_epoch, isr, replicas, adding, is_new, recovery, delete = fields
+                state: Any
+                if api_key == ApiKey.STOP_REPLICA:
+                    state = bool(delete)
+                else:
+                    state = State(
+                        leader, leader_epoch, partition_epoch, tuple(isr), tuple(replicas),
+                        None if adding is None else tuple(adding), bool(is_new),
+                        None if recovery is None or api_key != ApiKey.LEADER_AND_ISR else bool(recovery),
+                    )  # fmt: skip
+                found[body_id].states.append((topic, partition, None if topic_id == _NO_ID else topic_id, state))
+        return list(found.values())
+
+    @cached_property
+    def partition_errors(self) -> dict[bytes, dict[Partition, int]]:
+        """The errors of single partitions, by request."""
+        found: dict[bytes, dict[Partition, int]] = defaultdict(dict)
+        for frame_id, topic, partition, code in self._rows("partition_errors"):
+            found[frame_id][topic, partition] = code
+        return found
+
+    @cached_property
+    def refused_partitions(self) -> dict[tuple[bytes, Any], dict[Partition, int]]:
+        """The errors of single partitions, by body and broker."""
+        if not self.partition_errors:
+            return {}
+        return {
+            (request.body_id, request.target_broker): self.partition_errors[request.frame_id]
+            for request in self.requests
+            if request.frame_id in self.partition_errors and request.body_id is not None
+        }
+
+    def accepted(self, body: Body, broker: Any, partition: Partition) -> bool:
+        """Whether a broker accepted a body, and this partition in it."""
+        if broker not in body.told:
+            return False
+        assert body.request.body_id is not None
+        return partition not in self.refused_partitions.get((body.request.body_id, broker), ())
+
+    @cached_property
+    def incarnations(self) -> dict[Partition, list[Incarnation]]:
+        """The lives of each partition, in order."""
+        found: dict[Partition, list[Incarnation]] = defaultdict(list)
+        for body in self.bodies:
+            if body.api_key == ApiKey.STOP_REPLICA:
+                continue
+            for topic, number, topic_id, state in body.states:
+                lives = found[topic, number]
+                if state.leader == BEING_DELETED:
+                    if not lives:
+                        lives.append(Incarnation(topic_id))
+                    if lives[-1].deleted is None:
+                        lives[-1].deleted = body.first
+                    continue
+                fit = next((life for life in reversed(lives) if _fits(life, topic_id, state, body.first)), None)
+                if fit is None:
+                    fit = Incarnation(topic_id)
+                    lives.append(fit)
+                fit.topic_id = fit.topic_id or topic_id
+                fit.sightings.append(Sighting(body.first, body, state))
+        return found
+
+    @cached_property
+    def present(self) -> dict[Partition, Incarnation]:
+        """The partitions that exist at the end, with the states that were told of them."""
+        return {
+            partition: lives[-1]
+            for partition, lives in self.incarnations.items()
+            if lives[-1].deleted is None and lives[-1].sightings
+        }
+
+    @cached_property
+    def spans(self) -> dict[Any, Spans]:
+        """The connections to each broker on which it accepted requests."""
+        found: dict[Any, Spans] = defaultdict(Spans)
+        for request in self.requests:
+            if request.error_code is not None:
+                found[request.target_broker].add(request.conn_id, request.ts)
+        return found
+
+    @cached_property
+    def _answered(self) -> dict[Any, list[int]]:
+        """When each broker's answers passed, ascending."""
+        found: dict[Any, list[int]] = defaultdict(list)
+        for request in self.requests:
+            if request.latency_us is not None:
+                found[request.target_broker].append(request.ts + request.latency_us)
+        return {broker: sorted(times) for broker, times in found.items()}
+
+    def was_busy(self, broker: Any, ts: int) -> bool:
+        """Whether a broker answered the request before just then: one request is in flight, others wait for it."""
+        times = self._answered.get(broker, [])
+        place = bisect_right(times, ts)
+        return place > 0 and ts - times[place - 1] < _QUEUED
+
+    @cached_property
+    def live_changes(self) -> list[tuple[int, frozenset[int]]]:
+        """When the live brokers that accepted updates list changed, with the brokers from then on."""
+        changes: list[tuple[int, frozenset[int]]] = []
+        for request in self.requests:
+            live = self.live_in(request)
+            if live is not None and request.error_code == 0 and (not changes or changes[-1][1] != live):
+                changes.append((request.ts, live))
+        return changes
+
+    def dead_since(self, broker: int) -> int | None:
+        """Since when no update lists a broker as alive; None: the last one lists it, or there is none."""
+        since = None
+        for ts, live in self.live_changes:
+            if broker in live:
+                since = None
+            elif since is None:
+                since = ts
+        return since
+
+    @cached_property
+    def is_kraft(self) -> bool:
+        """Whether the last controller was one of KRaft."""
+        accepted = (request.is_kraft for request in reversed(self.requests) if request.error_code == 0)
+        return bool(next(accepted, False))
+
+    @cached_property
+    def alive(self) -> frozenset[int]:
+        """The brokers that are alive at the end, as far as the captures tell.
+
+        A KRaft controller goes on to list brokers that are down: there a broker counts that an ISR still holds.
+        """
+        live = self.live_changes[-1][1] if self.live_changes else frozenset()
+        if self.is_kraft:
+            held = {broker for life in self.present.values() for broker in life.newest.state.isr}
+            return live & held
+        return live
+
+    @cached_property
+    def life_events(self) -> dict[int, list[int]]:
+        """When each broker came or went: in lists of live brokers, and by its registrations."""
+        found: dict[int, list[int]] = defaultdict(list)
+        before: frozenset[int] | None = None
+        for ts, live in self.live_changes:
+            if before is not None:
+                for broker in live ^ before:
+                    found[broker].append(ts)
+            before = live
+        for broker, _mode, _former, _epoch, ts in self.registrations:
+            found[broker].append(ts)
+        return found
+
+    @cached_property
+    def registrations(self) -> list[tuple[Any, bool, int, int, int]]:
+        """Each broker's later registrations: broker, whether in KRaft mode, former and new epoch, and when.
+
+        A registration needs two accepted requests, and no later one that was accepted with a lower epoch: brokers
+        accept invented higher epochs too.
+        """
+        seen: dict[tuple[Any, bool], dict[int, list[int]]] = defaultdict(dict)
+        for request in self.requests:
+            if request.error_code == 0 and request.broker_epoch is not None and request.broker_epoch >= 0:
+                epochs = seen[request.target_broker, bool(request.is_kraft)]
+                span = epochs.setdefault(request.broker_epoch, [request.ts, request.ts, 0])
+                span[1] = request.ts
+                span[2] += 1
+        found = []
+        for (broker, mode), epochs in seen.items():
+            former: int | None = None
+            for epoch, (first, _last, count) in sorted(epochs.items()):
+                disproved = any(lower < epoch and last > first for lower, (_f, last, _c) in epochs.items())
+                if former is not None and (count < 2 or disproved):
+                    continue
+                if former is not None:
+                    found.append((broker, mode, former, epoch, first))
+                former = epoch
+        return sorted(found, key=lambda row: row[4])
+
+    @cached_property
+    def captures(self) -> list[dict[str, Any]]:
+        """The rows of ``captures``."""
+        return [dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self._rows("captures")]
+
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether no byte of Kafka's streams is missing in the captures."""
+        losses = ("gaps", "cut_packets", "ip_fragments", "bad_checksums", "unmatched_responses")
+        return not any(row[name] for row in self.captures for name in losses)
+
+
+def _fits(life: Incarnation, topic_id: bytes | None, state: State, ts: int) -> bool:
+    """Whether a state that was first told at a time belongs to a life of its partition.
+
+    While a deletion waits, the partition may still be told with higher epochs; a new topic begins with epochs of 0.
+    """
+    if life.topic_id is not None and topic_id is not None:
+        return life.topic_id == topic_id
+    return life.deleted is None or ts <= life.deleted or state.epochs != (0, 0)

@@ -1,0 +1,712 @@
+"""Applies the rules of ``catalogue`` to the facts of captures: what ``kproto doctor`` finds.
+
+Each rule is one function that yields findings; ``docs/verdicts.md`` has the definitions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto.api import ApiKey, api_name
+from kproto.error_codes import ErrorCode, error_name
+from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
+from kproto.verdicts.epochs import broker_name
+from kproto.verdicts.facts import NO_LEADER, Body, Facts, Incarnation, Request, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from kproto.verdicts.catalogue import Severity
+
+__all__ = ["Finding", "findings"]
+
+_SECOND: Final = 1_000_000
+_MINUTE: Final = 60 * _SECOND
+_SETTLED: Final = 60 * _SECOND
+"""A change of a leader or an ISR within this time of a broker's coming or going follows from that."""
+
+_TWO: Final = 2
+_FEW_ANSWERS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found.
+
+    Attributes:
+        rule: The rule's id.
+        severity: How bad it is.
+        text: A sentence.
+        first, last: When it began, and when it was last seen, us since 1970.
+        count: How often.
+        broker: The broker that it is about; its address where no id is known; None: none.
+        topic, partition: The partition, or the topic alone.
+        cannot_tell: What the captures lack, so that the finding is uncertain; empty: it is certain.
+    """
+
+    rule: str
+    severity: Severity
+    text: str
+    first: int
+    last: int
+    count: int = 1
+    broker: Any = None
+    topic: str | None = None
+    partition: int | None = None
+    cannot_tell: str = field(default="")
+
+    @property
+    def key(self) -> tuple[str, str | None, str | None, int | None]:
+        """What a baseline remembers: the rule, and what it is about."""
+        return self.rule, None if self.broker is None else str(self.broker), self.topic, self.partition
+
+
+Limits = "Mapping[str, float]"
+
+
+class _Doctor:
+    """The facts, the limits, and what several rules ask."""
+
+    def __init__(self, facts: Facts, limits: Mapping[str, float]) -> None:
+        self.facts = facts
+        self._limits = limits
+        self._covering: dict[tuple[int, ...], dict[Any, int]] = {}
+
+    def us(self, limit: str) -> int:
+        """A limit in seconds, as us."""
+        return int(self._limits[limit] * _SECOND)
+
+    def limit(self, name: str) -> float:
+        return self._limits[name]
+
+    def absence(self) -> str:
+        """Why the absence of a request proves nothing; empty if it does."""
+        return "" if self.facts.is_complete else "bytes of the captures are missing"
+
+    def finding(self, rule: str, text: str, first: int, last: int | None = None, **more: Any) -> Finding:
+        cannot_tell = self.absence() if rule in _BY_ABSENCE else ""
+        severity: Severity = "note" if cannot_tell else RULES[rule].severity
+        if cannot_tell:
+            text = f"cannot tell: {cannot_tell}; else {text[0].lower()}{text[1:]}"
+        return Finding(
+            rule, severity, text, first, self.facts.end if last is None else last, cannot_tell=cannot_tell, **more
+        )
+
+    def told_of(self, bodies: Iterable[Body]) -> dict[Any, int]:
+        """When each broker was first told one of some bodies."""
+        some = list(bodies)
+        key = tuple(map(id, some))
+        known = self._covering.get(key)
+        if known is None:
+            known = self._covering[key] = {}
+            for body in some:
+                for broker, (first, _last) in body.told.items():
+                    known[broker] = min(first, known.get(broker, first))
+        return known
+
+    def is_settling(self, brokers: Iterable[int], ts: int) -> bool:
+        """Whether one of the brokers came or went shortly before, or is gone."""
+        events = self.facts.life_events
+        return any(
+            any(-_SECOND <= ts - event < _SETTLED for event in events.get(broker, ())) for broker in brokers
+        )
+
+
+_BY_ABSENCE: Final = {"KP006", "KP014", "KP015", "KP030", "KP031", "KP032", "KP040", "KP041", "KP042", "KP051"}
+"""Rules that rest on the absence of a request."""
+
+
+# ---- controllers ----
+
+
+def _stale(doctor: _Doctor) -> Iterator[Finding]:
+    """Zombies, accepted and refused, and requests for an earlier registration."""
+    facts = doctor.facts
+    accepted: dict[Any, list[Request]] = defaultdict(list)
+    refused: dict[Any, list[Request]] = defaultdict(list)
+    earlier: dict[Any, list[Request]] = defaultdict(list)
+    newest = facts.epochs.newest_controller(facts.end + 1)
+    for request in facts.requests:
+        if request.controller_id is None:
+            continue
+        code = request.error_code
+        if (newest is None or request.controller_epoch >= newest.epoch) and code not in _STALE_CODES:
+            continue
+        asked = request.ts, (request.server_ip, request.server_port), request.controller_epoch, request.broker_epoch
+        for stale in facts.epochs.stale(*asked, code, is_kraft=bool(request.is_kraft)):
+            key = (request.target_broker, request.controller_id, request.controller_epoch)
+            if not stale.zombie:
+                earlier[request.target_broker].append(request)
+            elif code:
+                refused[key].append(request)
+            elif code == 0 and stale.newer is not None and request.ts - stale.newer.since > doctor.us("failover"):
+                accepted[key].append(request)
+    for rule, groups, verb in (("KP001", accepted, "accepted"), ("KP002", refused, "refused")):
+        for (broker, controller, epoch), requests in groups.items():
+            text = (
+                f"{_capital(broker_name(broker))} {verb} {_counted(len(requests), 'request')} of controller {controller} with "
+                f"epoch {epoch}, which had been replaced"
+            )
+            yield doctor.finding(
+                rule, text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker
+            )
+    for broker, requests in earlier.items():
+        text = f"{_capital(broker_name(broker))} refused {_counted(len(requests), 'request')} for an earlier registration"
+        yield doctor.finding("KP036", text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
+
+
+_STALE_CODES: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
+
+
+def _rivals(doctor: _Doctor) -> Iterator[Finding]:
+    for epoch, senders in doctor.facts.epochs.rivals().items():
+        names = " and ".join(str(sender) for sender in sorted(senders))
+        times = sorted(senders.values())
+        yield doctor.finding("KP003", f"Controllers {names} both had epoch {epoch}", times[1], count=len(senders))
+
+
+def _went_back(doctor: _Doctor) -> Iterator[Finding]:
+    facts = doctor.facts
+    names = {(request.server_ip, request.server_port): request.target_broker for request in facts.requests}
+    for back in facts.epochs.went_back():
+        replaced = facts.epochs.superseded_by(back.lower, back.at)
+        if replaced is None or back.at - replaced.since <= doctor.us("failover"):
+            continue
+        broker = names[back.broker]
+        text = f"{_capital(broker_name(broker))} accepted controller epoch {back.lower} after {back.higher}"
+        yield doctor.finding("KP004", text, back.at, back.at, broker=broker)
+
+
+def _migration(doctor: _Doctor) -> Iterator[Finding]:
+    facts = doctor.facts
+    accepted = [request for request in facts.requests if request.error_code == 0 and request.controller_id is not None]
+    kraft = [request for request in accepted if request.is_kraft]
+    if not kraft:
+        return
+    takeover = kraft[0].ts
+    epoch = max(request.controller_epoch for request in kraft)
+    back = [r for r in accepted if not r.is_kraft and r.ts > takeover and r.controller_epoch > kraft[0].controller_epoch]
+    if back:
+        text = f"Controller {back[0].controller_id} of ZooKeeper, with epoch {back[0].controller_epoch}, took over from KRaft"
+        yield doctor.finding("KP007", text, back[0].ts, back[-1].ts, count=len(back))
+    zookeeper = {request.target_broker for request in accepted if not request.is_kraft and request.ts < takeover}
+    if not zookeeper:
+        return
+    updated = {r.target_broker: r.ts for r in kraft if r.api_key == ApiKey.UPDATE_METADATA and (r.n_partitions or r.type == _FULL)}
+    led = {request.target_broker for request in kraft if request.api_key == ApiKey.LEADER_AND_ISR}
+    replicas = {broker for life in facts.present.values() for broker in life.newest.state.replicas}
+    until = min((request.ts for request in back), default=facts.end)
+    del epoch
+    for broker in sorted(zookeeper, key=str):
+        gone = facts.dead_since(broker)
+        if gone is not None and gone <= takeover or until - takeover < doctor.us("told"):
+            continue
+        lacks = [name for name, has in (("metadata", broker in updated), ("LeaderAndIsr", broker in led or broker not in replicas)) if not has]
+        if lacks and (broker in facts.alive or not facts.is_kraft):
+            text = f"{_capital(broker_name(broker))} got no {' and no '.join(lacks)} from the KRaft controller"
+            yield doctor.finding("KP006", text, takeover, broker=broker)
+
+
+_FULL: Final = 2
+
+
+# ---- leaders and replicas ----
+
+
+def _states(doctor: _Doctor) -> Iterator[Finding]:
+    """What the newest state of each partition says."""
+    facts, end = doctor.facts, doctor.facts.end
+    least = doctor.limit("min-isr")
+    for (topic, number), life in facts.present.items():
+        newest = life.newest.state
+        of = {"topic": topic, "partition": number}
+        name = f"{topic}-{number}"
+        if newest.leader == NO_LEADER:
+            since = life.since(lambda state: state.leader == NO_LEADER)
+            if end - since > doctor.us("offline"):
+                yield doctor.finding("KP010", f"{name} has no leader; its ISR is {_ids(newest.isr)}", since, **of)
+        lacking = set(newest.replicas) - set(newest.isr) - _adding(life)
+        if lacking:
+            since = life.since(lambda state: set(state.replicas) > set(state.isr))
+            if end - since > doctor.us("under-replicated"):
+                text = f"{name} lacks replicas {_ids(lacking)} in its ISR {_ids(newest.isr)}"
+                yield doctor.finding("KP020", text, since, **of)
+        if least and len(newest.isr) < least:
+            since = life.since(lambda state: len(state.isr) < least)
+            text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {int(least)}"
+            yield doctor.finding("KP021", text, since, **of)
+        if not facts.is_kraft and newest.leader != NO_LEADER:
+            for broker in {newest.leader, *newest.isr}:
+                gone = facts.dead_since(broker)
+                if gone is not None and end - max(gone, life.newest.ts) > doctor.us("not-alive"):
+                    role = "leader" if broker == newest.leader else "ISR"
+                    text = f"The {role} of {name} names broker {broker}, which is not alive"
+                    yield doctor.finding("KP023", text, max(gone, life.newest.ts), broker=broker, **of)
+
+
+def _adding(life: Incarnation) -> set[int]:
+    """The replicas that a reassignment adds, by the newest LeaderAndIsr."""
+    told = [s for s in life.steps if s.state.adding is not None]
+    newest = told[-1].state.adding if told else None
+    return set(newest or ())
+
+
+def _elections(doctor: _Doctor) -> Iterator[Finding]:
+    """Unclean elections, and leader epochs that were used twice or went back."""
+    for (topic, number), lives in doctor.facts.incarnations.items():
+        of = {"topic": topic, "partition": number}
+        name = f"{topic}-{number}"
+        for life in lives:
+            steps = life.steps
+            if len(steps) < _TWO:
+                continue
+            yield from _unclean(doctor, name, of, life)
+            leaders: dict[int, dict[int, int]] = defaultdict(dict)
+            for sighting in life.sightings:
+                state = sighting.state
+                if _was_applied(doctor.facts, sighting.body, (topic, number)):
+                    leaders[state.leader_epoch].setdefault(state.leader, sighting.ts)
+            for epoch, of_epoch in leaders.items():
+                if len(of_epoch) > 1:
+                    text = f"Leader epoch {epoch} of {name} was used for the leaders {_ids(of_epoch)}"
+                    yield doctor.finding("KP013", text, max(of_epoch.values()), **of)
+            yield from _back(doctor, name, of, life)
+
+
+def _was_applied(facts: Facts, body: Body, partition: tuple[str, int]) -> bool:
+    return any(facts.accepted(body, broker, partition) for broker in body.told)
+
+
+def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
+    found: dict[int, int] = {}
+    recovering: bool | None = None
+    by_epoch: dict[int, State] = {}
+    for sighting in life.steps:
+        state = sighting.state
+        if state.recovering is not None:
+            if state.recovering and recovering is False and state.leader != NO_LEADER:
+                found.setdefault(state.leader_epoch, sighting.ts)
+            recovering = state.recovering
+        before = by_epoch.get(state.partition_epoch - 1)
+        if (
+            before is not None
+            and state.leader not in (NO_LEADER, before.leader)
+            and before.leader_epoch < state.leader_epoch
+            and before.isr
+            and state.leader not in before.isr
+        ):
+            found.setdefault(state.leader_epoch, sighting.ts)
+        by_epoch[state.partition_epoch] = state
+    for epoch, ts in found.items():
+        leader = next(s.state.leader for s in life.steps if s.state.leader_epoch == epoch and s.state.leader != NO_LEADER)
+        text = f"Broker {leader} was elected leader of {name} (leader epoch {epoch}) without having been in sync"
+        yield doctor.finding("KP011", text, ts, ts, **of)
+
+
+def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
+    """Brokers that accepted a lower leader epoch after a higher one in requests of the same API."""
+    if len({sighting.state.leader_epoch for sighting in life.sightings}) < _TWO:
+        return
+    partition = of["topic"], of["partition"]
+    found: dict[Any, tuple[int, int, int]] = {}
+    for api in (ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA):
+        some = [s for s in life.sightings if s.body.api_key == api]
+        for low in some:
+            for high in some:
+                if high.state.leader_epoch <= low.state.leader_epoch:
+                    continue
+                for broker, (_first, last) in low.body.told.items():
+                    since = high.body.told.get(broker)
+                    if since is None or since[0] >= last:
+                        continue
+                    if doctor.facts.accepted(low.body, broker, partition) and doctor.facts.accepted(
+                        high.body, broker, partition
+                    ):
+                        found.setdefault(broker, (high.state.leader_epoch, low.state.leader_epoch, last))
+    for broker, (higher, lower, ts) in found.items():
+        text = f"{_capital(broker_name(broker))} was told leader epoch {lower} of {name} after {higher}"
+        yield doctor.finding("KP012", text, ts, ts, broker=broker, **of)
+
+
+def _leadership(doctor: _Doctor) -> Iterator[Finding]:
+    """Two leaders at one time, and leaders that were named to clients and not told."""
+    facts, limit = doctor.facts, doctor.us("told")
+    for (topic, number), lives in facts.incarnations.items():
+        of = {"topic": topic, "partition": number}
+        stopped = None
+        for life in lives:
+            if len({sighting.state.leader_epoch for sighting in life.sightings}) < _TWO:
+                continue
+            told = [s for s in life.sightings if s.body.api_key == ApiKey.LEADER_AND_ISR]
+            for before, after in _reigns(life):
+                epoch, leader = after.state.leader_epoch, after.state.leader
+                newer = [s.body for s in told if s.state.leader_epoch >= epoch]
+                when = doctor.told_of(newer)
+                if before is not None and leader not in (NO_LEADER, before.state.leader):
+                    former = before.state.leader
+                    led = any(
+                        s.state.leader == former and s.state.leader_epoch < epoch and facts.accepted(s.body, former, (topic, number))
+                        for s in told
+                    )
+                    took = when.get(leader)
+                    if led and took is not None and former in facts.spans:
+                        if stopped is None:
+                            stopped = _stops(facts, (topic, number))
+                        heard = min((ts for ts in (when.get(former), stopped.get(former)) if ts is not None and ts >= before.ts), default=None)
+                        late = heard is None or heard - took > limit
+                        alive = facts.spans[former].covers(before.ts, took + limit)
+                        if late and alive and not doctor.is_settling([former], took + limit):
+                            text = f"Brokers {former} and {leader} both led {topic}-{number}: {former} was not told of leader epoch {epoch}"
+                            yield doctor.finding("KP014", text, took, heard, **of)
+                if leader == NO_LEADER or before is None or leader not in facts.spans:
+                    continue
+                named = [s for s in life.sightings if s.body.api_key == ApiKey.UPDATE_METADATA and s.state.leader_epoch == epoch and s.state.leader == leader]
+                if not named:
+                    continue
+                at = min(s.ts for s in named)
+                heard = when.get(leader)
+                if (heard is None or heard - at > limit) and facts.spans[leader].covers(at, at + limit):
+                    if doctor.is_settling([leader], at + limit):
+                        continue
+                    text = f"Broker {leader} was named leader of {topic}-{number} (leader epoch {epoch}) and not told to lead"
+                    text += "" if heard is None else f" for {(heard - at) / _SECOND:.0f} s"
+                    yield doctor.finding("KP015", text, at, heard, broker=leader, **of)
+
+
+def _reigns(life: Incarnation) -> Iterator[tuple[Any, Any]]:
+    """The first state of each leader epoch, with the last of the one before."""
+    before = None
+    for earlier, state in pairwise([None, *life.steps]):
+        if earlier is None or earlier.state.leader_epoch != state.state.leader_epoch:
+            before = earlier
+            yield before, state
+
+
+def _stops(facts: Facts, partition: tuple[str, int]) -> dict[Any, int]:
+    """When each broker was last told to stop a replica."""
+    found: dict[Any, int] = {}
+    for body in facts.bodies:
+        if body.api_key == ApiKey.STOP_REPLICA and any((t, p) == partition for t, p, _id, _state in body.states):
+            for broker, (_first, last) in body.told.items():
+                found[broker] = max(last, found.get(broker, last))
+    return found
+
+
+def _flaps(doctor: _Doctor) -> Iterator[Finding]:
+    window, most = int(doctor.limit("flap-minutes") * _MINUTE), int(doctor.limit("flaps"))
+    for (topic, number), lives in doctor.facts.incarnations.items():
+        led: list[int] = []
+        moved: list[int] = []
+        for life in lives:
+            for before, after in pairwise(life.steps):
+                old, new, ts = before.state, after.state, after.ts
+                if old.leader != new.leader and not doctor.is_settling((old.leader, new.leader), ts):
+                    led.append(ts)
+                changed = set(old.isr) ^ set(new.isr)
+                if changed and old.replicas == new.replicas and not doctor.is_settling(changed, ts):
+                    moved.append(ts)
+        for rule, what, times in (("KP016", "leader", led), ("KP022", "ISR", moved)):
+            times.sort()
+            worst = max((sum(a <= ts < a + window for ts in times) for a in times), default=0)
+            if worst >= most:
+                text = f"The {what} of {topic}-{number} changed {worst} times within {window // _MINUTE} minutes"
+                yield doctor.finding(rule, text, times[0], times[-1], count=worst, topic=topic, partition=number)
+
+
+# ---- brokers ----
+
+
+def _behind(doctor: _Doctor) -> Iterator[Finding]:
+    facts, limit = doctor.facts, doctor.us("told")
+    behind: dict[Any, list[tuple[int, str]]] = defaultdict(list)
+    lacking: dict[tuple[int, ...], list[int]] = {}
+    brokers = [broker for broker in sorted(facts.alive) if broker in facts.spans]
+    for (topic, number), life in facts.present.items():
+        newest = life.newest
+        if facts.end - newest.ts <= limit:
+            continue
+        some = [s.body for s in life.sightings if s.state.epochs >= newest.state.epochs]
+        bodies = [body for body in some if body.api_key == ApiKey.UPDATE_METADATA]
+        key = (newest.ts, *map(id, bodies))
+        if key not in lacking:
+            told = doctor.told_of(bodies)
+            sent = {broker for body in bodies for broker in body.sent}
+            lacking[key] = [
+                broker
+                for broker in brokers
+                if broker not in told and broker not in sent and facts.spans[broker].began_before(newest.ts)
+            ] if told else []
+        for broker in lacking[key]:
+            behind[broker].append((newest.ts, f"{topic}-{number}"))
+    for broker, partitions in behind.items():
+        since = min(ts for ts, _name in partitions)
+        text = f"Broker {broker} was never told the newest state of {_named([name for _ts, name in partitions])}"
+        yield doctor.finding("KP030", text, since, count=len(partitions), broker=broker)
+
+
+def _updates(doctor: _Doctor) -> Iterator[Finding]:
+    """Updates that a broker missed, or got late."""
+    facts, limit = doctor.facts, doctor.us("told")
+    missed: dict[Any, list[int]] = defaultdict(list)
+    late: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    updates = [body for body in facts.bodies if body.api_key == ApiKey.UPDATE_METADATA and body.states]
+    lives = facts.present | {p: every[-1] for p, every in facts.incarnations.items()}
+    for body in updates:
+        live = body.live or frozenset()
+        delays = [first - body.first for first, _last in body.told.values()]
+        if len(body.told) < _TWO:
+            continue
+        usual = median(sorted(delays)[: max(1, len(delays) // 2)])
+        for broker, (first, _last) in body.told.items():
+            delay = first - body.first
+            if delay <= max(doctor.limit("late-ms") * 1000, doctor.limit("late-factor") * usual):
+                continue
+            connected = facts.spans[broker].covers(body.first - 1, first)
+            if connected and not facts.was_busy(broker, first) and not _covered(doctor, body, broker, lives, first - 1):
+                late[broker].append((delay, first))
+        others = live & set(facts.spans)
+        if 2 * len(body.told) <= len(others):
+            continue
+        for broker in others - set(body.sent):
+            spans = facts.spans[broker]
+            if not spans.covers(body.first - 1, body.first + limit):
+                continue
+            if not _covered(doctor, body, broker, lives, body.first + limit):
+                missed[broker].append(body.first)
+    for broker, times in missed.items():
+        text = f"Broker {broker} missed {_counted(len(times), 'metadata update')} that most others got"
+        yield doctor.finding("KP031", text, min(times), max(times), count=len(times), broker=broker)
+    for broker, delays_of in late.items():
+        worst, ts = max(delays_of)
+        text = f"{_capital(broker_name(broker))} was told {_counted(len(delays_of), 'metadata update')} late, by up to {worst / _SECOND:.1f} s"
+        yield doctor.finding("KP032", text, min(t for _d, t in delays_of), ts, count=len(delays_of), broker=broker)
+
+
+def _covered(doctor: _Doctor, body: Body, broker: Any, lives: Mapping[tuple[str, int], Incarnation], until: int) -> bool:
+    """Whether a broker was told, by then, all states of an update or newer ones by other updates."""
+    for topic, number, _topic_id, state in body.states:
+        life = lives.get((topic, number))
+        if life is None:
+            continue
+        if state.leader < NO_LEADER:
+            continue
+        told = doctor.told_of(
+            s.body
+            for s in life.sightings
+            if s.body.api_key == ApiKey.UPDATE_METADATA and s.state.epochs >= state.epochs and s.body is not body
+        ).get(broker)
+        if life.deleted is not None and life.deleted <= until:
+            continue
+        if told is None or told > until:
+            return False
+    return True
+
+
+def _answers(doctor: _Doctor) -> Iterator[Finding]:
+    """Unanswered, refused and unreadable requests, and those that were sent again."""
+    facts = doctor.facts
+    unanswered: dict[Any, list[Request]] = defaultdict(list)
+    refused: dict[Any, list[Request]] = defaultdict(list)
+    unreadable: dict[Any, list[Request]] = defaultdict(list)
+    again: dict[Any, list[Request]] = defaultdict(list)
+    open_ones: dict[tuple[Any, ...], bytes] = {}
+    for request in facts.requests:
+        broker = request.target_broker
+        key = (broker, request.body_id, request.broker_epoch)
+        if request.body_id is not None and open_ones.get(key, request.conn_id) != request.conn_id:
+            again[broker].append(request)
+            del open_ones[key]
+        if request.decode_error is not None:
+            unreadable[broker].append(request)
+        elif request.response_frame_id is None:
+            unanswered[broker].append(request)
+            if request.body_id is not None:
+                open_ones[key] = request.conn_id
+        elif request.error_code and request.error_code not in _STALE_CODES:
+            refused[broker].append(request)
+    texts = (
+        ("KP033", unanswered, "left {} unanswered"),
+        ("KP050", refused, "refused {}: {why}"),
+        ("KP052", again, "was sent {} again over a newer connection"),
+        ("KP053", unreadable, "has {} whose bytes cannot be read: {why}"),
+    )
+    for rule, groups, text in texts:
+        for broker, requests in groups.items():
+            codes = Counter(r.error_code for r in requests if r.error_code)
+            why = ", ".join(error_name(code) for code, _n in codes.most_common()) if rule == "KP050" else requests[0].decode_error
+            said = text.format(_counted(len(requests), "request"), why=why)
+            yield doctor.finding(
+                rule, f"{_capital(broker_name(broker))} {said}", requests[0].ts, requests[-1].ts, count=len(requests), broker=broker
+            )
+
+
+def _slow(doctor: _Doctor) -> Iterator[Finding]:
+    latencies: dict[Any, list[int]] = defaultdict(list)
+    for request in doctor.facts.requests:
+        if request.latency_us is not None:
+            latencies[request.target_broker].append(request.latency_us)
+    figures = {}
+    for broker, values in latencies.items():
+        values.sort()
+        figures[broker] = len(values), values[len(values) // 2], values[-(len(values) // 100) - 1]
+    factor, least = doctor.limit("slow-factor"), doctor.limit("slow-answers")
+    for broker, (count, middle, p99) in figures.items():
+        peers = [f for other, f in figures.items() if other != broker and f[0] >= _FEW_ANSWERS]
+        if count < least or len(peers) < _TWO or p99 < doctor.limit("slow-ms") * 1000:
+            continue
+        if p99 > factor * median(f[2] for f in peers) and middle > factor * median(f[1] for f in peers):
+            text = (
+                f"{_capital(broker_name(broker))} answers slowly: half of its answers took over {middle / 1000:.1f} ms, one in a "
+                f"hundred over {p99 / 1000:.1f} ms"
+            )
+            yield doctor.finding("KP034", text, doctor.facts.begin, count=count, broker=broker)
+
+
+def _registrations(doctor: _Doctor) -> Iterator[Finding]:
+    of: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
+    for broker, _mode, former, epoch, ts in doctor.facts.registrations:
+        of[broker].append((ts, former, epoch))
+    for broker, rows in of.items():
+        ts, former, epoch = rows[-1]
+        text = f"{_capital(broker_name(broker))} registered again {_counted(len(rows), 'time')}, last with broker epoch {epoch} after {former}"
+        yield doctor.finding("KP035", text, rows[0][0], ts, count=len(rows), broker=broker)
+
+
+# ---- topics ----
+
+
+def _deletions(doctor: _Doctor) -> Iterator[Finding]:
+    facts = doctor.facts
+    removed: dict[tuple[str, int], dict[Any, int]] = defaultdict(dict)
+    asked: dict[str, int] = {}
+    for body in facts.bodies:
+        if body.api_key == ApiKey.STOP_REPLICA:
+            for topic, number, _id, delete in body.states:
+                if not delete:
+                    continue
+                for broker, (_first, last) in body.told.items():
+                    if facts.accepted(body, broker, (topic, number)):
+                        removed[topic, number][broker] = max(last, removed[topic, number].get(broker, last))
+    del asked
+    found: dict[tuple[str, str, Any], list[int]] = defaultdict(list)
+    for (topic, number), lives in facts.incarnations.items():
+        for place, life in enumerate(lives):
+            later = lives[place + 1] if place + 1 < len(lives) and lives[place + 1].sightings else None
+            if not life.sightings or (life.deleted is None and later is None):
+                continue
+            deleted = life.deleted if life.deleted is not None else later.sightings[0].ts if later else facts.end
+            for broker in life.newest.state.replicas:
+                gone = removed[topic, number].get(broker)
+                if gone is not None and gone >= life.sightings[0].ts and (later is None or gone >= deleted - _MINUTE):
+                    continue
+                returned = _returned(doctor, broker, deleted)
+                rule = "KP042" if later is not None else "KP041" if returned else "KP040"
+                found[rule, topic, broker].append(deleted)
+    verbs = {
+        "KP040": "has not accepted the deletion of {}",
+        "KP041": "never got the deletion of {} and is back: its log stays",
+        "KP042": "never accepted the deletion of {}, whose name is used again",
+    }
+    for (rule, topic, broker), times in found.items():
+        if facts.end - min(times) <= doctor.us("told"):
+            continue
+        text = f"Broker {broker} {verbs[rule].format(topic)}"
+        yield doctor.finding(rule, text, min(times), count=len(times), broker=broker, topic=topic)
+
+
+def _returned(doctor: _Doctor, broker: int, ts: int) -> bool:
+    """Whether a broker took part again after a deletion that it did not get."""
+    return any(
+        request.ts > ts and request.error_code == 0 and doctor.facts.end - request.ts > doctor.us("told")
+        for request in doctor.facts.requests
+        if request.target_broker == broker
+    )
+
+
+def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
+    """Partition errors that were never put right, and topic ids that differ."""
+    facts = doctor.facts
+    if not facts.partition_errors:
+        return
+    open_ones: dict[tuple[Any, str, int], tuple[Request, int]] = {}
+    differ: dict[tuple[Any, str, int], list[int]] = defaultdict(list)
+    wrong = {frame for frame in facts.partition_errors}
+    bodies = {body.request.body_id: body for body in facts.bodies}
+    for request in facts.requests:
+        if request.error_code != 0 or request.api_key == ApiKey.UPDATE_METADATA:
+            continue
+        errors = facts.partition_errors[request.frame_id] if request.frame_id in wrong else {}
+        broker = request.target_broker
+        if open_ones and request.body_id in bodies:
+            for topic, number, _id, _state in bodies[request.body_id].states:
+                if (topic, number) not in errors:
+                    open_ones.pop((broker, topic, number), None)
+        for (topic, number), code in errors.items():
+            if code == ErrorCode.INCONSISTENT_TOPIC_ID:
+                differ[broker, topic, number].append(request.ts)
+            elif code not in _HARMLESS:
+                open_ones[broker, topic, number] = request, code
+            else:
+                open_ones.pop((broker, topic, number), None)
+    for (broker, topic, number), times in differ.items():
+        text = f"{_capital(broker_name(broker))} has {topic}-{number} with another topic id"
+        yield doctor.finding("KP043", text, times[0], times[-1], count=len(times), broker=broker, topic=topic, partition=number)
+    for (broker, topic, number), (request, code) in open_ones.items():
+        text = (
+            f"{_capital(broker_name(broker))} refused {topic}-{number} in {api_name(request.api_key)} with {error_name(code)}, and "
+            "accepted it in no later request"
+        )
+        yield doctor.finding("KP051", text, request.ts, request.ts, broker=broker, topic=topic, partition=number)
+
+
+_HARMLESS: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+# ---- captures ----
+
+
+def _losses(doctor: _Doctor) -> Iterator[Finding]:
+    facts = doctor.facts
+    missing = [row for row in facts.captures if any(row[n] for n in ("gaps", "cut_packets", "ip_fragments", "bad_checksums"))]
+    for row in missing:
+        gone = f"{row['gap_bytes']:,} bytes in {_counted(row['gaps'], 'gap')}"
+        yield doctor.finding("KP061", f"{row['file']} lacks {gone}", facts.begin, count=row["gaps"])
+
+
+_RULES: Final[tuple[Callable[[_Doctor], Iterator[Finding]], ...]] = (
+    _stale, _rivals, _went_back, _migration, _states, _elections, _leadership, _flaps, _behind, _updates, _answers,
+    _slow, _registrations, _deletions, _partition_errors, _losses,
+)  # fmt: skip
+
+
+def findings(facts: Facts, limits: Mapping[str, float] | None = None) -> list[Finding]:
+    """Apply all rules to the facts; the worst findings first, then the earliest.
+
+    Args:
+        facts: Of the captures of one cluster.
+        limits: Limits by name that differ from their default.
+    """
+    doctor = _Doctor(facts, {name: limit.default for name, limit in LIMITS.items()} | dict(limits or {}))
+    found = [finding for rule in _RULES for finding in rule(doctor)] if facts.requests else []
+    return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), f.rule, f.first, f.text))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return "[" + ", ".join(map(str, sorted(brokers))) + "]"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _named(names: list[str], most: int = 3) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
