@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kproto.cli.times import Span
     from kproto.tables.places import Place
 
-__all__ = ["span_of_tables", "tables_of"]
+__all__ = ["span_of_tables", "tables_in", "tables_of"]
 
 
 def tables_of(sources: Sequence[Place]) -> Place | dict[str, pa.Table]:
@@ -32,6 +32,21 @@ def tables_of(sources: Sequence[Place]) -> Place | dict[str, pa.Table]:
         CaptureError: As of ``kproto.tables.read``.
     """
     from kproto.tables import read
+
+    place = tables_in(sources)
+    if place is not None:
+        return place
+    tables = read(*map(str, sources))
+    warn_of_bad_inputs(tables["bad_inputs"].to_pylist(), "all stand in the table bad_inputs")
+    return tables
+
+
+def tables_in(sources: Sequence[Place]) -> Place | None:
+    """Return the directory of tables that the sources name; None: they are captures.
+
+    Raises:
+        ConfigurationError: A directory of tables is among others.
+    """
     from kproto.tables.stored import MANIFEST
 
     if len(sources) == 1 and _holds_tables(sources[0]):
@@ -39,9 +54,7 @@ def tables_of(sources: Sequence[Place]) -> Place | dict[str, pa.Table]:
     for source in sources:
         if isinstance(source, Path) and (source / MANIFEST).exists():
             raise ConfigurationError(f"{source} is a directory of tables; name it alone, or name captures alone")
-    tables = read(*map(str, sources))
-    warn_of_bad_inputs(tables["bad_inputs"].to_pylist(), "all stand in the table bad_inputs")
-    return tables
+    return None
 
 
 def _holds_tables(source: Place) -> bool:

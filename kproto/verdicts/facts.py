@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
+from kproto.capture.model import Endpoint
 from kproto.tables.arrays import rows_of
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
@@ -22,7 +23,9 @@ from kproto.verdicts.stale import epochs_in, learn_epochs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["FACT_COLUMNS", "Body", "Facts", "Incarnation", "Request", "Sighting", "Spans", "State"]
+    from kproto.tables.stored import Reader
+
+__all__ = ["FACT_COLUMNS", "Body", "Facts", "Incarnation", "Partition", "Request", "Sighting", "Spans", "State"]
 
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
@@ -39,10 +42,9 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "partition_errors": ("frame_id", "topic", "partition", "error_code"),
     "live_brokers": ("live_brokers_id", "broker_id"),
     "captures": (
-        "capture", "file", "first_ts", "last_ts", "gaps", "gap_bytes", "cut_packets", "ip_fragments", "bad_checksums",
-        "unmatched_responses", "bad_inputs",
+        "capture", "file", "first_ts", "last_ts", "partial_starts", "gaps", "gap_bytes", "cut_packets", "ip_fragments",
+        "bad_checksums", "losses",
     ),
-    "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
 }  # fmt: skip
 """The columns that facts are made of, by table."""
 
@@ -175,6 +177,7 @@ class Spans:
         self._spans: dict[bytes, list[int]] = {}
 
     def add(self, conn_id: bytes, ts: int) -> None:
+        """Add a request that was answered."""
         span = self._spans.setdefault(conn_id, [ts, ts])
         span[0], span[1] = min(span[0], ts), max(span[1], ts)
 
@@ -192,9 +195,12 @@ class Facts:
 
     Args:
         pieces: The tables by name, whole or in pieces; of each table the columns of ``FACT_COLUMNS`` count.
+        redact: Whether to number topics, addresses and files instead of naming them.
     """
 
-    def __init__(self, pieces: Iterable[Mapping[str, pa.Table]]) -> None:
+    def __init__(self, pieces: Iterable[Mapping[str, pa.Table]], *, redact: bool = False) -> None:
+        self._redact = redact
+        self._numbers: dict[tuple[str, str], str] = {}
         parts: dict[str, list[pa.Table]] = defaultdict(list)
         for piece in pieces:
             for name, columns in FACT_COLUMNS.items():
@@ -213,6 +219,18 @@ class Facts:
         table = self._tables.get(name)
         return () if table is None else rows_of(table, FACT_COLUMNS[name])
 
+    @classmethod
+    def of(cls, read: Reader, *, redact: bool = False) -> Facts:
+        """Return the facts of stored tables, or of tables in memory."""
+        pieces = ({name: table} for name, columns in FACT_COLUMNS.items() for table in read(name, columns))
+        return cls(pieces, redact=redact)
+
+    def _shown(self, kind: str, name: str) -> str:
+        """A name, or what stands for it."""
+        if not self._redact:
+            return name
+        return self._numbers.setdefault((kind, name), f"{kind}-{sum(k == kind for k, _n in self._numbers) + 1}")
+
     def _read_requests(self, table: pa.Table) -> list[Request]:
         learn_epochs(self.epochs, epochs_in([table]))
         place = table.column_names.index("ts")
@@ -222,9 +240,12 @@ class Facts:
         return [
             request
             if request.target_broker is not None
-            else request._replace(target_broker=f"{request.server_ip}:{request.server_port}")
+            else request._replace(target_broker=self._address(request.server_ip, request.server_port))
             for request in requests
         ]
+
+    def _address(self, ip: str, port: int) -> str:
+        return self._shown("address", str(Endpoint(ip, port)))
 
     def _read_live_sets(self) -> dict[bytes, frozenset[int]]:
         sets: dict[bytes, set[int]] = defaultdict(set)
@@ -270,7 +291,9 @@ class Facts:
                         None if adding is None else tuple(adding), bool(is_new),
                         None if recovery is None or api_key != ApiKey.LEADER_AND_ISR else bool(recovery),
                     )  # fmt: skip
-                found[body_id].states.append((topic, partition, None if topic_id == _NO_ID else topic_id, state))
+                found[body_id].states.append(
+                    (self._shown("topic", topic), partition, None if topic_id == _NO_ID else topic_id, state)
+                )
         return list(found.values())
 
     @cached_property
@@ -278,7 +301,7 @@ class Facts:
         """The errors of single partitions, by request."""
         found: dict[bytes, dict[Partition, int]] = defaultdict(dict)
         for frame_id, topic, partition, code in self._rows("partition_errors"):
-            found[frame_id][topic, partition] = code
+            found[frame_id][self._shown("topic", topic or ""), partition] = code
         return found
 
     @cached_property
@@ -298,6 +321,21 @@ class Facts:
             return False
         assert body.request.body_id is not None
         return partition not in self.refused_partitions.get((body.request.body_id, broker), ())
+
+    def stopped(self, partition: Partition) -> dict[Any, int]:
+        """When each broker was last told to stop a replica."""
+        return self._stops.get(partition, {})
+
+    @cached_property
+    def _stops(self) -> dict[Partition, dict[Any, int]]:
+        found: dict[Partition, dict[Any, int]] = defaultdict(dict)
+        for body in self.bodies:
+            if body.api_key == ApiKey.STOP_REPLICA:
+                for topic, number, _topic_id, _delete in body.states:
+                    of = found[topic, number]
+                    for broker, (_first, last) in body.told.items():
+                        of[broker] = max(last, of.get(broker, last))
+        return found
 
     @cached_property
     def incarnations(self) -> dict[Partition, list[Incarnation]]:
@@ -436,13 +474,29 @@ class Facts:
     @cached_property
     def captures(self) -> list[dict[str, Any]]:
         """The rows of ``captures``."""
-        return [dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self._rows("captures")]
+        rows = (dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self._rows("captures"))
+        return [row | {"file": self._shown("capture", row["file"])} for row in rows]
 
     @cached_property
-    def is_complete(self) -> bool:
-        """Whether no byte of Kafka's streams is missing in the captures."""
-        losses = ("gaps", "cut_packets", "ip_fragments", "bad_checksums", "unmatched_responses")
-        return not any(row[name] for row in self.captures for name in losses)
+    def incomplete_since(self) -> dict[Any, int]:
+        """Since when bytes of the connections to a broker are missing; brokers without loss are not in it.
+
+        A connection that the capture shows from the middle of a request on is complete from the next request on.
+        """
+        brokers = {(request.server_ip, request.server_port): request.target_broker for request in self.requests}
+        found: dict[Any, int] = {}
+        for row in self.captures:
+            for loss in row["losses"] or ():
+                if loss["kind"] != "partial start":
+                    address = loss["server_ip"], loss["server_port"]
+                    broker = brokers.get(address, self._address(*address))
+                    since = self.begin if loss["ts"] is None else _micros(loss["ts"])
+                    found[broker] = min(since, found.get(broker, since))
+        return found
+
+
+def _micros(moment: Any) -> int:
+    return moment if isinstance(moment, int) else round(moment.timestamp() * 1e6)
 
 
 def _fits(life: Incarnation, topic_id: bytes | None, state: State, ts: int) -> bool:

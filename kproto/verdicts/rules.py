@@ -15,7 +15,8 @@ from kproto.api import ApiKey, api_name
 from kproto.error_codes import ErrorCode, error_name
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
-from kproto.verdicts.facts import NO_LEADER, Body, Facts, Incarnation, Request, State
+from kproto.verdicts.facts import NO_LEADER, Body, Facts, Incarnation, Partition, Request, Sighting, State
+from kproto.verdicts.request_figures import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -64,8 +65,11 @@ class Finding:
         """What a baseline remembers: the rule, and what it is about."""
         return self.rule, None if self.broker is None else str(self.broker), self.topic, self.partition
 
-
-Limits = "Mapping[str, float]"
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values; times are ISO 8601 in UTC."""
+        times = {"first": moment(self.first), "last": moment(self.last)}
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return {"rule": self.rule, "name": RULES[self.rule].name} | plain | times
 
 
 class _Doctor:
@@ -83,18 +87,25 @@ class _Doctor:
     def limit(self, name: str) -> float:
         return self._limits[name]
 
-    def absence(self) -> str:
-        """Why the absence of a request proves nothing; empty if it does."""
-        return "" if self.facts.is_complete else "bytes of the captures are missing"
+    def finding(
+        self, rule: str, text: str, first: int, last: int | None = None, *, about: Any = None, **more: Any
+    ) -> Finding:
+        """Make a finding.
 
-    def finding(self, rule: str, text: str, first: int, last: int | None = None, **more: Any) -> Finding:
-        cannot_tell = self.absence() if rule in _BY_ABSENCE else ""
-        severity: Severity = "note" if cannot_tell else RULES[rule].severity
-        if cannot_tell:
-            text = f"cannot tell: {cannot_tell}; else {text[0].lower()}{text[1:]}"
-        return Finding(
-            rule, severity, text, first, self.facts.end if last is None else last, cannot_tell=cannot_tell, **more
-        )
+        Args:
+            rule: The rule.
+            text: A sentence.
+            first, last: When it began, and was last seen; ``last`` None: it lasts.
+            about: The broker whose requests the finding misses, if that is not ``broker``.
+            more: Fields of the finding.
+        """
+        last = self.facts.end if last is None else last
+        since = self.facts.incomplete_since.get(more.get("broker") if about is None else about)
+        if rule not in _BY_ABSENCE or since is None or since > last:
+            return Finding(rule, RULES[rule].severity, text, first, last, **more)
+        lacks = "bytes of its connection are missing in the capture"
+        text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
+        return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
 
     def told_of(self, bodies: Iterable[Body]) -> dict[Any, int]:
         """When each broker was first told one of some bodies."""
@@ -111,9 +122,7 @@ class _Doctor:
     def is_settling(self, brokers: Iterable[int], ts: int) -> bool:
         """Whether one of the brokers came or went shortly before, or is gone."""
         events = self.facts.life_events
-        return any(
-            any(-_SECOND <= ts - event < _SETTLED for event in events.get(broker, ())) for broker in brokers
-        )
+        return any(any(-_SECOND <= ts - event < _SETTLED for event in events.get(broker, ())) for broker in brokers)
 
 
 _BY_ABSENCE: Final = {"KP006", "KP014", "KP015", "KP030", "KP031", "KP032", "KP040", "KP041", "KP042", "KP051"}
@@ -148,14 +157,12 @@ def _stale(doctor: _Doctor) -> Iterator[Finding]:
     for rule, groups, verb in (("KP001", accepted, "accepted"), ("KP002", refused, "refused")):
         for (broker, controller, epoch), requests in groups.items():
             text = (
-                f"{_capital(broker_name(broker))} {verb} {_counted(len(requests), 'request')} of controller {controller} with "
-                f"epoch {epoch}, which had been replaced"
+                f"{_the(broker)} {verb} {_counted(len(requests), 'request')} of controller {controller} "
+                f"with epoch {epoch}, which had been replaced"
             )
-            yield doctor.finding(
-                rule, text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker
-            )
+            yield doctor.finding(rule, text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
     for broker, requests in earlier.items():
-        text = f"{_capital(broker_name(broker))} refused {_counted(len(requests), 'request')} for an earlier registration"
+        text = f"{_the(broker)} refused {_counted(len(requests), 'request')} for an earlier registration"
         yield doctor.finding("KP036", text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
 
 
@@ -177,7 +184,7 @@ def _went_back(doctor: _Doctor) -> Iterator[Finding]:
         if replaced is None or back.at - replaced.since <= doctor.us("failover"):
             continue
         broker = names[back.broker]
-        text = f"{_capital(broker_name(broker))} accepted controller epoch {back.lower} after {back.higher}"
+        text = f"{_the(broker)} accepted controller epoch {back.lower} after {back.higher}"
         yield doctor.finding("KP004", text, back.at, back.at, broker=broker)
 
 
@@ -188,26 +195,28 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
     if not kraft:
         return
     takeover = kraft[0].ts
-    epoch = max(request.controller_epoch for request in kraft)
-    back = [r for r in accepted if not r.is_kraft and r.ts > takeover and r.controller_epoch > kraft[0].controller_epoch]
+    lowest = kraft[0].controller_epoch
+    back = [r for r in accepted if not r.is_kraft and r.ts > takeover and r.controller_epoch > lowest]
     if back:
-        text = f"Controller {back[0].controller_id} of ZooKeeper, with epoch {back[0].controller_epoch}, took over from KRaft"
-        yield doctor.finding("KP007", text, back[0].ts, back[-1].ts, count=len(back))
+        name = f"Controller {back[0].controller_id} of ZooKeeper, with epoch {back[0].controller_epoch},"
+        yield doctor.finding("KP007", f"{name} took over from KRaft", back[0].ts, back[-1].ts, count=len(back))
     zookeeper = {request.target_broker for request in accepted if not request.is_kraft and request.ts < takeover}
     if not zookeeper:
         return
-    updated = {r.target_broker: r.ts for r in kraft if r.api_key == ApiKey.UPDATE_METADATA and (r.n_partitions or r.type == _FULL)}
+    updates = [request for request in kraft if request.api_key == ApiKey.UPDATE_METADATA]
+    updated = {request.target_broker for request in updates if request.n_partitions or request.type == _FULL}
     led = {request.target_broker for request in kraft if request.api_key == ApiKey.LEADER_AND_ISR}
     replicas = {broker for life in facts.present.values() for broker in life.newest.state.replicas}
     until = min((request.ts for request in back), default=facts.end)
-    del epoch
     for broker in sorted(zookeeper, key=str):
         gone = facts.dead_since(broker)
-        if gone is not None and gone <= takeover or until - takeover < doctor.us("told"):
+        if (gone is not None and gone <= takeover) or until - takeover < doctor.us("told"):
             continue
-        lacks = [name for name, has in (("metadata", broker in updated), ("LeaderAndIsr", broker in led or broker not in replicas)) if not has]
+        lacks = ["metadata"] if broker not in updated else []
+        if broker in replicas and broker not in led:
+            lacks.append("LeaderAndIsr")
         if lacks and (broker in facts.alive or not facts.is_kraft):
-            text = f"{_capital(broker_name(broker))} got no {' and no '.join(lacks)} from the KRaft controller"
+            text = f"{_the(broker)} got no {' and no '.join(lacks)} from the KRaft controller"
             yield doctor.finding("KP006", text, takeover, broker=broker)
 
 
@@ -223,7 +232,7 @@ def _states(doctor: _Doctor) -> Iterator[Finding]:
     least = doctor.limit("min-isr")
     for (topic, number), life in facts.present.items():
         newest = life.newest.state
-        of = {"topic": topic, "partition": number}
+        of: dict[str, Any] = {"topic": topic, "partition": number}
         name = f"{topic}-{number}"
         if newest.leader == NO_LEADER:
             since = life.since(lambda state: state.leader == NO_LEADER)
@@ -250,15 +259,14 @@ def _states(doctor: _Doctor) -> Iterator[Finding]:
 
 def _adding(life: Incarnation) -> set[int]:
     """The replicas that a reassignment adds, by the newest LeaderAndIsr."""
-    told = [s for s in life.steps if s.state.adding is not None]
-    newest = told[-1].state.adding if told else None
-    return set(newest or ())
+    told = [step.state.adding for step in life.steps if step.state.adding is not None]
+    return set(told[-1]) if told else set()
 
 
 def _elections(doctor: _Doctor) -> Iterator[Finding]:
     """Unclean elections, and leader epochs that were used twice or went back."""
     for (topic, number), lives in doctor.facts.incarnations.items():
-        of = {"topic": topic, "partition": number}
+        of: dict[str, Any] = {"topic": topic, "partition": number}
         name = f"{topic}-{number}"
         for life in lives:
             steps = life.steps
@@ -302,7 +310,8 @@ def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) 
             found.setdefault(state.leader_epoch, sighting.ts)
         by_epoch[state.partition_epoch] = state
     for epoch, ts in found.items():
-        leader = next(s.state.leader for s in life.steps if s.state.leader_epoch == epoch and s.state.leader != NO_LEADER)
+        states = (step.state for step in life.steps if step.state.leader_epoch == epoch)
+        leader = next(state.leader for state in states if state.leader != NO_LEADER)
         text = f"Broker {leader} was elected leader of {name} (leader epoch {epoch}) without having been in sync"
         yield doctor.finding("KP011", text, ts, ts, **of)
 
@@ -328,87 +337,90 @@ def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> 
                     ):
                         found.setdefault(broker, (high.state.leader_epoch, low.state.leader_epoch, last))
     for broker, (higher, lower, ts) in found.items():
-        text = f"{_capital(broker_name(broker))} was told leader epoch {lower} of {name} after {higher}"
+        text = f"{_the(broker)} was told leader epoch {lower} of {name} after {higher}"
         yield doctor.finding("KP012", text, ts, ts, broker=broker, **of)
 
 
 def _leadership(doctor: _Doctor) -> Iterator[Finding]:
     """Two leaders at one time, and leaders that were named to clients and not told."""
-    facts, limit = doctor.facts, doctor.us("told")
-    for (topic, number), lives in facts.incarnations.items():
-        of = {"topic": topic, "partition": number}
-        stopped = None
+    for partition, lives in doctor.facts.incarnations.items():
         for life in lives:
             if len({sighting.state.leader_epoch for sighting in life.sightings}) < _TWO:
                 continue
             told = [s for s in life.sightings if s.body.api_key == ApiKey.LEADER_AND_ISR]
             for before, after in _reigns(life):
-                epoch, leader = after.state.leader_epoch, after.state.leader
-                newer = [s.body for s in told if s.state.leader_epoch >= epoch]
-                when = doctor.told_of(newer)
-                if before is not None and leader not in (NO_LEADER, before.state.leader):
-                    former = before.state.leader
-                    led = any(
-                        s.state.leader == former and s.state.leader_epoch < epoch and facts.accepted(s.body, former, (topic, number))
-                        for s in told
-                    )
-                    took = when.get(leader)
-                    if led and took is not None and former in facts.spans:
-                        if stopped is None:
-                            stopped = _stops(facts, (topic, number))
-                        heard = min((ts for ts in (when.get(former), stopped.get(former)) if ts is not None and ts >= before.ts), default=None)
-                        late = heard is None or heard - took > limit
-                        alive = facts.spans[former].covers(before.ts, took + limit)
-                        if late and alive and not doctor.is_settling([former], took + limit):
-                            text = f"Brokers {former} and {leader} both led {topic}-{number}: {former} was not told of leader epoch {epoch}"
-                            yield doctor.finding("KP014", text, took, heard, **of)
-                if leader == NO_LEADER or before is None or leader not in facts.spans:
-                    continue
-                named = [s for s in life.sightings if s.body.api_key == ApiKey.UPDATE_METADATA and s.state.leader_epoch == epoch and s.state.leader == leader]
-                if not named:
-                    continue
-                at = min(s.ts for s in named)
-                heard = when.get(leader)
-                if (heard is None or heard - at > limit) and facts.spans[leader].covers(at, at + limit):
-                    if doctor.is_settling([leader], at + limit):
-                        continue
-                    text = f"Broker {leader} was named leader of {topic}-{number} (leader epoch {epoch}) and not told to lead"
-                    text += "" if heard is None else f" for {(heard - at) / _SECOND:.0f} s"
-                    yield doctor.finding("KP015", text, at, heard, broker=leader, **of)
+                when = doctor.told_of(s.body for s in told if s.state.leader_epoch >= after.state.leader_epoch)
+                if before is not None and after.state.leader != NO_LEADER:
+                    yield from _two_leaders(doctor, partition, told, when, before, after)
+                    yield from _named_not_told(doctor, partition, life, when, after)
 
 
-def _reigns(life: Incarnation) -> Iterator[tuple[Any, Any]]:
+def _two_leaders(
+    doctor: _Doctor,
+    partition: Partition,
+    told: list[Sighting],
+    when: dict[Any, int],
+    before: Sighting,
+    after: Sighting,
+) -> Iterator[Finding]:
+    """The former leader, if it was told to lead and not told of the leader that took over."""
+    facts, limit = doctor.facts, doctor.us("told")
+    former, leader, epoch = before.state.leader, after.state.leader, after.state.leader_epoch
+    took = when.get(leader)
+    if leader == former or took is None or former not in facts.spans:
+        return
+    led = (s.body for s in told if s.state.leader == former and s.state.leader_epoch < epoch)
+    if not any(facts.accepted(body, former, partition) for body in led):
+        return
+    heard = [ts for ts in (when.get(former), facts.stopped(partition).get(former)) if ts is not None]
+    since = min((ts for ts in heard if ts >= before.ts), default=None)
+    if since is not None and since - took <= limit:
+        return
+    if facts.spans[former].covers(before.ts, took + limit) and not doctor.is_settling([former], took + limit):
+        name = f"{partition[0]}-{partition[1]}"
+        text = f"Brokers {former} and {leader} both led {name}: {former} was not told of leader epoch {epoch}"
+        yield doctor.finding("KP014", text, took, since, about=former, topic=partition[0], partition=partition[1])
+
+
+def _named_not_told(
+    doctor: _Doctor, partition: Partition, life: Incarnation, when: dict[Any, int], after: Sighting
+) -> Iterator[Finding]:
+    """The leader, if UpdateMetadata names it to clients and LeaderAndIsr has not told it."""
+    limit = doctor.us("told")
+    leader, epoch = after.state.leader, after.state.leader_epoch
+    updates = (s for s in life.sightings if s.body.api_key == ApiKey.UPDATE_METADATA)
+    at = min((s.ts for s in updates if (s.state.leader, s.state.leader_epoch) == (leader, epoch)), default=None)
+    heard = when.get(leader)
+    if at is None or (heard is not None and heard - at <= limit) or leader not in doctor.facts.spans:
+        return
+    if doctor.facts.spans[leader].covers(at, at + limit) and not doctor.is_settling([leader], at + limit):
+        name = f"{partition[0]}-{partition[1]}"
+        text = f"Broker {leader} was named leader of {name} (leader epoch {epoch}) and not told to lead"
+        text += "" if heard is None else f" for {(heard - at) / _SECOND:.0f} s"
+        yield doctor.finding("KP015", text, at, heard, broker=leader, topic=partition[0], partition=partition[1])
+
+
+def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
     """The first state of each leader epoch, with the last of the one before."""
-    before = None
-    for earlier, state in pairwise([None, *life.steps]):
-        if earlier is None or earlier.state.leader_epoch != state.state.leader_epoch:
-            before = earlier
-            yield before, state
-
-
-def _stops(facts: Facts, partition: tuple[str, int]) -> dict[Any, int]:
-    """When each broker was last told to stop a replica."""
-    found: dict[Any, int] = {}
-    for body in facts.bodies:
-        if body.api_key == ApiKey.STOP_REPLICA and any((t, p) == partition for t, p, _id, _state in body.states):
-            for broker, (_first, last) in body.told.items():
-                found[broker] = max(last, found.get(broker, last))
-    return found
+    before: Sighting | None = None
+    for step in life.steps:
+        if before is None or before.state.leader_epoch != step.state.leader_epoch:
+            yield before, step
+        before = step
 
 
 def _flaps(doctor: _Doctor) -> Iterator[Finding]:
     window, most = int(doctor.limit("flap-minutes") * _MINUTE), int(doctor.limit("flaps"))
-    for (topic, number), lives in doctor.facts.incarnations.items():
+    for (topic, number), life in doctor.facts.present.items():
         led: list[int] = []
         moved: list[int] = []
-        for life in lives:
-            for before, after in pairwise(life.steps):
-                old, new, ts = before.state, after.state, after.ts
-                if old.leader != new.leader and not doctor.is_settling((old.leader, new.leader), ts):
-                    led.append(ts)
-                changed = set(old.isr) ^ set(new.isr)
-                if changed and old.replicas == new.replicas and not doctor.is_settling(changed, ts):
-                    moved.append(ts)
+        for before, after in pairwise(life.steps):
+            old, new, ts = before.state, after.state, after.ts
+            if old.leader != new.leader and not doctor.is_settling((old.leader, new.leader), ts):
+                led.append(ts)
+            changed = set(old.isr) ^ set(new.isr)
+            if changed and old.replicas == new.replicas and not doctor.is_settling(changed, ts):
+                moved.append(ts)
         for rule, what, times in (("KP016", "leader", led), ("KP022", "ISR", moved)):
             times.sort()
             worst = max((sum(a <= ts < a + window for ts in times) for a in times), default=0)
@@ -435,11 +447,15 @@ def _behind(doctor: _Doctor) -> Iterator[Finding]:
         if key not in lacking:
             told = doctor.told_of(bodies)
             sent = {broker for body in bodies for broker in body.sent}
-            lacking[key] = [
-                broker
-                for broker in brokers
-                if broker not in told and broker not in sent and facts.spans[broker].began_before(newest.ts)
-            ] if told else []
+            lacking[key] = (
+                [
+                    broker
+                    for broker in brokers
+                    if broker not in told and broker not in sent and facts.spans[broker].began_before(newest.ts)
+                ]
+                if told
+                else []
+            )
         for broker in lacking[key]:
             behind[broker].append((newest.ts, f"{topic}-{number}"))
     for broker, partitions in behind.items():
@@ -482,11 +498,14 @@ def _updates(doctor: _Doctor) -> Iterator[Finding]:
         yield doctor.finding("KP031", text, min(times), max(times), count=len(times), broker=broker)
     for broker, delays_of in late.items():
         worst, ts = max(delays_of)
-        text = f"{_capital(broker_name(broker))} was told {_counted(len(delays_of), 'metadata update')} late, by up to {worst / _SECOND:.1f} s"
+        updates_told = _counted(len(delays_of), "metadata update")
+        text = f"{_the(broker)} was told {updates_told} late, by up to {worst / _SECOND:.1f} s"
         yield doctor.finding("KP032", text, min(t for _d, t in delays_of), ts, count=len(delays_of), broker=broker)
 
 
-def _covered(doctor: _Doctor, body: Body, broker: Any, lives: Mapping[tuple[str, int], Incarnation], until: int) -> bool:
+def _covered(
+    doctor: _Doctor, body: Body, broker: Any, lives: Mapping[tuple[str, int], Incarnation], until: int
+) -> bool:
     """Whether a broker was told, by then, all states of an update or newer ones by other updates."""
     for topic, number, _topic_id, state in body.states:
         life = lives.get((topic, number))
@@ -537,11 +556,11 @@ def _answers(doctor: _Doctor) -> Iterator[Finding]:
     for rule, groups, text in texts:
         for broker, requests in groups.items():
             codes = Counter(r.error_code for r in requests if r.error_code)
-            why = ", ".join(error_name(code) for code, _n in codes.most_common()) if rule == "KP050" else requests[0].decode_error
-            said = text.format(_counted(len(requests), "request"), why=why)
-            yield doctor.finding(
-                rule, f"{_capital(broker_name(broker))} {said}", requests[0].ts, requests[-1].ts, count=len(requests), broker=broker
-            )
+            why = requests[0].decode_error
+            if rule == "KP050":
+                why = ", ".join(error_name(code) for code, _n in codes.most_common())
+            said = f"{_the(broker)} {text.format(_counted(len(requests), 'request'), why=why)}"
+            yield doctor.finding(rule, said, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
 
 
 def _slow(doctor: _Doctor) -> Iterator[Finding]:
@@ -560,7 +579,7 @@ def _slow(doctor: _Doctor) -> Iterator[Finding]:
             continue
         if p99 > factor * median(f[2] for f in peers) and middle > factor * median(f[1] for f in peers):
             text = (
-                f"{_capital(broker_name(broker))} answers slowly: half of its answers took over {middle / 1000:.1f} ms, one in a "
+                f"{_the(broker)} answers slowly: half of its answers took over {middle / 1000:.1f} ms, one in a "
                 f"hundred over {p99 / 1000:.1f} ms"
             )
             yield doctor.finding("KP034", text, doctor.facts.begin, count=count, broker=broker)
@@ -572,7 +591,8 @@ def _registrations(doctor: _Doctor) -> Iterator[Finding]:
         of[broker].append((ts, former, epoch))
     for broker, rows in of.items():
         ts, former, epoch = rows[-1]
-        text = f"{_capital(broker_name(broker))} registered again {_counted(len(rows), 'time')}, last with broker epoch {epoch} after {former}"
+        times = _counted(len(rows), "time")
+        text = f"{_the(broker)} registered again {times}, last with broker epoch {epoch} after {former}"
         yield doctor.finding("KP035", text, rows[0][0], ts, count=len(rows), broker=broker)
 
 
@@ -582,7 +602,6 @@ def _registrations(doctor: _Doctor) -> Iterator[Finding]:
 def _deletions(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     removed: dict[tuple[str, int], dict[Any, int]] = defaultdict(dict)
-    asked: dict[str, int] = {}
     for body in facts.bodies:
         if body.api_key == ApiKey.STOP_REPLICA:
             for topic, number, _id, delete in body.states:
@@ -591,7 +610,6 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
                 for broker, (_first, last) in body.told.items():
                     if facts.accepted(body, broker, (topic, number)):
                         removed[topic, number][broker] = max(last, removed[topic, number].get(broker, last))
-    del asked
     found: dict[tuple[str, str, Any], list[int]] = defaultdict(list)
     for (topic, number), lives in facts.incarnations.items():
         for place, life in enumerate(lives):
@@ -634,12 +652,11 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
         return
     open_ones: dict[tuple[Any, str, int], tuple[Request, int]] = {}
     differ: dict[tuple[Any, str, int], list[int]] = defaultdict(list)
-    wrong = {frame for frame in facts.partition_errors}
     bodies = {body.request.body_id: body for body in facts.bodies}
     for request in facts.requests:
         if request.error_code != 0 or request.api_key == ApiKey.UPDATE_METADATA:
             continue
-        errors = facts.partition_errors[request.frame_id] if request.frame_id in wrong else {}
+        errors = facts.partition_errors.get(request.frame_id, {})
         broker = request.target_broker
         if open_ones and request.body_id in bodies:
             for topic, number, _id, _state in bodies[request.body_id].states:
@@ -653,12 +670,14 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
             else:
                 open_ones.pop((broker, topic, number), None)
     for (broker, topic, number), times in differ.items():
-        text = f"{_capital(broker_name(broker))} has {topic}-{number} with another topic id"
-        yield doctor.finding("KP043", text, times[0], times[-1], count=len(times), broker=broker, topic=topic, partition=number)
+        text = f"{_the(broker)} has {topic}-{number} with another topic id"
+        yield doctor.finding(
+            "KP043", text, times[0], times[-1], count=len(times), broker=broker, topic=topic, partition=number
+        )
     for (broker, topic, number), (request, code) in open_ones.items():
         text = (
-            f"{_capital(broker_name(broker))} refused {topic}-{number} in {api_name(request.api_key)} with {error_name(code)}, and "
-            "accepted it in no later request"
+            f"{_the(broker)} refused {topic}-{number} in {api_name(request.api_key)} with {error_name(code)}, "
+            "and accepted it in no later request"
         )
         yield doctor.finding("KP051", text, request.ts, request.ts, broker=broker, topic=topic, partition=number)
 
@@ -670,11 +689,13 @@ _HARMLESS: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EP
 
 
 def _losses(doctor: _Doctor) -> Iterator[Finding]:
-    facts = doctor.facts
-    missing = [row for row in facts.captures if any(row[n] for n in ("gaps", "cut_packets", "ip_fragments", "bad_checksums"))]
-    for row in missing:
-        gone = f"{row['gap_bytes']:,} bytes in {_counted(row['gaps'], 'gap')}"
-        yield doctor.finding("KP061", f"{row['file']} lacks {gone}", facts.begin, count=row["gaps"])
+    for row in doctor.facts.captures:
+        if row["partial_starts"]:
+            text = f"{row['file']} begins inside a request or response of {_counted(row['partial_starts'], 'stream')}"
+            yield doctor.finding("KP060", text, doctor.facts.begin, doctor.facts.begin, count=row["partial_starts"])
+        if row["gaps"] or row["cut_packets"] or row["ip_fragments"] or row["bad_checksums"]:
+            text = f"{row['file']} lacks {row['gap_bytes']:,} bytes in {_counted(row['gaps'], 'gap')}"
+            yield doctor.finding("KP061", text, doctor.facts.begin, count=row["gaps"])
 
 
 _RULES: Final[tuple[Callable[[_Doctor], Iterator[Finding]], ...]] = (
@@ -703,8 +724,10 @@ def _ids(brokers: Iterable[int]) -> str:
     return "[" + ", ".join(map(str, sorted(brokers))) + "]"
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _the(broker: Any) -> str:
+    """A broker's name at the begin of a sentence."""
+    name = broker_name(broker)
+    return name[:1].upper() + name[1:]
 
 
 def _named(names: list[str], most: int = 3) -> str:

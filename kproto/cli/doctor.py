@@ -1,0 +1,293 @@
+"""``kproto doctor``: says what is wrong with a control plane, the worst first, and shows how to see it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import textwrap
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kproto.cli.output_format import format_option
+from kproto.cli.place_type import PlaceType
+from kproto.cli.text import printable
+from kproto.errors import CaptureError, ConfigurationError
+from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kproto.tables.places import Place
+    from kproto.verdicts.facts import Facts
+    from kproto.verdicts.rules import Finding
+
+__all__ = ["command", "finding_lines"]
+
+_FOUND: Final = 1
+"""The exit code where ``--fail-on`` holds."""
+
+_AROUND_US: Final = 1_000_000
+_INDENT: Final = " " * 9
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kproto doctor control.pcap                       what is wrong, the worst first
+  kproto doctor captures/ --fail-on warning        exit code 1 from warnings on
+  kproto doctor tables                             tables of kproto analyze
+  tcpdump -i any -w - port 9092 | kproto doctor -
+  kproto doctor --explain KP011                    what a finding means
+  kproto doctor --explain all                      all rules and limits
+  kproto doctor control.pcap --limit offline=5 --limit min-isr=2
+  kproto doctor control.pcap --format json > known.jsonl
+  kproto doctor later.pcap --baseline known.jsonl  only what is new
+
+\b
+docs/verdicts.md defines every rule and term. """
+)
+@click.argument("sources", nargs=-1, metavar="CAPTURE...|TABLES", type=PlaceType())
+@click.option("--explain", metavar="RULE", help="Explain a rule, such as KP011, or all; nothing is read.")
+@click.option(
+    "--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 if there is such a finding, or a worse one."
+)
+@click.option("--rule", "rules", multiple=True, metavar="RULE", help="Only this rule. Repeatable.")
+@click.option("--ignore", "ignored", multiple=True, metavar="RULE", help="Not this rule. Repeatable.")
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Leave out the findings in FILE, which --format json printed before.",
+)
+@click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Change a limit. Repeatable.")
+@click.option("--redact", is_flag=True, help="Number topics, addresses and files instead of naming them.")
+@format_option("json", description="Text, or a JSON object for each finding.")
+def command(
+    sources: tuple[Place, ...],
+    *,
+    explain: str | None,
+    fail_on: str | None,
+    rules: tuple[str, ...],
+    ignored: tuple[str, ...],
+    baseline: str | None,
+    limits: tuple[str, ...],
+    redact: bool,
+    form: str,
+) -> None:
+    """Find what is wrong with a control plane, from its captures or tables.
+
+    CAPTURE is a pcap or pcapng file, a kafka-request.log, either also gzip or zstd, a directory of such files, or - for
+    standard input; several are taken as one cluster's. TABLES is a directory that kproto analyze wrote.
+
+    trouble wakes people up, warning wants to be looked at, note is good to know. Where the capture lacks the evidence,
+    a finding says "cannot tell".
+    """
+    if explain is not None:
+        print(*_explanation(explain), sep="\n")
+        return
+    if not sources:
+        raise click.MissingParameter(param_hint="'CAPTURE...|TABLES'", param_type="argument")
+    from kproto.verdicts.rules import findings
+
+    wanted = _rules_of(rules) or frozenset(RULES)
+    known = _known(baseline) if baseline else frozenset()
+    given = _limits_of(limits)
+    found = [
+        finding
+        for finding in findings(_facts(sources, redact=redact), given)
+        if finding.rule in wanted - _rules_of(ignored) and finding.key not in known
+    ]
+    if form == "json":
+        for finding in found:
+            print(json.dumps(finding.to_json(), ensure_ascii=False))
+    else:
+        shown = [] if redact else [str(source) for source in sources]
+        print(*finding_lines(found, shown, width=_width()), sep="\n")
+    if fail_on is not None:
+        bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
+        if any(finding.severity in bad for finding in found):
+            sys.exit(_FOUND)
+
+
+def _facts(sources: Sequence[Place], *, redact: bool) -> Facts:
+    """Read the facts of captures in pieces, or of tables."""
+    from kproto.cli.summary import keep_pandas_out
+    from kproto.cli.table_source import tables_in
+    from kproto.tables.reading import chunks, why_nothing
+    from kproto.tables.stored import checked_run, reader_of
+    from kproto.verdicts.facts import Facts
+
+    keep_pandas_out()
+    tables = tables_in(sources)
+    if tables is not None:
+        return Facts.of(reader_of(checked_run(tables)), redact=redact)
+    bad: list[dict[str, Any]] = []
+
+    def pieces() -> Iterator[Mapping[str, Any]]:
+        for piece in chunks([str(source) for source in sources]):
+            bad.extend(piece["bad_inputs"].to_pylist())
+            yield piece
+
+    facts = Facts(pieces(), redact=redact)
+    if not facts.requests:
+        raise CaptureError(why_nothing(bad))
+    return facts
+
+
+def _width() -> int | None:
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def finding_lines(found: Iterable[Finding], sources: Sequence[str], *, width: int | None = None) -> Iterator[str]:
+    """Yield the findings as lines: one for those of one rule and broker, and the command that shows the first.
+
+    Args:
+        found: In the order of ``findings``.
+        sources: What was read; empty: without commands.
+        width: The terminal's width, if it is one.
+    """
+    groups = [
+        (key, list(some))
+        for key, some in groupby(sorted(found, key=_place), key=lambda f: (f.severity, f.rule, str(f.broker)))
+    ]
+    if not groups:
+        yield "Nothing is wrong, as far as the captures show."
+    for (severity, rule, _broker), some in groups:
+        first = some[0]
+        times = _moment(min(f.first for f in some))
+        more = f"; and {len(some) - 1:,} more" if len(some) > 1 else ""
+        count = sum(f.count for f in some)
+        head = f"{severity:<8} {rule} {RULES[rule].name} ({count}), {times}: "
+        yield from _wrapped(head + printable(first.text) + more, width)
+        if sources:
+            yield _INDENT + shlex.join(["kproto", *_evidence(first, sources)])
+
+
+def _place(finding: Finding) -> tuple[Any, ...]:
+    return SEVERITIES.index(finding.severity), finding.rule, str(finding.broker), finding.first, finding.text
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    if width is None:
+        return [text]
+    return textwrap.wrap(text, max(width, 40), subsequent_indent=_INDENT, break_on_hyphens=False)
+
+
+def _moment(us: int) -> str:
+    from kproto.verdicts.request_figures import moment
+
+    return moment(us)[:19] + "Z"
+
+
+def _evidence(finding: Finding, sources: Sequence[str]) -> list[str]:
+    """The arguments of the command that shows what a finding rests on."""
+    from kproto.verdicts.request_figures import moment
+
+    where = []
+    if finding.topic is not None:
+        is_whole = finding.partition is None
+        where = ["--topic", finding.topic] if is_whole else ["--partition", f"{finding.topic}-{finding.partition}"]
+    broker = [] if not isinstance(finding.broker, int) else ["--broker", str(finding.broker)]
+    match finding.rule:
+        case "KP030":
+            return ["query", *sources, "behind", *broker]
+        case "KP031" | "KP032":
+            return ["query", *sources, "missed" if finding.rule == "KP031" else "lag", *broker]
+        case "KP001" | "KP002" | "KP004" | "KP036":
+            return ["query", *sources, "stale", *broker]
+        case "KP010" | "KP011" | "KP012" | "KP013" | "KP014" | "KP015" | "KP016" | "KP023":
+            return ["query", *sources, "leader", *where]
+        case "KP020" | "KP021" | "KP022":
+            return ["query", *sources, "isr", *where]
+        case "KP034":
+            return ["summary", *sources]
+    span = ["--since", moment(finding.first - _AROUND_US)]
+    if finding.last < finding.first + 3600 * _AROUND_US:
+        span += ["--until", moment(finding.last + _AROUND_US)]
+    options = {
+        "KP033": ["--unanswered"],
+        "KP050": ["--errors", "request"],
+        "KP043": ["--errors", "partition"],
+        "KP051": ["--errors", "partition"],
+    }.get(finding.rule, [])
+    api = ["--api", "StopReplica"] if finding.rule in ("KP040", "KP041", "KP042") else []
+    return ["inspect", *sources, *options, *api, *([] if api else broker), *where, *([] if api else span)]
+
+
+def _explanation(name: str) -> Iterator[str]:
+    if name == "all":
+        yield from (f"{rule.id}  {rule.severity:<8} {rule.name}: {rule.meaning}" for rule in RULES.values())
+        yield ""
+        yield "Limits, for --limit NAME=VALUE:"
+        yield from (f"  {limit.name}={limit.default:g} ({limit.unit}): {limit.meaning}" for limit in LIMITS.values())
+        return
+    (found,) = _rules_of((name,))
+    rule = RULES[found]
+    yield f"{rule.id} {rule.name} ({rule.severity}, {rule.subject})"
+    said = (
+        ("Meaning", rule.meaning),
+        ("Cause", rule.cause),
+        ("What to do", rule.action),
+        ("Harmless", rule.harmless),
+        ("Limits", "; ".join(f"{name}={LIMITS[name].default:g} {LIMITS[name].unit}" for name in rule.limits)),
+        ("Kafka's bugs", ", ".join(rule.bugs)),
+    )
+    for title, text in said:
+        if text:
+            yield from textwrap.wrap(
+                f"{title}: {text}", 80, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            )
+
+
+def _rules_of(names: Iterable[str]) -> frozenset[str]:
+    """Return the ids of rules that are given by id or by name.
+
+    Raises:
+        ConfigurationError: There is no such rule.
+    """
+    by_name = {rule.name: rule.id for rule in RULES.values()}
+    found = set()
+    for name in names:
+        rule = name.upper() if name.upper() in RULES else by_name.get(name)
+        if rule is None:
+            raise ConfigurationError(f"there is no rule {name!r}; kproto doctor --explain all lists the rules")
+        found.add(rule)
+    return frozenset(found)
+
+
+def _limits_of(texts: Iterable[str]) -> dict[str, float]:
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in LIMITS:
+            raise ConfigurationError(f"there is no limit {name!r}; try one of {', '.join(LIMITS)}")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise ConfigurationError(f"{text!r} is not NAME=VALUE; try e.g. --limit offline=5") from None
+    return found
+
+
+def _known(baseline: str) -> frozenset[tuple[Any, ...]]:
+    """Return the keys of the findings in a baseline.
+
+    Raises:
+        ConfigurationError: The file was not printed by ``--format json``.
+    """
+    try:
+        lines = Path(baseline).read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines if line.strip()]
+        return frozenset(
+            (row["rule"], None if row["broker"] is None else str(row["broker"]), row["topic"], row["partition"])
+            for row in rows
+        )
+    except (ValueError, KeyError, TypeError):
+        raise ConfigurationError(
+            f"{baseline} is no baseline; make one: kproto doctor CAPTURE --format json > {baseline}"
+        ) from None

@@ -1,0 +1,114 @@
+"""``kproto doctor``: findings for people, for programs and for CI."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from table_truth import CAPTURES, name_of
+
+from kproto.cli import main
+from kproto.verdicts.catalogue import RULES
+
+PATHS = {name_of(path): str(path) for path in CAPTURES}
+UNCLEAN = PATHS["ibp-3.9-a"]
+
+
+def doctor(*arguments: str, data: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, ["doctor", *arguments], prog_name="kproto", input=data)
+
+
+def rows(*arguments: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in doctor(*arguments, "--format", "json").stdout.splitlines()]
+
+
+def test_findings_come_worst_first_with_a_command_that_runs() -> None:
+    lines = doctor(UNCLEAN).stdout.splitlines()
+    assert lines[0].startswith("trouble  KP011 unclean-election (2), 2026-11-20T19:35:17Z: Broker 0 was elected leader")
+    severities = [line.split()[0] for line in lines[::2]]
+    assert severities == ["trouble", "note", "note", "note"]
+    for line in lines[1::2]:
+        command = line.split()
+        assert command[0] == "kproto"
+        assert CliRunner().invoke(main, command[1:]).exit_code == 0, line
+
+
+def test_json_is_an_object_for_each_finding() -> None:
+    found = [row for row in rows(UNCLEAN) if row["rule"] == "KP011"]
+    assert [(row["topic"], row["partition"], row["severity"]) for row in found] == [
+        ("tVPM9N8d", 0, "trouble"), ("tVPM9N8d", 1, "trouble"),
+    ]  # fmt: skip
+    assert {"rule", "name", "severity", "text", "first", "last", "count", "broker", "cannot_tell"} < found[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "code"),
+    [("ibp-3.9-a", "trouble", 1), ("ibp-3.9-big-a", "warning", 0), ("ibp-3.9-big-a", "note", 1)],
+)
+def test_the_exit_code_says_whether_it_is_as_bad_as_that(name: str, severity: str, code: int) -> None:
+    assert doctor(PATHS[name], "--fail-on", severity).exit_code == code
+
+
+def test_rules_are_chosen_and_left_out_by_id_or_name() -> None:
+    assert {row["rule"] for row in rows(UNCLEAN, "--rule", "kp011")} == {"KP011"}
+    assert {row["rule"] for row in rows(UNCLEAN, "--ignore", "unclean-election")} == {"KP035"}
+
+
+def test_a_baseline_leaves_only_what_is_new(tmp_path: Path) -> None:
+    known = tmp_path / "known.jsonl"
+    known.write_text(doctor(UNCLEAN, "--format", "json").stdout, encoding="utf-8")
+    result = doctor(UNCLEAN, "--baseline", str(known), "--fail-on", "note")
+    assert (result.exit_code, result.stdout) == (0, "Nothing is wrong, as far as the captures show.\n")
+    known.write_text("{}\n", encoding="utf-8")
+    assert "is no baseline" in doctor(UNCLEAN, "--baseline", str(known)).stderr
+
+
+def test_a_limit_changes_what_is_found() -> None:
+    assert not [row for row in rows(PATHS["ibp-2.6-a"]) if row["rule"] == "KP021"]
+    assert [row for row in rows(PATHS["ibp-2.6-a"], "--limit", "min-isr=3") if row["rule"] == "KP021"]
+
+
+def test_redacted_output_names_no_topic_host_or_file() -> None:
+    for form in ("text", "json"):
+        shown = doctor(PATHS["external-controller-a"], "--redact", "--format", form).stdout
+        assert "topic-" in shown
+        for secret in ("noleader", "err.topic", "127.0.0.1", "external-controller"):
+            assert secret not in shown
+
+
+def test_standard_input_gives_the_findings_of_the_file() -> None:
+    with Path(UNCLEAN).open("rb") as file:
+        piped = doctor("-", "--format", "json", data=file.read()).stdout
+    assert piped == doctor(UNCLEAN, "--format", "json").stdout
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_is_explained_without_reading_anything(rule: str) -> None:
+    text = doctor("--explain", rule).stdout
+    assert text.startswith(f"{rule} {RULES[rule].name} (")
+    assert "What to do: " in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_all_rules_and_limits_are_listed() -> None:
+    text = doctor("--explain", "all").stdout
+    assert all(rule in text for rule in RULES)
+    assert "offline=30 (s)" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["x", "--rule", "KP999"], "there is no rule 'KP999'"),
+        (["--explain", "zombies"], "there is no rule 'zombies'"),
+        (["x", "--limit", "speed=3"], "there is no limit 'speed'"),
+        (["x", "--limit", "offline"], "'offline' is not NAME=VALUE"),
+        ([], "Missing argument"),
+    ],
+)
+def test_wrong_use_is_one_line(arguments: list[str], told: str) -> None:
+    result = doctor(*arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
