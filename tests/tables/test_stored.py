@@ -111,7 +111,7 @@ def test_a_damaged_manifest_is_named(manifest: str, tables: Path) -> None:
 def test_rows_that_cannot_be_unpacked_are_refused_when_they_are_read(tables: Path) -> None:
     file = requests_of(tables)
     data = bytearray(file.read_bytes())
-    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    data[4 : len(data) // 3] = bytes(len(data) // 3 - 4)
     file.write_bytes(data)
     with pytest.raises(ConfigurationError, match="the tables cannot be read: "):
         report_facts(tables)
