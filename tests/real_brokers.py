@@ -79,7 +79,7 @@ def client_settings(folder: Path, protocol: str, bootstrap: str) -> dict[str, An
 def jars() -> Path:
     """A folder with Kafka's jars, fetched by Maven at the first call."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kproto-real-kafka"
-    if not list((cache / "lib").glob("kafka_2.13-*.jar")):
+    if not all(list((cache / "lib").glob(f"{name}-*.jar")) for name in ("kafka_2.13", "kafka-tools-3")):
         real_kafka("install", str(cache))
     return cache / "lib"
 

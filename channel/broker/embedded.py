@@ -91,6 +91,12 @@ class EmbeddedBroker:
         return frozenset() if self.hooks.controller is None else self.hooks.controller.keys
 
     @property
+    def announced_keys(self) -> Set[int]:
+        """The API keys that the broker announces besides those that every embedded broker serves."""
+        passed_on = self.hooks.passed_on
+        return self.controller_keys if passed_on is None else self.controller_keys | passed_on.keys
+
+    @property
     def is_led_by_kraft(self) -> bool:
         """Whether the broker's controller is a KRaft controller."""
         controller = self.metadata.snapshot.controller

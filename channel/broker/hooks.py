@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .metadata_cache import CachedCluster
 
-__all__ = ["BrokerHooks", "ControllerApis", "Interception", "RequestContext"]
+__all__ = ["BrokerHooks", "ControllerApis", "Interception", "PassedOn", "RequestContext"]
 
 _LONGEST_DELAY_S: Final = 86_400.0
 
@@ -88,6 +88,22 @@ class ControllerApis(Protocol):
         """Take a request; call ``answer`` with the response, once, from any thread; None closes the connection."""
 
 
+class PassedOn(Protocol):
+    """Passes requests on to another broker, frame by frame.
+
+    Attributes:
+        keys: The API keys of which some or all requests are passed on.
+    """
+
+    keys: Set[int]
+
+    def takes(self, context: RequestContext, body: memoryview) -> bool:
+        """Whether a request is passed on; ``DecodeError`` closes its connection."""
+
+    def __call__(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
+        """Take a frame without its size; call ``answer`` with the response's, once; None closes the connection."""
+
+
 @dataclass(slots=True, kw_only=True)
 class BrokerHooks:
     """Callables that an embedded broker calls; each may be left out.
@@ -107,6 +123,7 @@ class BrokerHooks:
         resigned: Called when a coordinator's partition was deleted: topic, partition, leader epoch or None.
         controller: Serves requests to the controller that arrive at this broker; a fleet gives it to each of its
             brokers, which refuses or forwards them where the broker does not lead.
+        passed_on: Takes requests that another broker is to answer, before they are decoded.
         controlled_shutdown: Returns (error code, partitions still led) where this broker plays the controller.
         create_log: Called before a partition's log is created; raise OSError to take the partition offline (error 56).
         delete_log: Called when a partition's log was unlinked; raise OSError for a storage error (56).
@@ -123,6 +140,7 @@ class BrokerHooks:
     leadership: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None] | None = None
     resigned: Callable[[str, int, int | None], None] | None = None
     controller: ControllerApis | None = None
+    passed_on: PassedOn | None = None
     controlled_shutdown: Callable[[int, int], tuple[int, Sequence[TopicPartition]]] | None = None
     create_log: Callable[[TopicPartition], None] | None = None
     delete_log: Callable[[TopicPartition], None] | None = None

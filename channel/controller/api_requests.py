@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "CONFIG_APIS",
     "CONTROLLER_APIS",
     "AlterPartitionReceived",
     "ApiRequest",
@@ -29,9 +30,17 @@ CONTROLLER_APIS: Final = frozenset(
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
         ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     }
 )
 """The APIs that a controller serves, each as an event."""
+
+CONFIG_APIS: Final = frozenset({ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
+"""The APIs of settings: a controller that is a broker of its own serves them about itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from kproto.types import TopicPartition
 
 from .administration import Administration
 from .api_requests import AlterPartitionReceived, ApiRequest, ShutdownReceived
+from .cluster_administration import ClusterAdministration
 from .cluster_events import (
     AlterPartition,
     AlterPartitionResult,
@@ -130,6 +131,9 @@ class ZooKeeperLeadership:
             controller_id,
             without_storage=without_storage,
         )
+        self._cluster_administration = ClusterAdministration(
+            self._decisions.context, session, config, self._decisions.process, controller_id
+        )
 
     def _send_thread_failed(self, name: str, broker_ids: list[int]) -> None:
         self._put(SendThreadFailed(name, tuple(broker_ids)))
@@ -172,7 +176,8 @@ class ZooKeeperLeadership:
             case SendThreadFailed():
                 raise IllegalState(f"{event.name} has died, and brokers {list(event.broker_ids)} get no requests")
             case ApiRequest():
-                event.callback(self._administration.answer(event))
+                answer = self._cluster_administration.answer(event)
+                event.callback(self._administration.answer(event) if answer is None else answer)
             case _:
                 self._decisions.process(event)
 

@@ -21,11 +21,13 @@ from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
 from channel.controller.manager import ControllerChannelManager
 from channel.errors import IllegalState, ZooKeeperError
+from channel.frame_relay import FrameRelay
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
-from channel.types import Broker, EndPoint
+from channel.node_requests import NodeRequests, PassedRequests
+from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, register_broker
 from channel.zookeeper.znodes import broker_path, encode_broker
 
@@ -86,7 +88,7 @@ class ControllerNode:
         channels = server_channels(
             self._protocol,
             config.security,
-            lambda version: api_versions.before_authentication(version, ForwardedRequests.keys),
+            lambda version: api_versions.before_authentication(version, NodeRequests.keys | PassedRequests.keys),
         )
         name = f"controller-{controller_id}"
         self._server = SocketServer(name, config=_with_short_idle(config), recorder=recorder, channel_builder=channels)
@@ -109,7 +111,12 @@ class ControllerNode:
             unregister_broker=self._unregister,
             on_change=on_change,
         )
-        self._broker.hooks = BrokerHooks(controller=ForwardedRequests(self.controller))
+        is_plain = self._protocol is SecurityProtocol.PLAINTEXT
+        self._relay = FrameRelay(f"{name}-relay-thread", self._other_brokers) if is_plain else None
+        self._broker.hooks = BrokerHooks(
+            controller=NodeRequests(self._broker, self.controller),
+            passed_on=PassedRequests(self._broker, self._relay),
+        )
         self.endpoint: EndPoint | None = None
         self._has_told = False
 
@@ -133,6 +140,8 @@ class ControllerNode:
     def close(self) -> None:
         """Resign if active, leave the cluster, and close every socket. Harmless if closed."""
         self.controller.close()
+        if self._relay is not None:
+            self._relay.close()
         self._server.close()
         self._worker.close()
 
@@ -142,6 +151,10 @@ class ControllerNode:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _other_brokers(self) -> list[Node]:
+        """The live brokers that clients of the listener can reach."""
+        return [node for node in self._broker.metadata.nodes(self._listener_name)[0] if node.id != self._id]
 
     def _can_register(self, session: ZooKeeperSession) -> bool:
         """Whether no other session has registered this id: a live broker's, or that of an earlier process."""

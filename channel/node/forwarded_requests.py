@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from channel.controller.api_requests import CONTROLLER_APIS, api_request
+from channel.controller.api_requests import CONFIG_APIS, CONTROLLER_APIS, api_request
 from channel.logs import get_logger
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, response_header_version
@@ -32,7 +32,6 @@ class ForwardedRequests:
 
     Attributes:
         keys: The API keys that a candidate's listener serves besides those of a broker, Envelope among them.
-            FindCoordinator is not: coordinators are brokers that keep records.
     """
 
     keys: Set[int] = CONTROLLER_APIS | {ApiKey.ENVELOPE}
@@ -76,7 +75,7 @@ class ForwardedRequests:
 def _inner_request(data: memoryview) -> tuple[RequestHeader, Any]:
     """Decode header and body of the request in an envelope."""
     header, at = headers.decode_request_header_from(data)
-    if header.request_api_key not in CONTROLLER_APIS:
+    if header.request_api_key not in CONTROLLER_APIS | CONFIG_APIS:
         raise UnsupportedApi(header.request_api_key)
     return header, codec.decode_request(header.request_api_key, header.request_api_version, data[at:])
 

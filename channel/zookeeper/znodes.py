@@ -60,6 +60,7 @@ __all__ = [
     "decode_topic",
     "encode_broker",
     "encode_config",
+    "encode_config_change",
     "encode_controller",
     "encode_partition_state",
     "encode_partitions",
@@ -360,6 +361,11 @@ def decode_config_change(path: str, data: bytes) -> str:
         if whole_number(value["version"]) == 1:
             return f"{string(value['entity_type'])}/{string(value['entity_name'])}"
         return string(value["entity_path"])
+
+
+def encode_config_change(entity: str) -> bytes:
+    """A notification of changed settings, of an entity as ``decode_config_change`` names it."""
+    return json_bytes({"version": 2, "entity_path": entity})
 
 
 class ProducerIdBlock(NamedTuple):

@@ -14,6 +14,7 @@ from real_brokers import real_kafka, zookeeper_alone
 from zookeeper_faults import expire
 
 from channel.broker.cluster import EmbeddedCluster
+from channel.broker.hooks import Interception
 from channel.config import ChannelConfig
 from channel.controller.api_requests import api_request
 from channel.node.controller_node import ControllerNode
@@ -26,9 +27,12 @@ from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.messages import (
     AllocateProducerIdsRequest,
+    AlterableConfig,
+    AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     AlterPartitionRequestPartition,
     AlterPartitionRequestTopic,
+    AlterUserScramCredentialsRequest,
     ApiVersionsRequest,
     BrokerState,
     ControlledShutdownRequest,
@@ -39,9 +43,23 @@ from kproto.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    ElectLeadersRequest,
+    ElectLeadersTopic,
     EnvelopeRequest,
+    FeatureUpdateKey,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
     InitProducerIdRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
     MetadataRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    UpdateFeaturesRequest,
 )
 from kproto.types import TopicPartition, Uuid
 
@@ -483,3 +501,104 @@ def test_clients_find_brokers_and_controller_and_are_refused_the_rest(fleet: Fle
     keys = {each.api_key for each in ask(node, ApiVersionsRequest(), 0).api_keys}
     assert {ApiKey.ALTER_PARTITION, ApiKey.ENVELOPE, ApiKey.CREATE_TOPICS} <= keys
     assert ApiKey.PRODUCE not in keys
+
+
+# ---- what administrators ask of the controller
+
+
+def test_reassignments_by_request(fleet: Fleet, node: ControllerNode) -> None:
+    fleet.create_topic("t", (0,), (1,))
+    fleet.topic_id("t")
+
+    def reassign(partition: int, replicas: list[int] | None) -> tuple[int, str | None]:
+        wanted = ReassignablePartition(partition_index=partition, replicas=replicas)
+        topic = ReassignableTopic(name="t", partitions=[wanted])
+        response = ask(node, AlterPartitionReassignmentsRequest(topics=[topic]), 0)
+        assert response.error_code == 0
+        (result,) = response.responses[0].partitions
+        return result.error_code, result.error_message
+
+    def under_way(*partitions: int) -> dict[int, tuple[list[int], list[int], list[int]]]:
+        asked = [ListPartitionReassignmentsTopics(name="t", partition_indexes=list(partitions))] if partitions else None
+        topics = ask(node, ListPartitionReassignmentsRequest(topics=asked), 0).topics
+        return {
+            p.partition_index: (list(p.replicas), list(p.adding_replicas), list(p.removing_replicas))
+            for topic in topics
+            for p in topic.partitions
+        }
+
+    assert under_way() == {}
+    assert reassign(0, None) == (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    assert reassign(0, [77])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(9, [1])[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    fleet.cluster[2].broker.hooks.intercept = lambda context, _: (
+        Interception(drop=True) if context.api_key == ApiKey.LEADER_AND_ISR else None
+    )  # so that it never joins the ISR
+    assert reassign(0, [2]) == (0, None)
+    assert under_way() == under_way(0, 1) == {0: ([2, 0], [2], [0])}
+    assert under_way(1) == {}
+    assert reassign(0, None) == (0, None)
+    assert under_way() == {}
+    assert fleet.leader_and_isr("t") == (0, (0,))
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_elections_by_request(fleet: Fleet, node: ControllerNode, version: int) -> None:
+    fleet.create_topic("t", (0, 1), (1, 0))
+    fleet.topic_id("t")
+    fleet.kill(0)
+    until(lambda: fleet.leader_and_isr("t") == (1, (1,)))
+
+    def elect(*partitions: int) -> dict[int, int]:
+        topics = [ElectLeadersTopic(topic="t", partitions=list(partitions))] if partitions else None
+        response = ask(node, ElectLeadersRequest(topic_partitions=topics), version)
+        assert response.error_code == 0
+        return {p.partition_id: p.error_code for t in response.replica_election_results for p in t.partition_result}
+
+    assert elect(0, 1, 7) == {
+        0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        1: ErrorCode.ELECTION_NOT_NEEDED,
+        7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert elect() == {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+
+
+def test_credentials_and_settings_by_request(fleet: Fleet, node: ControllerNode) -> None:
+    def alter(**changes: Any) -> list[int]:
+        return [r.error_code for r in ask(node, AlterUserScramCredentialsRequest(**changes), 0).results]
+
+    new = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
+    assert alter(upsertions=[ScramCredentialUpsertion(name="a b*", **new)]) == [0]
+    stored = znodes.decode_config("", fleet.admin.get("/config/users/a%20b%2A")[0])["SCRAM-SHA-256"]
+    assert stored == (
+        "salt=c2FsdA==,stored_key=GtLpyI6j6Ao7WJIybughIWcRlg4gdeLuD7KvRlS0+W4=,"
+        "server_key=p7SKfng/8xN8+R0XmIh/Y+No1mzIJVIp0003IJMExn0=,iterations=4096"
+    )
+    assert alter(upsertions=[ScramCredentialUpsertion(name="b", **{**new, "iterations": 4095})]) == [93]
+    assert alter(upsertions=[ScramCredentialUpsertion(name="b", **{**new, "mechanism": 3})]) == [33]
+    assert alter(deletions=[ScramCredentialDeletion(name="a b*", mechanism=2)]) == [91]
+    assert alter(deletions=[ScramCredentialDeletion(name="a b*", mechanism=1)]) == [0]
+    assert znodes.decode_config("", fleet.admin.get("/config/users/a%20b%2A")[0]) == {}
+
+    def change(operation: int, value: str | None, name: str = "leader.replication.throttled.rate") -> int:
+        entry = AlterableConfig(name=name, config_operation=operation, value=value)
+        own = IncrementalAlterConfigsResource(resource_type=4, resource_name="77", configs=[entry])
+        return int(ask(node, IncrementalAlterConfigsRequest(resources=[own]), 1).responses[0].error_code)
+
+    assert change(0, "5") == 0
+    assert znodes.decode_config("", fleet.admin.get("/config/brokers/77")[0]) == {
+        "leader.replication.throttled.rate": "5"
+    }
+    described = DescribeConfigsResource(resource_type=4, resource_name="77", configuration_keys=None)
+    found = ask(node, DescribeConfigsRequest(resources=[described]), 4).results[0]
+    assert {c.name: c.value for c in found.configs} == {"broker.id": "77", "leader.replication.throttled.rate": "5"}
+    assert change(0, "fast") == change(0, "5", "broker.id") == ErrorCode.INVALID_CONFIG
+    assert change(1, None) == 0
+    assert znodes.decode_config("", fleet.admin.get("/config/brokers/77")[0]) == {}
+
+
+def test_features_are_refused_as_by_a_broker_with_zookeeper(node: ControllerNode) -> None:
+    update = FeatureUpdateKey(feature="metadata.version", max_version_level=4)
+    (result,) = ask(node, UpdateFeaturesRequest(feature_updates=[update]), 1).results
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert "not supported" in result.error_message

@@ -33,7 +33,7 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
     features = broker.features
     return messages.ApiVersionsResponse(
         api_keys=_ranges(
-            key for key in SERVED | broker.controller_keys if broker.zookeeper_mode or key not in _OF_ZOOKEEPER
+            key for key in SERVED | broker.announced_keys if broker.zookeeper_mode or key not in _OF_ZOOKEEPER
         ),
         supported_features=[
             messages.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)

@@ -1,0 +1,123 @@
+"""Requests that any broker may answer, passed frame by frame from a node that does not serve them to a live broker."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from channel.logs import get_logger
+from channel.threads import ends_with_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from channel.types import Node
+
+__all__ = ["FrameRelay"]
+
+_log = get_logger(__name__)
+
+_AT_ONCE: Final = 8
+"""The number of requests that wait for brokers at a time."""
+
+_ATTEMPTS: Final = 3
+_CONNECT_S: Final = 5.0
+_ANSWER_S: Final = 60.0
+_LARGEST_ANSWER: Final = 100 * 1024 * 1024
+
+
+class FrameRelay:
+    """Passes frames to brokers without TLS and SASL, each over a connection of its own, and their answers back.
+
+    A frame goes to another broker if its broker cannot be reached, but never twice.
+
+    Args:
+        name: Names the threads, which start with the first frame.
+        brokers: Returns the brokers that can be asked; called on the relay's threads.
+    """
+
+    def __init__(self, name: str, brokers: Callable[[], Sequence[Node]]) -> None:
+        self._name = name
+        self._brokers = brokers
+        self._threads = ThreadPoolExecutor(_AT_ONCE, name)
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._is_closed = False
+        ends_with_process(self)
+
+    def __call__(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
+        """Pass a request on, without its size; ``answer`` takes the response, or None, on a thread of the relay."""
+        with self._lock:
+            if not self._is_closed:
+                self._threads.submit(self._ask, frame, answer)
+                return
+        answer(None)
+
+    def close(self) -> None:
+        """Close the connections, and end the threads. Harmless if closed."""
+        with self._lock:
+            self._is_closed = True
+            for each in self._open:
+                each.shutdown(socket.SHUT_RDWR)
+        self._threads.shutdown(cancel_futures=True)
+
+    def end_at_exit(self, timeout_s: float) -> None:
+        """End with the interpreter."""
+        self.close()
+
+    def forget_in_child(self) -> None:
+        """Count as closed in a forked child: threads and connections are the parent's."""
+        self._is_closed = True
+
+    def _ask(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
+        response = None
+        try:
+            response = self._response(frame)
+        except OSError as e:
+            _log.warning("%s: a request to a broker was not answered: %s", self._name, e)
+        finally:
+            answer(response)
+
+    def _response(self, frame: bytes) -> bytes:
+        brokers = list(self._brokers())
+        random.shuffle(brokers)
+        error = OSError("there is no live broker")
+        for broker in brokers[:_ATTEMPTS]:
+            try:
+                connection = socket.create_connection((broker.host, broker.port), _CONNECT_S)
+            except OSError as e:
+                error = e
+                continue
+            with connection:
+                self._opened(connection)
+                try:
+                    connection.settimeout(_ANSWER_S)
+                    connection.sendall(struct.pack(">i", len(frame)) + frame)
+                    return _read(connection)
+                finally:
+                    with self._lock:
+                        self._open.discard(connection)
+        raise error
+
+    def _opened(self, connection: socket.socket) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise OSError("the relay is closed")
+            self._open.add(connection)
+
+
+def _read(connection: socket.socket) -> bytes:
+    """Read one frame, and return it without its size."""
+    with connection.makefile("rb") as stream:
+        start = stream.read(4)
+        size = struct.unpack(">i", start)[0] if len(start) == 4 else -1
+        if not 0 <= size <= _LARGEST_ANSWER:
+            raise OSError("the broker closed the connection, or sent no response of Kafka's protocol")
+        frame = stream.read(size)
+    if len(frame) < size:
+        raise OSError("the broker closed the connection in the middle of its response")
+    return frame

@@ -1,0 +1,174 @@
+"""What clients and tools ask of a controller's node as of any broker: answered, or passed to a live broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from channel.controller.api_requests import CONFIG_APIS
+from channel.forwarded_requests import ForwardedRequests
+from kproto import codec, messages
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Set
+
+    from channel.broker.embedded import EmbeddedBroker
+    from channel.broker.hooks import RequestContext
+    from channel.controller.controller import Controller
+    from channel.frame_relay import FrameRelay
+
+__all__ = ["NodeRequests", "PassedRequests"]
+
+_BROKER: Final = 4
+_INTERNAL_TOPICS: Final = {0: "__consumer_offsets", 1: "__transaction_state"}
+"""The topic that holds the groups, and that of transactions, by the key type of FindCoordinator."""
+
+_TRANSACTION_STATES: Final = frozenset(
+    {
+        "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+        "PrepareEpochFence",
+    }
+)  # fmt: skip
+
+
+class NodeRequests:
+    """Answers what a node without records can answer, and hands the rest to its controller; a ``ControllerApis``.
+
+    The node coordinates no groups and no transactions, and has no log directories, so its lists of these are empty.
+
+    Args:
+        broker: The node as a broker.
+        controller: The node's controller.
+
+    Attributes:
+        keys: The API keys that are answered here.
+    """
+
+    keys: Set[int] = (
+        ForwardedRequests.keys
+        | CONFIG_APIS
+        | {ApiKey.FIND_COORDINATOR, ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_TRANSACTIONS}
+    )
+
+    def __init__(self, broker: EmbeddedBroker, controller: Controller) -> None:
+        self._broker = broker
+        self._forward = ForwardedRequests(controller)
+
+    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        """Answer a request; a response of None closes the connection."""
+        match context.api_key:
+            case ApiKey.FIND_COORDINATOR:
+                answer(_coordinators(self._broker, context, request))
+            case ApiKey.LIST_GROUPS:
+                answer(messages.ListGroupsResponse())
+            case ApiKey.DESCRIBE_LOG_DIRS:
+                answer(messages.DescribeLogDirsResponse())
+            case ApiKey.LIST_TRANSACTIONS:
+                unknown = [state for state in request.state_filters if state not in _TRANSACTION_STATES]
+                answer(messages.ListTransactionsResponse(unknown_state_filters=unknown))
+            case _:
+                self._forward(context, request, answer)
+
+
+class PassedRequests:
+    """Decides which requests go to a live broker, and passes them on; a ``PassedOn``.
+
+    Where the listener is secured, the node cannot speak for a client: it closes the connection, and the client asks
+    another broker.
+
+    Args:
+        broker: The node as a broker.
+        relay: Passes frames to brokers; None if the listener is secured.
+
+    Attributes:
+        keys: The API keys of which some or all requests are passed on.
+    """
+
+    keys: Set[int] = CONFIG_APIS | {
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_CLUSTER,
+    }
+
+    def __init__(self, broker: EmbeddedBroker, relay: FrameRelay | None) -> None:
+        self._broker = broker
+        self._relay = relay
+
+    def takes(self, context: RequestContext, body: memoryview) -> bool:
+        """Whether a request goes to another broker.
+
+        Raises:
+            DecodeError: The request is damaged.
+        """
+        key = context.api_key
+        if key not in self.keys:
+            return False
+        if key == ApiKey.FIND_COORDINATOR:  # a broker creates the topic of its coordinators when it is first asked
+            request = codec.decode_request(key, context.version, body)
+            topic = _INTERNAL_TOPICS.get(request.key_type)
+            return topic is not None and not self._broker.metadata.contains(topic)
+        if key in CONFIG_APIS:
+            own = _BROKER, str(self._broker.broker_id)
+            resources = codec.decode_request(key, context.version, body).resources
+            return own not in {(each.resource_type, each.resource_name) for each in resources}
+        return True
+
+    def __call__(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
+        """Pass a request on; ``answer`` takes the response, None to close the connection, from any thread."""
+        if self._relay is None:
+            answer(None)
+        else:
+            self._relay(frame, answer)
+
+
+def _coordinators(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
+    """Name the leaders of the internal topics' partitions."""
+    if context.version >= 4:
+        return messages.FindCoordinatorResponse(
+            coordinators=[_coordinator(broker, context, request.key_type, key) for key in request.coordinator_keys]
+        )
+    found = _coordinator(broker, context, request.key_type, request.key)
+    return messages.FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(broker: EmbeddedBroker, context: RequestContext, key_type: int, key: str) -> Any:
+    def unknown(code: ErrorCode) -> Any:
+        return messages.Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=None)
+
+    topic = _INTERNAL_TOPICS.get(key_type)
+    if topic is None:
+        return unknown(ErrorCode.INVALID_REQUEST)
+    metadata = broker.metadata
+    for each in metadata.topic_metadata([topic], context.listener):
+        partition = _partition_of(key, len(each.partitions))
+        leader = next((p.leader for p in each.partitions if p.partition == partition), -1)
+        node = next((n for n in metadata.nodes(context.listener)[0] if n.id == leader), None)
+        if node is not None:
+            return messages.Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message=None)
+    return unknown(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _partition_of(key: str, count: int) -> int:
+    """The partition that holds a group or a transactional id: by Java's hash code of the text."""
+    code = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >= 1 << 31 else code
+    return (0 if signed == -(1 << 31) else abs(signed)) % max(count, 1)

@@ -1,0 +1,116 @@
+"""Frames that a node passes to live brokers: whole answers, brokers that are away, and the end."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import pytest
+
+from channel.frame_relay import FrameRelay
+from channel.types import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Peer:
+    """A broker that answers each connection's first bytes with what a function returns."""
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.received: SimpleQueue[bytes] = SimpleQueue()
+        self._answer = answer
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                frame = connection.recv(65536)
+                self.received.put(frame)
+                connection.sendall(self._answer(frame))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(60)
+
+
+@pytest.fixture
+def peer() -> Iterator[Callable[[Callable[[bytes], bytes]], Peer]]:
+    made: list[Peer] = []
+
+    def make(answer: Callable[[bytes], bytes]) -> Peer:
+        made.append(Peer(answer))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def ask(frame: bytes, *ports: int) -> bytes | None:
+    answers: SimpleQueue[bytes | None] = SimpleQueue()
+    relay = FrameRelay("relay", lambda: [Node(i, "127.0.0.1", port) for i, port in enumerate(ports)])
+    try:
+        relay(frame, answers.put)
+        return answers.get(timeout=60)
+    finally:
+        relay.close()
+
+
+def unused() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_the_frame_and_its_answer_pass_as_they_are(peer: Callable[..., Peer]) -> None:
+    broker = peer(lambda frame: struct.pack(">i", 6) + b"answer")
+    assert ask(b"request", broker.port) == b"answer"
+    assert broker.received.get(timeout=60) == struct.pack(">i", 7) + b"request"
+
+
+def test_a_broker_that_cannot_be_reached_is_passed_over(peer: Callable[..., Peer]) -> None:
+    broker = peer(lambda frame: struct.pack(">i", 0))
+    assert all(ask(b"request", unused(), unused(), broker.port) == b"" for _ in range(5))
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0\0", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\x09half"])
+def test_no_whole_answer_is_none_and_no_second_broker_is_asked(peer: Callable[..., Peer], answer: bytes) -> None:
+    first, second = peer(lambda frame: answer), peer(lambda frame: answer)
+    assert ask(b"request", first.port, second.port) is None
+    assert first.received.qsize() + second.received.qsize() == 1
+
+
+def test_without_a_broker_there_is_no_answer() -> None:
+    assert ask(b"request") is None
+    assert ask(b"request", unused()) is None
+
+
+def test_the_end_breaks_off_what_a_broker_does_not_answer(peer: Callable[..., Peer]) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def silent(frame: bytes) -> bytes:
+        asked.set()
+        go_on.wait(60)
+        return b""
+
+    broker, answers = peer(silent), SimpleQueue[bytes | None]()
+    relay = FrameRelay("relay", lambda: [Node(0, "127.0.0.1", broker.port)])
+    relay(b"request", answers.put)
+    assert asked.wait(60)
+    relay.close()
+    assert answers.get(timeout=60) is None
+    relay(b"late", answers.put)
+    assert answers.get(timeout=60) is None
+    relay.close()
+    go_on.set()
