@@ -50,18 +50,6 @@ def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
                 messages.AlterUserScramCredentialsResult(user=u, error_code=code, error_message=None) for u in users
             ]
             return messages.AlterUserScramCredentialsResponse(results=refused)
-        case ApiKey.DESCRIBE_CONFIGS:
-            return messages.DescribeConfigsResponse(
-                results=[
-                    messages.DescribeConfigsResult(
-                        error_code=code,
-                        error_message=None,
-                        resource_type=r.resource_type,
-                        resource_name=r.resource_name,
-                    )
-                    for r in request.resources
-                ]
-            )
         case ApiKey.ALTER_CONFIGS:
             return messages.AlterConfigsResponse(responses=_not_altered(request, code))
         case ApiKey.INCREMENTAL_ALTER_CONFIGS:

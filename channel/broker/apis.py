@@ -12,6 +12,7 @@ LARGEST_BODY: Final = {
     ApiKey.METADATA: 256 * 1024,  # the names of about 8,000 topics; a client with more topics requests all topics
     ApiKey.CONTROLLED_SHUTDOWN: 1024,
     ApiKey.API_VERSIONS: 4 * 1024,
+    ApiKey.DESCRIBE_CONFIGS: 256 * 1024,
 }
 """The longest body in bytes by API; the control requests are limited by ``socket.request.max.bytes`` alone."""
 
@@ -21,7 +22,7 @@ LARGEST_CONTROLLER_BODY: Final = 1024 * 1024
 SERVED: Final = frozenset((*LARGEST_BODY, *CONTROL_APIS))
 """The keys that ApiVersions announces."""
 
-SLOW: Final = frozenset({ApiKey.METADATA})
+SLOW: Final = frozenset({ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS})
 """APIs whose messages the reference codec reads and writes, several microseconds for each byte, and that can be large.
 
 They are served on another thread than the network thread, which serves all the other brokers.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from channel.clock import FOREVER, SYSTEM_CLOCK
@@ -17,7 +18,7 @@ from channel.config import ChannelConfig
 from channel.errors import IllegalState, RequestTimeout
 from channel.logs import get_logger
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
-from channel.zookeeper.cluster import cluster_id, create_persistent_nodes
+from channel.zookeeper.cluster import cluster_id, create_persistent_nodes, read_settings
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ibp_at_least
 from kproto.errors import ConfigurationError
@@ -350,6 +351,8 @@ class Fleet:
             else self._forwarding.channel(member.id, provider, self._config.request_timeout_ms)
         )
         broker.hooks.controller = AdministratorRequests(candidacy, forwarding)
+        if broker.hooks.settings is None:
+            broker.hooks.settings = partial(read_settings, registration.session)
         changes: IsrSender = (
             AlterPartitionSender(channel)
             if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV2")

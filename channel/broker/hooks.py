@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from kproto.types import TopicPartition
 
@@ -123,6 +123,7 @@ class BrokerHooks:
         resigned: Called when a coordinator's partition was deleted: topic, partition, leader epoch or None.
         controller: Serves requests to the controller that arrive at this broker; a fleet gives it to each of its
             brokers, which refuses or forwards them where the broker does not lead.
+        settings: Returns the settings of an entity, such as "topics/orders"; called on the thread that serves Metadata.
         passed_on: Takes requests that another broker is to answer, before they are decoded.
         controlled_shutdown: Returns (error code, partitions still led) where this broker plays the controller.
         create_log: Called before a partition's log is created; raise OSError to take the partition offline (error 56).
@@ -140,6 +141,7 @@ class BrokerHooks:
     leadership: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None] | None = None
     resigned: Callable[[str, int, int | None], None] | None = None
     controller: ControllerApis | None = None
+    settings: Callable[[str], Mapping[str, str]] | None = None
     passed_on: PassedOn | None = None
     controlled_shutdown: Callable[[int, int], tuple[int, Sequence[TopicPartition]]] | None = None
     create_log: Callable[[TopicPartition], None] | None = None

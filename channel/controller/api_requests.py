@@ -39,8 +39,8 @@ CONTROLLER_APIS: Final = frozenset(
 )
 """The APIs that a controller serves, each as an event."""
 
-CONFIG_APIS: Final = frozenset({ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
-"""The APIs of settings: a controller that is a broker of its own serves them about itself."""
+CONFIG_APIS: Final = frozenset({ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
+"""The APIs that change settings: a controller that is a broker of its own serves them about topics and itself."""
 
 
 @dataclass(frozen=True, slots=True)

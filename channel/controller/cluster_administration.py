@@ -9,10 +9,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from channel.errors import NoNode
 from channel.logs import get_logger
-from channel.zookeeper import znodes
-from channel.zookeeper.contents import decoded_or_none
+from channel.zookeeper.cluster import read_settings, write_settings
 from kproto import messages
 from kproto.api import ApiKey, ibp_at_least
 from kproto.error_codes import ErrorCode
@@ -110,7 +108,6 @@ class ClusterAdministration:
             ApiKey.LIST_PARTITION_REASSIGNMENTS: self._list_reassignments,
             ApiKey.UPDATE_FEATURES: self._update_features,
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: self._alter_credentials,
-            ApiKey.DESCRIBE_CONFIGS: self._describe_configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self._alter_configs,
             ApiKey.ALTER_CONFIGS: self._alter_configs,
         }
@@ -246,7 +243,7 @@ class ClusterAdministration:
                 ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
             )
         entity = f"users/{quote(user, safe='-._')}"
-        settings = self._settings(entity)
+        settings = read_settings(self._session, entity)
         for each in changes:
             name, digest = _SCRAM[each.mechanism]
             if isinstance(each, messages.ScramCredentialUpsertion):
@@ -256,30 +253,6 @@ class ClusterAdministration:
         self._write_settings(entity, settings)
 
     # ---- settings
-
-    def _describe_configs(self, request: Any) -> Any:
-        """Describe the controller's own node; other brokers describe themselves and the topics."""
-        results = []
-        for each in request.resources:
-            result = messages.DescribeConfigsResult(
-                resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
-            )
-            if (each.resource_type, each.resource_name) == (_BROKER, str(self._controller_id)):
-                found = [("broker.id", str(self._controller_id), 4, True)]
-                settings = self._settings(f"brokers/{self._controller_id}")
-                found += [(name, value, 2, False) for name, value in sorted(settings.items())]
-                result.configs = [
-                    messages.DescribeConfigsResourceResult(
-                        name=name, value=value, read_only=fixed, config_source=source, documentation=None
-                    )
-                    for name, value, source, fixed in found
-                    if each.configuration_keys is None or name in each.configuration_keys
-                ]
-            else:
-                result.error_code = ErrorCode.INVALID_REQUEST
-                result.error_message = f"broker {self._controller_id} describes itself alone; ask another broker"
-            results.append(result)
-        return messages.DescribeConfigsResponse(results=results)
 
     def _alter_configs(self, request: Any) -> Any:
         results = []
@@ -315,7 +288,7 @@ class ClusterAdministration:
                 ErrorCode.INVALID_REQUEST,
                 f"broker {self._controller_id} changes settings of topics and of itself alone; ask another broker",
             )
-        before = self._settings(entity)
+        before = read_settings(self._session, entity)
         settings = _changed(before, resource.configs)
         if kind == _TOPIC:
             reason = check_topic_settings(settings)
@@ -329,23 +302,8 @@ class ClusterAdministration:
         if not validate_only:
             self._write_settings(entity, settings)
 
-    # ---- znodes of settings
-
-    def _settings(self, entity: str) -> dict[str, str]:
-        path = f"/config/{entity}"
-        try:
-            data = self._session.get(path)[0]
-        except NoNode:
-            return {}
-        return decoded_or_none(znodes.decode_config, path, data) or {}
-
     def _write_settings(self, entity: str, settings: Mapping[str, str]) -> None:
-        """Write settings, and notify the brokers, as any of Kafka's brokers does."""
-        path, data = f"/config/{entity}", znodes.encode_config(settings)
-        self._session.ensure(path)
-        self._session.set(path, data)
-        notification = znodes.encode_config_change(entity)
-        self._session.create(f"{znodes.CONFIG_CHANGES}/config_change_", notification, sequence=True)
+        write_settings(self._session, entity, settings)
         _log.info("settings of %s: %s", entity, ", ".join(sorted(settings)) or "none")
 
 

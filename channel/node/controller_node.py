@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.handlers import api_versions
@@ -21,17 +20,16 @@ from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
 from channel.controller.manager import ControllerChannelManager
 from channel.errors import IllegalState, ZooKeeperError
-from channel.frame_relay import FrameRelay
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
-from channel.node_requests import NodeRequests, PassedRequests
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
-from channel.zookeeper.cluster import cluster_id, register_broker
+from channel.zookeeper.cluster import cluster_id, read_settings, register_broker
 from channel.zookeeper.znodes import broker_path, encode_broker
 
-from .forwarded_requests import ForwardedRequests
+from .frame_relay import FrameRelay
+from .node_requests import NodeRequests, PassedRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["ControllerNode"]
 
 _log = get_logger(__name__)
-
-_LONGEST_IDLE_MS: Final = 10_000
 
 
 class ControllerNode:
@@ -91,7 +87,7 @@ class ControllerNode:
             lambda version: api_versions.before_authentication(version, NodeRequests.keys | PassedRequests.keys),
         )
         name = f"controller-{controller_id}"
-        self._server = SocketServer(name, config=_with_short_idle(config), recorder=recorder, channel_builder=channels)
+        self._server = SocketServer(name, config=config, recorder=recorder, channel_builder=channels)
         self._worker = Worker(f"{name}-worker-thread")
         self._broker = EmbeddedBroker(controller_id)
         self.controller = Controller(
@@ -115,6 +111,7 @@ class ControllerNode:
         self._relay = FrameRelay(f"{name}-relay-thread", self._other_brokers) if is_plain else None
         self._broker.hooks = BrokerHooks(
             controller=NodeRequests(self._broker, self.controller),
+            settings=lambda entity: read_settings(self.controller.session, entity),
             passed_on=PassedRequests(self._broker, self._relay),
         )
         self.endpoint: EndPoint | None = None
@@ -186,13 +183,3 @@ class ControllerNode:
             found = session.exists(path)
             if found is not None and found.owner == session.id:
                 session.delete(path)
-
-
-def _with_short_idle(config: ChannelConfig) -> ChannelConfig:
-    """Return the listener's settings, with a short limit for idle connections.
-
-    A client that looks for its group's coordinator may ask this node, which does not know; librdkafka asks no other
-    broker while that connection is open.
-    """
-    longest = config.connections_max_idle_ms
-    return replace(config, connections_max_idle_ms=min(longest, _LONGEST_IDLE_MS) if longest >= 0 else _LONGEST_IDLE_MS)

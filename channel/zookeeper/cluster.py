@@ -13,20 +13,25 @@ from channel.uuids import random_uuid
 from kproto.errors import DecodeError
 from kproto.json_form import uuid_to_json
 
+from .contents import decoded_or_none
 from .operations import Check, Create, Delete, SetData, Stat, Transaction
 from .znodes import (
     CLUSTER_ID,
+    CONFIG_CHANGES,
     CONTROLLER,
     CONTROLLER_EPOCH,
     PERSISTENT,
     ControllerRegistration,
     broker_path,
+    decode_config,
     decode_controller,
+    encode_config,
+    encode_config_change,
     encode_controller,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .operations import Operation
     from .session import ZooKeeperSession
@@ -40,8 +45,10 @@ __all__ = [
     "fenced_all",
     "read_controller",
     "read_controller_epoch",
+    "read_settings",
     "register_broker",
     "register_controller",
+    "write_settings",
 ]
 
 _log = get_logger(__name__)
@@ -116,6 +123,24 @@ def register_broker(session: ZooKeeperSession, broker_id: int, data: bytes) -> i
         _log.info("broker %d: deleting the registration of the expired session 0x%x", broker_id, found.owner)
         with contextlib.suppress(NoNode):
             session.delete(path)
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def read_settings(session: ZooKeeperSession, entity: str) -> dict[str, str]:
+    """The settings of an entity, such as "topics/orders" or "brokers/1", that differ from the defaults."""
+    path = f"/config/{entity}"
+    found = session.get_many([path])[0]
+    return (found and decoded_or_none(decode_config, path, found[0])) or {}
+
+
+def write_settings(session: ZooKeeperSession, entity: str, settings: Mapping[str, str]) -> None:
+    """Replace the settings of an entity, and notify the brokers, as any of Kafka's brokers does."""
+    path = f"/config/{entity}"
+    session.ensure(path)
+    session.set(path, encode_config(settings))
+    session.create(f"{CONFIG_CHANGES}/config_change_", encode_config_change(entity), sequence=True)
 
 
 # ---- the controller --------------------------------------------------------------------------------------------------

@@ -36,10 +36,11 @@ topics and partitions, reassignment, deletion, preferred elections, controlled s
 it leads when /controller is free. It keeps no records and gets no replicas. Ctrl-C or SIGTERM: it resigns.
 
 \b
-Its listener serves ApiVersions, Metadata, AlterPartition, ControlledShutdown, AllocateProducerIds, CreateTopics,
-CreatePartitions and DeleteTopics, also in an Envelope, and InitProducerId without transactions; whatever else a client
-asks of it, coordinators among it, ends the connection. New replicas are spread over the racks if every
-broker has one. Settings of topics are checked as Kafka 3.9 checks them.
+Its listener serves what brokers, clients and Kafka's tools ask of a controller: topics, partitions, elections,
+reassignments, producer ids, SCRAM credentials, also in an Envelope. It names the coordinators of groups and
+transactions. What any broker may answer (ACLs, quotas, settings of topics) it passes on to a live broker; with TLS or
+SASL, where it cannot speak for the client, it closes the connection, and the client asks another broker. New replicas
+are spread over the racks if every broker has one. Settings of topics are checked as Kafka 3.9 checks them.
 
 \b
 Prints one JSON object a line: where it listens, then who leads at each change.

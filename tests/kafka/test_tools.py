@@ -15,6 +15,7 @@ from real_brokers import eventually
 
 from channel.zookeeper import cluster as zk
 from channel.zookeeper import znodes
+from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,14 +43,14 @@ class Tools:
         self._cluster, self._jars, self.bootstrap = cluster, jars, bootstrap
 
     def __call__(self, tool: str, *arguments: str) -> str:
-        """The lines that a tool prints, without those of its log and in a fixed order."""
+        """The lines that a tool prints in a fixed order, without its log, its stack traces and the broker's address."""
         command = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{self._jars}/*", tool]
         done = subprocess.run(
             [*command, "--bootstrap-server", self.bootstrap, *arguments],
             capture_output=True, text=True, timeout=150, check=False,
         )  # fmt: skip
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("log4j:")]
-        return "\n".join(sorted(lines))
+        lines = (done.stdout + done.stderr).replace(self.bootstrap, "BROKER").splitlines()
+        return "\n".join(sorted(line for line in lines if line and not line.startswith(("log4j:", "\tat "))))
 
     def reassignment(self, targets: dict[int, list[int]]) -> str:
         """A file that tells kafka-reassign-partitions the replicas of the topic's partitions."""
@@ -108,7 +109,8 @@ def outputs(tools: Tools, cluster: LedCluster) -> dict[str, str]:
     done["scram"] = tools(_CONFIGS, *user, "--alter", "--add-config", scram)
     done["quota"] = tools(_CONFIGS, *user, "--alter", "--add-config", "producer_byte_rate=1000")
     done["describe user"] = tools(_CONFIGS, *user, "--describe")
-    done["scram deleted"] = tools(_CONFIGS, *user, "--alter", "--delete-config", "SCRAM-SHA-256,producer_byte_rate")
+    done["scram deleted"] = tools(_CONFIGS, *user, "--alter", "--delete-config", "SCRAM-SHA-256")
+    done["quota deleted"] = tools(_CONFIGS, *user, "--alter", "--delete-config", "producer_byte_rate")
     done["acls"] = tools("kafka.admin.AclCommand", "--list")
     done["feature"] = tools(f"{_TOOLS}.FeatureCommand", "upgrade", "--feature", "metadata.version=4")
     return {name: re.sub(r",\s?77\b|TopicId: \S+", "", text) for name, text in done.items()}
@@ -142,6 +144,19 @@ def test_transactions_and_groups_meet_the_node_and_go_on(led: LedCluster) -> Non
         )
     finally:
         consumer.close()
+
+
+def test_many_partitions_are_reassigned_in_the_leader_epochs_that_kafka_uses(led: LedCluster) -> None:
+    count = 120
+    create(led, "many", *[[0, 1]] * count)
+    eventually(lambda: led.is_in_sync("many", count, {0, 1}))
+    targets = {TopicPartition("many", p): (1, 2) for p in range(count)}
+    led.session.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(targets))
+    eventually(lambda: led.session.exists(znodes.REASSIGN_PARTITIONS) is None)
+    states = [led.state("many", p) for p in range(count)]
+    assert {(s.leader, frozenset(s.isr), s.leader_epoch) for s in states} == {(1, frozenset({1, 2}), 3)}
+    begun = (led.folder / "controller.log").read_text().count('"message": "[Controller id=77] reassigning many-')
+    assert begun == count
 
 
 def test_the_tools_give_the_same_results_under_both_controllers(led: LedCluster, kafka_jars: Path) -> None:

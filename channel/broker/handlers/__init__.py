@@ -9,7 +9,15 @@ from kproto.api import CONTROL_APIS, ApiKey, api_name
 from kproto.error_codes import ErrorCode
 from kproto.errors import UnsupportedVersion
 
-from . import api_versions, controlled_shutdown, leader_and_isr, metadata, stop_replica, update_metadata
+from . import (
+    api_versions,
+    controlled_shutdown,
+    describe_configs,
+    leader_and_isr,
+    metadata,
+    stop_replica,
+    update_metadata,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +36,7 @@ HANDLERS: Final[dict[int, Callable[..., Any]]] = {
     ApiKey.UPDATE_METADATA: update_metadata.handle,
     ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown.handle,
     ApiKey.API_VERSIONS: api_versions.handle,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
 }
 """(broker, context, request) -> answer, by API key."""
 

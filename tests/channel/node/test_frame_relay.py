@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from channel.frame_relay import FrameRelay
+from channel.node.frame_relay import FrameRelay
 from channel.types import Node
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.hooks import RequestContext
-from channel.node_requests import NodeRequests, PassedRequests, _partition_of
+from channel.node.node_requests import NodeRequests, PassedRequests, _partition_of
 from kproto import codec
 from kproto.api import ApiKey
 from kproto.messages import (

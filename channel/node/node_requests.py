@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.controller.api_requests import CONFIG_APIS
-from channel.forwarded_requests import ForwardedRequests
 from kproto import codec, messages
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
+
+from .forwarded_requests import ForwardedRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from channel.broker.embedded import EmbeddedBroker
     from channel.broker.hooks import RequestContext
     from channel.controller.controller import Controller
-    from channel.frame_relay import FrameRelay
+
+    from .frame_relay import FrameRelay
 
 __all__ = ["NodeRequests", "PassedRequests"]
 
 _BROKER: Final = 4
+_OF_RESOURCES: Final = CONFIG_APIS | {ApiKey.DESCRIBE_CONFIGS}
 _INTERNAL_TOPICS: Final = {0: "__consumer_offsets", 1: "__transaction_state"}
 """The topic that holds the groups, and that of transactions, by the key type of FindCoordinator."""
 
@@ -85,7 +88,7 @@ class PassedRequests:
         keys: The API keys of which some or all requests are passed on.
     """
 
-    keys: Set[int] = CONFIG_APIS | {
+    keys: Set[int] = _OF_RESOURCES | {
         ApiKey.FIND_COORDINATOR,
         ApiKey.DESCRIBE_ACLS,
         ApiKey.CREATE_ACLS,
@@ -117,7 +120,7 @@ class PassedRequests:
             request = codec.decode_request(key, context.version, body)
             topic = _INTERNAL_TOPICS.get(request.key_type)
             return topic is not None and not self._broker.metadata.contains(topic)
-        if key in CONFIG_APIS:
+        if key in _OF_RESOURCES:
             own = _BROKER, str(self._broker.broker_id)
             resources = codec.decode_request(key, context.version, body).resources
             return own not in {(each.resource_type, each.resource_name) for each in resources}
