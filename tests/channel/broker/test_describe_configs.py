@@ -9,7 +9,7 @@ from asking import ask_port
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks
-from channel.rehearsal import ScriptedController
+from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.error_codes import ErrorCode
 from kproto.messages import DescribeConfigsRequest, DescribeConfigsResource
 
