@@ -1,4 +1,4 @@
-"""Loggers of the channel: Kafka's prefixes, its state-change log, and lines of bounded length."""
+"""Loggers of the channel: Kafka's prefixes, its state-change log, and lines that are printable and bounded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import logging
 import reprlib
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -35,6 +37,28 @@ class PrefixLogger(logging.LoggerAdapter[logging.Logger]):
         return f"{self.prefix} {msg}", kwargs
 
 
+class _Printable(logging.Filter):
+    """Escapes and bounds the lines of a logger, as peers choose parts of them: hosts, topics, texts of errors.
+
+    A line that needs no change keeps its format and arguments.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Make the record's message and traceback printable."""
+        message = record.getMessage()
+        shown = printable(message)
+        if shown != message:
+            record.msg, record.args = shown, ()
+        if record.exc_info:
+            lines = _tracebacks.formatException(record.exc_info).split("\n")
+            record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)  # so that none looks like a record
+        return True
+
+
+_tracebacks: Final = logging.Formatter()
+_printable: Final = _Printable()
+
+
 class JsonLines(logging.Formatter):
     """Formats each record as one JSON object on one line."""
 
@@ -48,7 +72,7 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line["error"] = record.exc_text or self.formatException(record.exc_info)
         return json.dumps(line)
 
 
@@ -57,8 +81,9 @@ Logger: TypeAlias = logging.Logger | PrefixLogger
 
 
 def get_logger(module: str, prefix: str = "") -> Logger:
-    """The logger of a module (its ``__name__``), with a prefix if one is given."""
+    """The logger of a module (its ``__name__``), with a prefix if one is given; its lines are printable."""
     logger = logging.getLogger(module)
+    logger.addFilter(_printable)  # once, however often
     return PrefixLogger(logger, prefix) if prefix else logger
 
 
@@ -81,5 +106,4 @@ def bounded(thing: object, limit: int = LINE) -> str:
     if hasattr(thing, "to_json"):
         return f"<{type(thing).__name__}>"
     text = thing if isinstance(thing, str) else _short.repr(thing)
-    cut = text if len(text) <= limit else f"{text[: limit - 3]}..."
-    return cut.replace("\n", " ").replace("\r", " ")
+    return printable(text, limit)

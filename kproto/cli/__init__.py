@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.errors import KprotoError
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +149,7 @@ def _hint(error: OSError) -> str:
 
 def _tell(error: click.ClickException) -> int:
     """Print a failure as one line; gives the exit code."""
-    name, text = "kproto", " ".join(error.format_message().split())
+    name, text = "kproto", printable(" ".join(error.format_message().split()))
     if isinstance(error, click.UsageError) and error.ctx is not None:
         name = error.ctx.command_path
         text = f"{text.rstrip('.')}; try '{name} --help'"

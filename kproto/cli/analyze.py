@@ -169,7 +169,7 @@ def command(
             run = analyze(spark, paths, directory, filters=filters, split_bytes=split_mb << 20, on_step=steps.show)
     warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out))
     if form == "json":
-        print(json.dumps(_facts(run, out) | run.summary, ensure_ascii=False))
+        print(json.dumps(_facts(run, out) | run.summary))
     else:
         print_sections([*sections_of(run.summary), _tables(run, out)])
     if report is not None:

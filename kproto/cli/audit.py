@@ -16,8 +16,9 @@ from kproto.cli.options import CaptureCommand, parse_ports
 from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.cli.summary import keep_pandas_out
-from kproto.cli.text import counted, printable
+from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +127,7 @@ def command(
             pq.write_table(table, file)
     mismatches = [row for row in rows if row["outcome"] not in AGREEMENTS]
     if form == "json":
-        print(json.dumps(_as_json(rows, mismatches, unread), ensure_ascii=False))
+        print(json.dumps(_as_json(rows, mismatches, unread)))
     else:
         print_sections(_sections(rows, mismatches, [decoder.name for decoder in decoders]))
     if mismatches:

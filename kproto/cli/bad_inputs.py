@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from kproto.cli.text import counted, printable
+from kproto.cli.text import counted
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

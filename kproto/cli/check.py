@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from kproto.cli.output_format import format_option
-from kproto.cli.text import counted, printable
+from kproto.cli.text import counted
+from kproto.text import printable
 
 __all__ = ["command"]
 

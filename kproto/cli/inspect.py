@@ -18,9 +18,9 @@ from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.cli.records import exchange_record, loss_records
-from kproto.cli.text import printable
 from kproto.cli.times import parse_duration
 from kproto.errors import CaptureError
+from kproto.text import printable
 from kproto.verdicts.timeline import EntryFilters, Timeline
 
 if TYPE_CHECKING:

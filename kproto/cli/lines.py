@@ -14,7 +14,8 @@ import click
 from kproto.api import ApiKey, api_name
 from kproto.cli.describe import PartitionWords, answer_of, parts_of, state_cells
 from kproto.cli.sections import shortened
-from kproto.cli.text import day_and_clock, printable
+from kproto.cli.text import day_and_clock
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.output_format import format_option
-from kproto.cli.text import counted, printable
+from kproto.cli.text import counted
 from kproto.cli.times import Seconds
 from kproto.error_codes import error_name
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -164,7 +165,7 @@ def _watch(watched: ClusterWatch, form: str) -> None:
             except Disconnected as e:
                 if former is None:
                     raise
-                print(f"{time.strftime('%H:%M:%S')} {e}", file=sys.stderr)
+                print(f"{time.strftime('%H:%M:%S')} {printable(str(e))}", file=sys.stderr)
                 continue
             changes = [] if former is None else differences([former.snapshot, view.snapshot])
             if form == "json":
@@ -174,7 +175,7 @@ def _watch(watched: ClusterWatch, form: str) -> None:
                 _print("\n".join(_text(view)))
             for change in changes if form == "text" else ():
                 before, after = change.values
-                _print(f"{time.strftime('%H:%M:%S')} {printable(change.about)}: {change.fact} {before} -> {after}")
+                _print(f"{time.strftime('%H:%M:%S')} {printable(f'{change.about}: {change.fact} {before} -> {after}')}")
             former = view
     except KeyboardInterrupt:
         return
@@ -183,8 +184,9 @@ def _watch(watched: ClusterWatch, form: str) -> None:
 def _text(view: ClusterView) -> Iterator[str]:
     snapshot = view.snapshot
     controller = "none" if snapshot.controller_id is None else str(snapshot.controller_id)
-    where = f"{view.node.host}:{view.node.port}"
-    yield f"cluster {snapshot.cluster_id or 'without an id'}, controller {controller}, according to {where}"
+    where = f"{printable(view.node.host)}:{view.node.port}"
+    cluster = printable(snapshot.cluster_id or "without an id")
+    yield f"cluster {cluster}, controller {controller}, according to {where}"
     if view.brokers:
         yield from _table(
             ("broker", "listens at", "rack"),
@@ -196,7 +198,7 @@ def _text(view: ClusterView) -> Iterator[str]:
         yield f"topic {printable(topic)}: {error}"
     rows = [
         (
-            f"{printable(topic)}-{partition}",
+            f"{topic}-{partition}",
             "none" if info.leader is None else str(info.leader),
             "" if info.leader_epoch is None else str(info.leader_epoch),
             ",".join(map(str, info.isr)),
@@ -214,7 +216,7 @@ def _text(view: ClusterView) -> Iterator[str]:
 
 def _compared(views: Sequence[ClusterView], found: Sequence[Difference], failures: dict[int, str]) -> Iterator[str]:
     for broker_id, why in failures.items():
-        yield f"broker {broker_id} gave no answer: {why}"
+        yield f"broker {broker_id} gave no answer: {printable(why)}"
     if not views and not failures:
         yield "the node knows no brokers yet; a controller tells it of them with UpdateMetadata"
     elif len(views) == 1:
@@ -226,11 +228,12 @@ def _compared(views: Sequence[ClusterView], found: Sequence[Difference], failure
     yield f"{counted(len(found), 'difference')} between {counted(len(views), 'broker')}"
     yield from _table(
         ("about", "fact", *(f"broker {view.node.id}" for view in views)),
-        [(printable(each.about), each.fact, *each.values) for each in found],
+        [(each.about, each.fact, *each.values) for each in found],
     )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    rows = [[printable(cell) for cell in row] for row in rows]
     used = [i for i, name in enumerate(head) if any(row[i] for row in rows)]
     widths = [max(len(head[i]), *(len(row[i]) for row in rows)) for i in used]
     for row in (head, *rows):

@@ -16,11 +16,11 @@ from kproto.api import api_name
 from kproto.cli.options import answer_filters, timed
 from kproto.cli.output_format import format_option
 from kproto.cli.table_source import span_of_tables, tables_of
-from kproto.cli.text import printable
 from kproto.cli.times import moment_ns
 from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
 from kproto.tables.files import is_pattern, is_uri
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ def command(
     match form:
         case "json":
             for row in answer.rows:
-                print(json.dumps(dict(zip(answer.columns, map(_json_value, row), strict=True)), ensure_ascii=False))
+                print(json.dumps(dict(zip(answer.columns, map(_json_value, row), strict=True))))
         case "csv":
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(answer.columns)

@@ -10,8 +10,9 @@ import click
 
 from kproto.cli.place_type import PlaceType
 from kproto.cli.table_source import tables_of
-from kproto.cli.text import counted, printable
+from kproto.cli.text import counted
 from kproto.errors import ConfigurationError
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from typing import Any

@@ -56,7 +56,7 @@ def command(captures: tuple[str, ...], filters: Filters, *, form: str) -> None:
     warn_of_bad_inputs(summary["bad_inputs"], "all stand in bad_inputs of --format json")
     match form:
         case "json":
-            print(json.dumps(summary, ensure_ascii=False))
+            print(json.dumps(summary))
         case "line":
             print(one_line(summary))
         case _:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from kproto.capture import Endpoint
 from kproto.cli.sections import Section
-from kproto.cli.text import counted, losses_of, printable, ranges
+from kproto.cli.text import counted, losses_of, ranges
 from kproto.error_codes import named_error
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

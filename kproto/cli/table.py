@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import api_name
-from kproto.cli.text import counted, printable
+from kproto.cli.text import counted
 from kproto.error_codes import named_error
 from kproto.json_form import uuid_to_json
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

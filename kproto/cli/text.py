@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["counted", "day_and_clock", "losses_of", "printable", "ranges"]
-
-
-def printable(text: str | None) -> str:
-    """Make text from the wire harmless on a terminal: control characters become escapes.
-
-    >>> printable("orders"), printable("\\x1b[2J"), printable(None)
-    ('orders', '\\\\x1b[2J', 'null')
-    """
-    if text is None:
-        return "null"
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+__all__ = ["counted", "day_and_clock", "losses_of", "ranges"]
 
 
 def counted(number: int, noun: str) -> str:
