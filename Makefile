@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench dist clean
+.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench docs dist clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -62,6 +62,12 @@ bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's: all f
 	  echo "benches/$$bench.py $$quick"; .venv/bin/python benches/$$bench.py $$quick || status=1; done; \
 	  .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-sort=name --benchmark-columns=min,median,ops \
 	  --benchmark-min-rounds=$(if $(QUICK),1,5) --benchmark-max-time=$(if $(QUICK),0.01,0.3) || status=1; exit $$status
+
+docs: export PATH := $(CURDIR)/.venv/bin:$(PATH)
+docs:    ## the documentation site -> out/docs; warnings are errors
+	@tools/setup docs
+	.venv/bin/sphinx-build -q -W --keep-going -b html docs out/docs
+	@echo "out/docs/index.html"
 
 dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	@tools/setup dev
