@@ -56,7 +56,7 @@ mutations: ## mutants drawn by seed and known breakages, to see their tests go r
 	.venv/bin/python tests/mutations/run.py $(MUTATIONS)
 
 bench: export PATH := $(CURDIR)/.venv/bin:$(PATH)
-bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's: all figures of README; QUICK=1 tries every program
+bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's: all figures of docs/figures.md; QUICK=1 tries every program
 	@tools/setup bench java maven tshark
 	@status=0; quick="$(if $(QUICK),--quick)"; for bench in ratios channel_ratios secured_ratios tap_ratios controller_ratios tshark_ratios channel_thousand pipeline; do \
 	  echo "benches/$$bench.py $$quick"; .venv/bin/python benches/$$bench.py $$quick || status=1; done; \

@@ -1,4 +1,4 @@
-"""Every error that the channel raises on purpose, beside kproto's own.
+"""Every error that the channel raises on purpose, beside kproto's own::
 
     ChannelError                    the root, a ``kproto.KprotoError``; never raised itself
     +-- IllegalState                a call that is not allowed in the object's present state: the caller's mistake

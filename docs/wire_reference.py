@@ -73,7 +73,12 @@ def _page(api: int) -> str:
     flexible = next((v for v in range(newest + 1) if check_version(api, v).is_flexible(v)), None)
     history = inspect.getdoc(inspect.getmodule(request)) or ""
     summary, _, rest = history.partition("\n")
-    lines = [f"# {api_name(api)}", "", f"API key {api}, versions 0 to {newest}; flexible from version {flexible} on.", ""]
+    lines = [
+        f"# {api_name(api)}",
+        "",
+        f"API key {api}, versions 0 to {newest}; flexible from version {flexible} on.",
+        "",
+    ]
     lines += [summary, "", "```text", *[line[4:] for line in rest.splitlines() if line.startswith("    ")], "```", ""]
     for kind in _KINDS:
         lines += [f"## {kind.capitalize()}", "", *_table(message_class(api, kind), newest)]
@@ -117,4 +122,3 @@ def _name(of: Type) -> str:
 
 def _nested(of: Type) -> Any:
     return getattr(of.item, "cls", None) if isinstance(of, ArrayOf) else None
-

@@ -1,4 +1,4 @@
-"""The README is true: its commands are run and print what it says, its Python does what it shows."""
+"""README and the pages of docs are true: their commands are run and print what they say, README's Python holds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-CONSOLE = re.findall(r"^```console\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+CONSOLE = [
+    pytest.param(block, id=f"{page.stem}: {block.splitlines()[0][2:60]}")
+    for page in (README, *sorted((ROOT / "docs").glob("*.md")))
+    for block in re.findall(r"^```console\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    if page.name != "wireshark.md"  # tests/wireshark has its own
+]
 
 
-@pytest.mark.parametrize("block", CONSOLE, ids=[block.splitlines()[0][2:60] for block in CONSOLE])
-def test_commands_print_what_the_readme_shows(block):
+@pytest.mark.parametrize("block", CONSOLE)
+def test_commands_print_what_the_page_shows(block):
     command, _, expected = block.partition("\n")
     assert command.startswith("$ kproto "), command
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -37,6 +42,10 @@ def test_the_python_examples_hold(monkeypatch):
     results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
     assert results.attempted >= 5
     assert results.failed == 0
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
 
 
 def test_every_target_that_is_named_exists():

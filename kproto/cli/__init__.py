@@ -187,7 +187,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
     name="kproto",
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog="Every command has its own --help, with examples. README.md describes their input and output.",
+    epilog="Every command has its own --help, with examples. The pages in docs/ describe their input and output.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."

@@ -10,8 +10,7 @@ What each version brought:
     5  states grouped by topic; the broker's epoch
     6  flexible: compact forms, tagged fields
     7  topic ids
-    8  ``is_kraft_controller``, and ``type`` (1 some partitions, 2 all of them) as a tagged field: for brokers on their
-       way from ZooKeeper
+    8  ``is_kraft_controller``, and ``type`` (1 some, 2 all partitions) as a tagged field: for migrations to KRaft
 """
 
 from __future__ import annotations

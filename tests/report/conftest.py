@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from chromium import chromium_driver
 from report_tables import Cluster, fleet, state
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+    from selenium import webdriver
     from selenium.webdriver.remote.webelement import WebElement
 
 SECONDS = 60
@@ -66,25 +65,8 @@ class Page:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[webdriver.Chrome]:
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    assert all(programs), "Chromium is missing; tools/setup test chromium installs it"
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(programs[0])
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1400,1000",
-        "--force-prefers-reduced-motion",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(programs[1])))
-    try:
+    with chromium_driver() as driver:
         yield driver
-    finally:
-        driver.quit()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""README's tables of figures are those of the result files, whole and unchanged."""
+"""The tables of docs/figures.md are those of the result files, whole and unchanged."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ import re
 from pathlib import Path
 
 import figures
+import figures_page
 import pytest
-import readme
 from figures import Goal, line
 
-PAGE = readme.README.read_text(encoding="utf-8")
+PAGE = figures_page.PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_has_exactly_the_tables_of_the_result_files() -> None:
-    made = readme.tables()
-    assert [name for _, name, _ in readme.MARK.findall(PAGE)] == list(made)
-    assert readme.filled(PAGE, made) == PAGE, "run: python benches/readme.py --write"
+    made = figures_page.tables()
+    assert [name for _, name, _ in figures_page.MARK.findall(PAGE)] == list(made)
+    assert figures_page.filled(PAGE, made) == PAGE, "run: python benches/figures_page.py --write"
 
 
 def test_no_figure_stands_outside_the_tables() -> None:
-    section = PAGE.split("\n## How fast\n")[1].split("\n## ")[0]
-    prose = readme.MARK.sub("", section)
+    prose = figures_page.MARK.sub("", PAGE)
     assert re.findall(r"\d[\d,.]*\s*(?:ns|µs|us|ms|s|MB|MiB|GB|bytes)\b", prose) == []
 
 
 def test_a_mark_without_a_table_is_an_error() -> None:
     with pytest.raises(KeyError):
-        readme.filled("<!-- figures: nothing -->\n<!-- end of figures -->", {})
+        figures_page.filled("<!-- figures: nothing -->\n<!-- end of figures -->", {})
 
 
 def test_cells_show_median_spread_and_what_missed(tmp_path: Path) -> None:
@@ -45,10 +44,10 @@ def test_cells_show_median_spread_and_what_missed(tmp_path: Path) -> None:
     path = tmp_path / "channel.json"
     figures.save(path, "channel", facts, [line(goal, rounds), line(alone, [])], settings={"pairs": 3})
     result, lines = figures.load(path)
-    assert readme._plain(lines)[2:] == [
+    assert figures_page._plain(lines)[2:] == [
         "| requests, 10 brokers | 3 /s | Kafka: 4 /s | 0.75 (0.50-1.00) | at least 1.2 **missed** |",
         "| growth |  |  |  | at most 2 **not measured** |",
     ]
-    below = readme._facts(result, "3 pairs", "java")
+    below = figures_page._facts(result, "3 pairs", "java")
     assert below.startswith("\n\n3 pairs; 2 cores of a CPU, Linux 6, CPython 3.11.7, OpenJDK 17; load 0.1 before, ")
     assert below.endswith(f"commit {result['commit']}, {result['when'][:10]}\n")

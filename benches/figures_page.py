@@ -1,7 +1,7 @@
-"""README's tables of figures, made from the result files.
+"""The tables of docs/figures.md, made from the result files.
 
-    python benches/readme.py            print them
-    python benches/readme.py --write    put them into README, between their marks
+    python benches/figures_page.py            print them
+    python benches/figures_page.py --write    put them into the page, between their marks
 
 A table stands between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->``; the facts of the machine stand below
 it. A cell shows the median of the paired ratios, the least and the largest in brackets. A missed limit is bold.
@@ -21,7 +21,7 @@ from figures import RESULTS, Line, limit_of, load, number, ratio
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "figures.md"
 MARK = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 PIPELINE = ("small", "speed", "sharing", "workers", "growth")
 """The groups of the pipeline's rows, each measured for itself, in the order of the table."""
@@ -174,7 +174,7 @@ def filled(text: str, made: dict[str, str]) -> str:
 def main() -> None:
     made = tables()
     if sys.argv[1:] == ["--write"]:
-        README.write_text(filled(README.read_text(encoding="utf-8"), made), encoding="utf-8")
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), made), encoding="utf-8")
         return
     for title, table in made.items():
         print(f"<!-- figures: {title} -->\n{table}<!-- end of figures -->\n")

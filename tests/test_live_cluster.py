@@ -1,4 +1,4 @@
-"""README's session with a live cluster: its commands are run one after the other and print what it says.
+"""The session of docs/live-cluster.md: its commands are run one after the other and print what it says.
 
 Ports are those that are free; times are as they come.
 """
@@ -43,7 +43,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
     return out or "", err or ""
 
 
-def test_the_session_prints_what_the_readme_shows(tmp_path: Path) -> None:
+def test_the_session_prints_what_the_page_shows(tmp_path: Path) -> None:
     first = free_ports(11)
     tapped = first + 10
     ports = {"29094": tapped} | {f"1909{2 + i}": first + i for i in range(3)}
@@ -55,7 +55,9 @@ def test_the_session_prints_what_the_readme_shows(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     request = tmp_path / "examples" / "other-leader.json"
     request.write_text(here(request.read_text(encoding="utf-8")), encoding="utf-8")
-    asked, tap, told, read = (steps(here(block)) for block in LIVE.findall((ROOT / "README.md").read_text("utf-8")))
+    asked, tap, told, read = (
+        steps(here(block)) for block in LIVE.findall((ROOT / "docs" / "live-cluster.md").read_text("utf-8"))
+    )
 
     cluster = start([sys.executable, "-W", "error", "examples/live_cluster.py", str(first)], tmp_path, env, "stdout")
     try:

@@ -1,0 +1,60 @@
+"""The documentation site is built without a warning, and Chromium shows it at the widths of a desk and a hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from chromium import chromium_driver
+from selenium.webdriver.support.wait import WebDriverWait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from selenium import webdriver
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a site that is built of the committed pages; a warning fails the build."""
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[webdriver.Chrome]:
+    with chromium_driver() as driver:
+        yield driver
+
+
+def test_every_field_of_every_version_is_in_the_wire_reference(site: Path) -> None:
+    page = (site / "generated" / "updatemetadata.html").read_text(encoding="utf-8")
+    for words in ("versions 0 to 8", "offline_replicas", "is_kraft_controller", "int8, tag 0"):
+        assert words in page
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("page", ["index", "quickstart", "generated/leaderandisr", "api/kproto"])
+def test_a_page_needs_no_sideways_scrolling(site: Path, driver: webdriver.Chrome, page: str, width: int) -> None:
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
+    driver.get((site / f"{page}.html").as_uri())
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_search_works_without_a_server(site: Path, driver: webdriver.Chrome) -> None:
+    driver.get((site / "search.html").as_uri() + "?q=zombie")
+    found = WebDriverWait(driver, 60).until(
+        lambda d: d.execute_script("return [...document.querySelectorAll('ul.search li a')].map(a => a.textContent)")
+    )
+    assert found
