@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "send": "Send one request to a broker, and print its answer.",
     "demo": "Run a live cluster in one process, record it, and make tables of the recording.",
     "wireshark": "Make Wireshark and tshark read the three control requests.",
+    "completion": "Print the script that completes commands in bash, zsh or fish.",
     "codec": "Answer decode and encode questions, one JSON object a line.",
 }
 """Sub-command -> its line in ``kproto --help``. The module of the same name here holds it as ``command``."""
@@ -190,7 +191,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
     epilog="Every command has its own --help, with examples. The pages in docs/ describe their input and output.",
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
 def main() -> None:
     """Kafka's controller-to-broker protocol: LeaderAndIsr, StopReplica, UpdateMetadata.

@@ -14,8 +14,8 @@ import click
 
 from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
-from kproto.cli.text import printable
 from kproto.errors import CaptureError, ConfigurationError
+from kproto.text import printable
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 
 if TYPE_CHECKING:
