@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,10 +16,18 @@ from kproto.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ChannelConfig"]
+__all__ = ["BrokerConfigs", "ChannelConfig"]
 
 _INT32: Final = 2**31 - 1
 _PROTOCOLS: Final = tuple(SecurityProtocol.__members__)
+
+
+_SINGLE: Final = re.compile(r"broker\.(?P<id>\d+)\.(?P<key>.+)")
+_SHARED: Final = (
+    "connections.", "control.plane.", "inter.broker.listener.", "listener.", "max.connections", "queued.", "receive.",
+    "sasl.", "security.", "socket.request.",
+)  # fmt: skip
+"""Beginnings of keys that the brokers of a process share: those of listeners and of the network thread."""
 
 
 def _number(default: int, least: int = 0, most: int = _INT32) -> Any:
@@ -181,6 +190,54 @@ class ChannelConfig:
         """All settings but ``security`` under Kafka's keys, a mapping that ``of`` reads."""
         names = (each.name for each in dataclasses.fields(self) if each.name != "security")
         return {_key(name): getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigs:
+    """The settings of several brokers: those that all have, and those of single brokers.
+
+    >>> configs = BrokerConfigs.of({"default.replication.factor": 3, "broker.2.default.replication.factor": 1})
+    >>> [configs.of_broker(i).default_replication_factor for i in (1, 2)]
+    [3, 1]
+
+    Attributes:
+        common: The settings of brokers without any of their own.
+        single: The whole settings of the other brokers, by broker id.
+    """
+
+    common: ChannelConfig = field(default_factory=ChannelConfig)
+    single: Mapping[int, ChannelConfig] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Self:
+        """Read settings as ``ChannelConfig.of`` does; ``broker.ID.KEY`` is the key of one broker.
+
+        Raises:
+            ConfigurationError: As ``ChannelConfig.of``, or a setting of one broker that all of a process share.
+        """
+        common: dict[str, object] = {}
+        single: dict[int, dict[str, object]] = {}
+        for key, value in settings.items():
+            found = _SINGLE.fullmatch(key)
+            if found is None:
+                common[key] = value
+                continue
+            own = found["key"]
+            if own.startswith(_SHARED) or SecurityConfig.has(own):
+                raise ConfigurationError(
+                    f"{key}: the brokers of a process share this setting; write {own} for all of them"
+                )
+            single.setdefault(int(found["id"]), {})[own] = value
+        return cls(ChannelConfig.of(common), {i: ChannelConfig.of({**common, **own}) for i, own in single.items()})
+
+    def of_broker(self, broker_id: int) -> ChannelConfig:
+        """Return the settings of a broker."""
+        return self.single.get(broker_id, self.common)
+
+    def secured(self, protocol: str, security: SecurityConfig) -> BrokerConfigs:
+        """Copy these settings as ``ChannelConfig.secured`` does."""
+        single = {i: config.secured(protocol, security) for i, config in self.single.items()}
+        return BrokerConfigs(self.common.secured(protocol, security), single)
 
 
 def _key(name: str) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from channel.clock import FOREVER, SYSTEM_CLOCK
-from channel.config import ChannelConfig
+from channel.config import BrokerConfigs, ChannelConfig
 from channel.errors import IllegalState, RequestTimeout
 from channel.logs import get_logger
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
@@ -77,7 +77,8 @@ class Fleet:
         broker_ids: The ids of the brokers.
         base_port: Broker N listens at this port + N; 0 lets the system choose.
         host: The address to listen at, and to register.
-        config: ``inter.broker.protocol.version``, the listener's name, time limits of the channel to the controller.
+        config: ``inter.broker.protocol.version``, the listener's name, time limits of the channel to the controller;
+            ``BrokerConfigs`` where single brokers have others.
         session_timeout_ms: ZooKeeper's session timeout.
         replica_lag_time_max_ms: The time after which a silent follower leaves the ISR.
         hooks: Returns a broker's hooks by its id, at each of its starts; ``controller`` is the fleet's own. None for no
@@ -103,7 +104,7 @@ class Fleet:
         *,
         base_port: int = 0,
         host: str = "127.0.0.1",
-        config: ChannelConfig | None = None,
+        config: ChannelConfig | BrokerConfigs | None = None,
         session_timeout_ms: int = 18_000,
         replica_lag_time_max_ms: int = 30_000,
         hooks: Callable[[int], BrokerHooks] | None = None,
@@ -118,7 +119,8 @@ class Fleet:
         self._zookeeper = zookeeper
         self._broker_ids = list(broker_ids)
         self._racks = dict(zip(self._broker_ids, itertools.cycle(racks), strict=False))
-        self._config = config = config or ChannelConfig()
+        self._configs = config if isinstance(config, BrokerConfigs) else BrokerConfigs(config or ChannelConfig())
+        config = self._configs.common
         self._security = security or config.security
         self._protocol = protocol
         self._listener_name = config.inter_broker_listener_name or protocol.name
@@ -332,11 +334,12 @@ class Fleet:
             if candidacy is not None:
                 candidacy.session_expired()
 
+        config = self._configs.of_broker(member.id)
         described = Broker(member.id, (endpoint,), self._racks.get(member.id))
         registration = BrokerRegistration(
             self._zookeeper,
             described,
-            self._config.inter_broker_protocol_version,
+            config.inter_broker_protocol_version,
             timeout_ms=self._session_timeout_ms,
             on_registered=registered_again,
             on_expired=expired,
@@ -348,14 +351,14 @@ class Fleet:
         forwarding = (
             None
             if self._forwarding is None
-            else self._forwarding.channel(member.id, provider, self._config.request_timeout_ms)
+            else self._forwarding.channel(member.id, provider, config.request_timeout_ms)
         )
         broker.hooks.controller = AdministratorRequests(candidacy, forwarding)
         if broker.hooks.settings is None:
             broker.hooks.settings = partial(read_settings, registration.session)
         changes: IsrSender = (
             AlterPartitionSender(channel)
-            if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV2")
+            if ibp_at_least(config.inter_broker_protocol_version, "2.7-IV2")
             else ZooKeeperIsr(registration.session)
         )
         led = LedPartitions(broker, self._followers.is_fetching, self._lag_max_ms)
@@ -368,7 +371,7 @@ class Fleet:
         if self._quorum is None or self._to_quorum is None:
             return None
         ibp, channel = (
-            self._config.inter_broker_protocol_version,
+            self._configs.of_broker(broker.broker_id).inter_broker_protocol_version,
             self._to_quorum.channel(broker.broker_id, self._quorum, FOREVER),
         )
         return KRaftRegistration(broker, described, ibp, channel, self.cluster.call_later)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from channel.config import ChannelConfig
+from channel.config import BrokerConfigs, ChannelConfig
 from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
 from channel.metrics import Metrics
@@ -68,14 +68,15 @@ class Candidate:
 
 
 def candidates(
-    config: ChannelConfig | None = None, on_elected: Callable[[int, int], None] = lambda broker_id, epoch: None
+    config: ChannelConfig | BrokerConfigs | None = None,
+    on_elected: Callable[[int, int], None] = lambda broker_id, epoch: None,
 ) -> Stand:
     """Return the function that makes a fleet's controller candidates.
 
     Args:
-        config: The settings of each broker's controller; by default Kafka's own.
+        config: The settings of each broker's controller, ``BrokerConfigs`` where they differ; by default Kafka's own.
         on_elected: Called on the controller's event thread: with the broker's id and its controller epoch when it
             is elected, with its id and 0 when it resigns.
     """
-    settings = config or ChannelConfig()
-    return lambda broker_id, session: Candidate(broker_id, session, settings, on_elected)
+    configs = config if isinstance(config, BrokerConfigs) else BrokerConfigs(config or ChannelConfig())
+    return lambda broker_id, session: Candidate(broker_id, session, configs.of_broker(broker_id), on_elected)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from channel.broker.fleet_steps import Event
     from channel.broker.hooks import BrokerHooks, RequestContext
     from channel.broker.links import Stand
-    from channel.config import ChannelConfig
+    from channel.config import BrokerConfigs
     from channel.types import Node
 
 __all__ = ["command"]
@@ -59,6 +59,11 @@ With --elect every broker stands for election too. The winner leads the others, 
 ends, another leads with the next controller epoch. A JSON line tells of each election.
 
 \b
+--config takes Kafka's settings for all of them, or for one:
+  num.partitions=6                           of every broker
+  broker.102.default.replication.factor=1    of broker 102, once it leads the cluster
+
+\b
 Examples:
   kproto brokers --count 3 --base-port 19092                  brokers 0-2 on ports 19092-19094
   kproto brokers --count 3 --base-port 19092 --requests       and a JSON line for each request
@@ -80,9 +85,13 @@ Examples:
     help="Properties: security.protocol, ssl.*, sasl.*, connections.max.reauth.ms of every listener.",
 )  # fmt: skip
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the brokers in this ZooKeeper; HOST:PORT/PATH too.")
-@click.option("--ibp", default="3.9", show_default=True, help="Their inter.broker.protocol.version.")
 @click.option(
-    "--session-timeout", default=18.0, show_default=True, type=click.FloatRange(min=1), metavar="SECONDS",
+    "--config", "settings_file", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
+    help="Properties under Kafka's names; broker.ID.KEY=VALUE is for one broker alone.",
+)  # fmt: skip
+@click.option("--ibp", show_default="3.9", help="Their inter.broker.protocol.version.")
+@click.option(
+    "--session-timeout", show_default="18", type=click.FloatRange(min=1), metavar="SECONDS",
     help="Of their ZooKeeper sessions: how long a killed broker stays registered.",
 )  # fmt: skip
 @click.option(
@@ -106,7 +115,8 @@ Examples:
 )  # fmt: skip
 def command(
     count: int, base_port: int, host: str, first_id: int, requests: bool, security: Path | None, zookeeper: str | None,
-    ibp: str, session_timeout: float, replica_lag: float, shutdown_timeout: float, racks: str | None,
+    settings_file: Path | None, ibp: str | None, session_timeout: float | None,
+    replica_lag: float, shutdown_timeout: float, racks: str | None,
     quorum: str | None, elect: bool, commands: bool, http: str | None,
 ) -> None:  # fmt: skip
     """Run simulated brokers until Ctrl-C.
@@ -114,8 +124,8 @@ def command(
     Prints one JSON object a line for each broker (id, host, port, broker_epoch) once all of them listen.
     """
     from channel.addresses import parse_address
-    from channel.config import ChannelConfig
-    from channel.security import read_security
+    from channel.config import BrokerConfigs
+    from channel.security import SecurityConfig, read_properties, read_security
 
     protocol, settings = read_security(security)
     if first_id + count > 1 << 31:
@@ -143,19 +153,31 @@ def command(
         "security": settings,
     }
     broker_ids = range(first_id, first_id + count)
-    config = ChannelConfig(inter_broker_protocol_version=ibp)
+    given = {} if settings_file is None else read_properties(settings_file)
+    if ibp is not None:
+        given["inter.broker.protocol.version"] = ibp
+    if session_timeout is not None:
+        given["zookeeper.session.timeout.ms"] = str(round(session_timeout * 1000))
+    config = BrokerConfigs.of(given)
+    if config.common.security != SecurityConfig():
+        raise ConfigurationError(f"{settings_file} has settings of TLS or SASL; put them into the file of --security")
+    strangers = sorted(config.single.keys() - set(broker_ids))
+    if strangers:
+        raise ConfigurationError(
+            f"{settings_file} has settings of broker {strangers[0]}; the brokers are {first_id}-{broker_ids[-1]}"
+        )
     with contextlib.suppress(KeyboardInterrupt), ended_by_sigterm() as wait:
         if zookeeper is None:
             from channel.broker.cluster import EmbeddedCluster
 
-            with EmbeddedCluster(broker_ids, **brokers) as cluster:
+            with EmbeddedCluster(broker_ids, config=config.common, **brokers) as cluster:
                 wait(partial(_announce, cluster), stop.wait)
         else:
             fleet = _fleet(
                 zookeeper,
                 broker_ids,
                 config=config,
-                session_timeout_ms=round(session_timeout * 1000),
+                session_timeout_ms=config.common.zookeeper_session_timeout_ms,
                 replica_lag_time_max_ms=round(replica_lag * 1000),
                 racks=() if racks is None else [_rack(text) for text in racks.split(",")],
                 quorum=[] if quorum is None else [_voter(text) for text in quorum.split(",")],
@@ -196,7 +218,7 @@ def _voter(text: str) -> Node:
     return Node(int(voter_id), *parse_address(address))
 
 
-def _candidates(config: ChannelConfig, reader_is_gone: Callable[[], None]) -> Stand:
+def _candidates(config: BrokerConfigs, reader_is_gone: Callable[[], None]) -> Stand:
     from channel.node.candidate import candidates
 
     def elected(broker_id: int, epoch: int) -> None:

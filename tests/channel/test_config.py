@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import channel
-from channel.config import ChannelConfig
+from channel.config import BrokerConfigs, ChannelConfig
+from channel.security import SecurityConfig
 from kproto.errors import ConfigurationError
 
 DEFAULTS = {
@@ -134,3 +135,26 @@ def test_no_setting_is_read_by_nothing():
     by_methods = {"security_inter_broker_protocol", "listener_security_protocol_map"}  # ``protocol_of`` and others
     unread = {each.name for each in dataclasses.fields(ChannelConfig)} - read - by_methods
     assert unread == set()
+
+
+def test_single_brokers_have_settings_of_their_own():
+    configs = BrokerConfigs.of({"num.partitions": 6, "broker.7.num.partitions": "2", "broker.7.request.timeout.ms": 9})
+    assert configs.of_broker(1) == ChannelConfig(num_partitions=6)
+    assert configs.of_broker(7) == ChannelConfig(num_partitions=2, request_timeout_ms=9)
+    secured = configs.secured("SSL", SecurityConfig(ssl_keystore_location="/k.pem"))
+    assert {secured.of_broker(i).security_inter_broker_protocol for i in (1, 7)} == {"SSL"}
+    assert secured.of_broker(7).num_partitions == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("broker.7.max.connections", "share this setting; write max.connections for all"),
+        ("broker.7.ssl.keystore.location", "share this setting"),
+        ("broker.7.num.partition", "did you mean 'num.partitions'"),
+        ("broker.x.num.partitions", "no setting"),
+    ],
+)
+def test_what_single_brokers_cannot_have_is_refused(key, message):
+    with pytest.raises(ConfigurationError, match=message):
+        BrokerConfigs.of({key: "1"})

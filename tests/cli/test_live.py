@@ -148,6 +148,22 @@ def test_wrong_use_is_one_line(args, text, says):
     assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("num.partition=1", "did you mean 'num.partitions'"),
+        ("broker.5.num.partitions=1", "has settings of broker 5; the brokers are 0-2"),
+        ("broker.1.max.connections=1", "write max.connections for all of them"),
+        ("ssl.client.auth=required", "put them into the file of --security"),
+    ],
+)
+def test_settings_that_no_broker_can_have_are_refused(tmp_path, setting, says):
+    path = tmp_path / "brokers.properties"
+    path.write_text(setting)
+    _, errors = kproto("brokers", "--config", str(path), code=2)
+    assert says in errors
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("command", [["brokers"], ["controller", "--id", "7"]])
 def test_a_signal_ends_the_search_for_zookeeper(command, number):

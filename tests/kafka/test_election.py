@@ -20,7 +20,9 @@ from zookeeper_faults import expire
 
 from channel.broker.fleet import Fleet
 from channel.broker.fleet_steps import Step, rehearse
+from channel.config import BrokerConfigs
 from channel.node.candidate import candidates
+from channel.security import read_properties
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
@@ -123,6 +125,32 @@ def test_new_topics_are_spread_over_the_racks(zookeeper: str, admin: ZooKeeperSe
         replicas = [each.replicas for each in znodes.decode_topic("t", data).partitions.values()]
         assert len(replicas) == 8
         assert all(first % 2 != second % 2 for first, second in replicas)  # one of each rack
+
+
+def test_each_controller_has_its_own_settings(zookeeper: str, tmp_path: Path) -> None:
+    """A topic without a replication factor: broker 1 asks for three replicas of two brokers, broker 2 for one."""
+    path = tmp_path / "brokers.properties"
+    path.write_text("default.replication.factor=3\nbroker.2.default.replication.factor=1\n")
+    configs = BrokerConfigs.of(read_properties(path))
+    with Fleet(zookeeper, [1, 2], config=configs, session_timeout_ms=SESSION_MS, stand=candidates(configs)) as fleet:
+        if fleet.wait_for_controller() == 2:
+            fleet.kill(2)
+            until(lambda: fleet.controller_id == 1)
+            fleet.restart(2)
+        until(lambda: len(fleet[1].broker.metadata.snapshot.alive_brokers) == 2)
+        refused = create_by_default(fleet, 1)
+        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        fleet.kill(1)
+        until(lambda: fleet.controller_id == 2)
+        created = create_by_default(fleet, 2)
+        assert (created.error_code, created.replication_factor) == (0, 1)
+
+
+def create_by_default(fleet: Fleet, broker_id: int) -> Any:
+    """Ask a broker to create a topic with the controller's own number of replicas."""
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=-1, replication_factor=-1)])
+    (topic,) = ask_port(fleet[broker_id].port, request, 7).topics
+    return topic
 
 
 def test_a_killed_winner_is_followed_by_another_with_the_next_epoch(zookeeper: str, admin: ZooKeeperSession) -> None:
