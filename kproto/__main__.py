@@ -18,7 +18,9 @@ def main() -> None:
     except ModuleNotFoundError as e:
         if e.name != "click":
             raise
-        print("kproto: this needs click, which is not installed; try: pip install 'kproto[cli]'", file=sys.stderr)
+        from kproto.extras import install_command
+
+        print(f"kproto: this needs click, which is not installed; try: {install_command('cli')}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:  # Ctrl-C while the modules are loaded
         sys.exit(130)

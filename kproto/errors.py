@@ -21,6 +21,11 @@ be.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = [
     "CaptureError",
     "ConfigurationError",
@@ -35,6 +40,17 @@ __all__ = [
     "UnsupportedApi",
     "UnsupportedVersion",
 ]
+
+
+def first_reasons(reasons: Iterable[str], most: int = 3) -> str:
+    """Join the first of many reasons into one line, with the number of the others.
+
+    >>> first_reasons(["a", "b", "a", "c", "d", "e"])
+    'a; b; c; and 2 more'
+    """
+    distinct = list(dict.fromkeys(reasons))
+    more = [f"and {len(distinct) - most} more"] if len(distinct) > most else []
+    return "; ".join([*distinct[:most], *more])
 
 
 class KprotoError(Exception):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from channel.errors import AuthenticationFailed
 from kproto.errors import ConfigurationError
+from kproto.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,7 +70,7 @@ def _scramp() -> Any:
     try:
         import scramp
     except ImportError:
-        raise ConfigurationError("SCRAM needs the package scramp: pip install 'kproto[sasl]'") from None
+        raise ConfigurationError(f"SCRAM needs the package scramp: {install_command('sasl')}") from None
     return scramp
 
 

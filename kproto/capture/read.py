@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kproto.api import CONTROL_APIS
-from kproto.errors import CaptureError
+from kproto.errors import CaptureError, first_reasons
 from kproto.framing import DEFAULT_LIMIT
 
 from .capture_points import CapturePoint, capture_points, in_order
@@ -200,7 +200,7 @@ def _readable(points: Sequence[CapturePoint], summary: CaptureSummary) -> list[s
     files = [file for point in points for file in point.files]
     faults = faults_of(files)
     if len(faults) == len(files):
-        raise CaptureError("; ".join(faults.values()))
+        raise CaptureError(first_reasons(faults.values()))
     for file, reason in faults.items():
         summary.reading = file_name(file)
         summary.bad(reason, 0)

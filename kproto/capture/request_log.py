@@ -158,7 +158,8 @@ class RequestLogReader:
         except KprotoError as e:
             summary.bad(f"a logged message that cannot be written: {e}", self._offset, len(line))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
-            reason = f"a line that is no logged request: {type(e).__name__}: {str(e)[:200]}"
+            told = "a number of thousands of digits" if "digits" in str(e) else f"{type(e).__name__}: {str(e)[:200]}"
+            reason = f"a line that is no logged request: {told}"
             summary.bad(reason, self._offset, len(line))
         else:
             self.time_ns = answered_ns

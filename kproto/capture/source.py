@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from kproto.errors import CaptureError
+from kproto.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -209,7 +210,7 @@ class Source:
             except ImportError:
                 raise CaptureError(
                     f"{self.name}: compressed with zstd, for which the zstandard package is missing; "
-                    "pip install 'kproto[zstd]', or unpack it first: zstd -d"
+                    f"{install_command('zstd')}, or unpack it first: zstd -d"
                 ) from None
             reader = zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", counted), read_across_frames=True)
             return cast("Callable[[int], bytes]", reader.read1)

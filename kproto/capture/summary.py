@@ -282,6 +282,10 @@ class CaptureSummary:
             )
         if not self.packets and self.bad_checksums:
             return f"{name}: no packet in it matches the checksum recorded with it; take the original file"
+        if not self.packets and self.bad_input_count:
+            return (
+                f"{name}: no packet in it can be read: {self.unusable[1] or 'damage'}; take or copy the original again"
+            )
         if not self.packets:
             return f"{name}: a capture without packets; was the capture filter right?"
         if self.unknown_links and sum(self.unknown_links.values()) == self.packets:

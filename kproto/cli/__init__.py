@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.errors import KprotoError
+from kproto.extras import EXTRAS, install_command
 from kproto.text import printable
 
 if TYPE_CHECKING:
@@ -49,17 +50,6 @@ COMMANDS: Final = {
 EXIT_WRONG_INPUT: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE_CLOSED: Final = 141
-
-EXTRAS: Final = {
-    "rich": "cli",
-    "pyspark": "pipeline",
-    "pyarrow": "tables",
-    "duckdb": "query",
-    "zstandard": "zstd",
-    "prometheus_client": "metrics",
-    "kazoo": "zookeeper",
-}
-"""Maps an optional package to the extra of kproto that installs it."""
 
 
 class Commands(click.Group):
@@ -127,7 +117,7 @@ def reason_of(error: BaseException) -> str:
         text += _hint(error)
     elif isinstance(error, ImportError) and _package(error) in EXTRAS:
         package = _package(error)
-        text = f"this needs {package}, which is not installed; try: pip install 'kproto[{EXTRAS[package]}]'"
+        text = f"this needs {package}, which is not installed; try: {install_command(EXTRAS[package])}"
     else:
         text = str(error) or type(error).__name__
     return " ".join(text.split())

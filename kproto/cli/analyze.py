@@ -25,7 +25,7 @@ from kproto.cli.sections import Section, print_sections
 from kproto.cli.summary import check_apis
 from kproto.cli.summary_text import sections_of
 from kproto.cli.text import counted
-from kproto.errors import CaptureError, ConfigurationError
+from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.tables.files import is_uri
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def _readable(captures: Sequence[str]) -> list[str]:
     if named is not None:
         raise CaptureError(faults[named])
     if len(faults) == len(files):
-        raise CaptureError("; ".join([*faults.values()][:3]))
+        raise CaptureError(first_reasons(faults.values()))
     return files
 
 

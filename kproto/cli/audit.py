@@ -17,7 +17,7 @@ from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.cli.summary import keep_pandas_out
 from kproto.cli.text import counted
-from kproto.errors import CaptureError, ConfigurationError
+from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.text import printable
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def command(
     rows = [row for row in table.to_pylist() if row["outcome"] != "bad_input"]
     if not rows:
         raise CaptureError(
-            "; ".join(unread[:3]) or "no control frame in these captures; kproto summary says what they hold"
+            first_reasons(unread) or "no control frame in these captures; kproto summary says what they hold"
         )
     for reason in unread[:_WARNED]:
         print(f"warning: {printable(reason)}; skipped", file=sys.stderr)

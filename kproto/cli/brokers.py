@@ -17,6 +17,7 @@ import click
 from kproto.cli.ending import ended_by_sigterm
 from kproto.cli.text import counted, ranges
 from kproto.errors import ConfigurationError, KprotoError
+from kproto.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -196,7 +197,7 @@ def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
     try:
         from channel.broker.fleet import Fleet
     except ModuleNotFoundError as e:
-        raise ConfigurationError(f"--zookeeper needs {e.name}: pip install 'kproto[zookeeper]'") from e
+        raise ConfigurationError(f"--zookeeper needs {e.name}: {install_command('zookeeper')}") from e
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # it logs each attempt to connect
     return Fleet(zookeeper, broker_ids, **settings)
 

@@ -13,7 +13,7 @@ from kproto.framing import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FORMS", "Form", "hexdump", "parse_bytes"]
+__all__ = ["FORMS", "Form", "hexdump", "parse_bytes", "recognised"]
 
 Form = Literal["auto", "hex", "hexdump", "base64", "raw"]
 FORMS: Final = ("auto", "hex", "hexdump", "base64", "raw")
@@ -35,24 +35,62 @@ def parse_bytes(data: bytes, form: Form = "auto") -> bytes:
     Raises:
         ConfigurationError: The input is in none of these forms, or not in the form that was named.
     """
-    if form == "raw" or (form == "auto" and not _TEXT.fullmatch(data)):
+    if form == "auto":
+        form = recognised(data)
+    if form == "raw":
         return data
-    text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
-    if form == "hexdump" or (form == "auto" and _is_dump(text)):
+    text = _text(data)
+    if form == "hexdump":
         return _from_dump(text)
-    bare = _HEX_MARKS.sub("", text)
-    if form == "hex" or (form == "auto" and re.fullmatch(r"[0-9a-fA-F]*", bare)):
+    if form == "hex":
         try:
-            return binascii.unhexlify(bare)
+            return binascii.unhexlify(_HEX_MARKS.sub("", text))
         except ValueError as e:
             raise ConfigurationError(f"the input is not hex: {e}; try --input hexdump, base64 or raw") from None
-    bare = "".join(text.split()).translate({ord("-"): "+", ord("_"): "/"})
     try:
-        return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+        return base64.b64decode(_padded(text), validate=True)
     except ValueError:
-        raise ConfigurationError(
-            "the input is neither hex, a hex dump nor base64; check the text, or use --input raw for a binary file"
-        ) from None
+        raise _no_form() from None
+
+
+def recognised(data: bytes) -> Form:
+    """Return the form in which bytes are written, as of ``auto`` of ``parse_bytes``.
+
+    Text counts as base64 only if encoding its bytes again gives the same text: of short words few do.
+
+    Raises:
+        ConfigurationError: It is none of the forms.
+    """
+    if not _TEXT.fullmatch(data):
+        return "raw"
+    text = _text(data)
+    if _is_dump(text):
+        return "hexdump"
+    if re.fullmatch(r"[0-9a-fA-F]*", _HEX_MARKS.sub("", text)):
+        return "hex"
+    padded = _padded(text)
+    try:
+        if base64.b64encode(base64.b64decode(padded, validate=True)).decode() == padded:
+            return "base64"
+    except ValueError:
+        pass
+    raise _no_form()
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").strip("\ufeff\r\n")
+
+
+def _padded(text: str) -> str:
+    """Return base64 in the plain alphabet, with its padding."""
+    bare = "".join(text.split()).translate({ord("-"): "+", ord("_"): "/"})
+    return bare + "=" * (-len(bare) % 4)
+
+
+def _no_form() -> ConfigurationError:
+    return ConfigurationError(
+        "the input is neither hex, a hex dump nor base64; check the text, or use --input raw for a binary file"
+    )
 
 
 def hexdump(data: bytes) -> str:

@@ -33,12 +33,12 @@ def command(files: tuple[str, ...], form: str) -> None:
 
     Recordings of kproto carry a CRC-32C beside each packet; of other captures only the structure can be verified. A
     recording whose end was torn off by kill -9 is damaged in its last packet alone. The exit code is 1 if any file is
-    damaged.
+    damaged, and 2 if any cannot be read at all, which is said on standard error.
     """
     from kproto.capture import CaptureSummary, frames
     from kproto.errors import CaptureError
 
-    damaged = 0
+    damaged = unreadable = 0
     for file in files:
         summary, error = CaptureSummary(), None
         try:
@@ -52,6 +52,7 @@ def command(files: tuple[str, ...], form: str) -> None:
             error = "no line of this text is a request that kafka.request.logger wrote; name a kafka-request.log"
         whole = error is None and not summary.bad_input_count
         damaged += not whole
+        unreadable += error is not None
         if form == "json":
             print(json.dumps({
                 "file": file,
@@ -70,7 +71,7 @@ def command(files: tuple[str, ...], form: str) -> None:
             reason = (
                 error.removeprefix("standard input: ").removeprefix(f"{file}: ").removeprefix(f"{Path(file).name}: ")
             )
-            print(f"{printable(file)}: {printable(reason)}")
+            print(f"{printable(file)}: {printable(reason)}", file=sys.stderr)
             continue
         verdict = "whole" if whole else f"damaged in {counted(summary.bad_input_count, 'place')}"
         print(f"{printable(file)}: {verdict}, {counted(summary.packets, 'request' if is_log else 'packet')}")
@@ -80,4 +81,4 @@ def command(files: tuple[str, ...], form: str) -> None:
         if summary.bad_input_count > _SHOWN:
             print(f"  and {summary.bad_input_count - _SHOWN} more")
     if damaged:
-        sys.exit(1)
+        sys.exit(2 if unreadable else 1)

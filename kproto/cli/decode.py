@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.byte_text import FORMS, parse_bytes
+from kproto.cli.byte_text import FORMS, parse_bytes, recognised
 from kproto.cli.message_options import message_options, parse_message_options, read_input
 from kproto.cli.text import counted
 
@@ -62,7 +62,10 @@ def command(
     from kproto.cli.table import table
 
     options = parse_message_options(kind, api, version)
-    parts = dissect(options, parse_bytes(read_input(source, data), form), strict=strict)
+    text = read_input(source, data)
+    parts = dissect(options, parse_bytes(text, form), strict=strict)
+    if form == "auto" and recognised(text) == "base64":
+        print("note: the input was read as base64; --input hex, hexdump or raw reads it otherwise", file=sys.stderr)
     terminal = sys.stdout.isatty()
     if output == "json":
         print(json.dumps(parts.to_json(options), indent=2 if terminal else None))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kproto.errors import ConfigurationError
+from kproto.extras import install_command
 
 if TYPE_CHECKING:
     from channel.rehearsal.journal import Journal
@@ -84,7 +85,7 @@ def _run(zookeeper: str | None, brokers: int, **settings: Any) -> Journal:
         try:
             from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
         except ModuleNotFoundError as e:
-            raise ConfigurationError(f"--zookeeper needs {e.name}: pip install 'kproto[zookeeper]'") from e
+            raise ConfigurationError(f"--zookeeper needs {e.name}: {install_command('zookeeper')}") from e
         scenario = ZooKeeperScenario(zookeeper, brokers, **settings)
     scenario.run()
     return scenario.journal

@@ -19,6 +19,7 @@ from kproto.cli.message_options import (
     parse_message_options,
     read_input,
 )
+from kproto.cli.text import json_fault
 from kproto.codec import get_codec
 from kproto.errors import ConfigurationError
 from kproto.framing import frame
@@ -85,7 +86,9 @@ def _parsed(text: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ConfigurationError("the JSON is nested too deeply for a message") from None
     except ValueError as e:
-        raise ConfigurationError(f"the input is not JSON: {e}; `kproto decode --format json` prints examples") from None
+        raise ConfigurationError(
+            f"the input is not JSON: {json_fault(e)}; `kproto decode --format json` prints examples"
+        ) from None
     if not isinstance(form, dict):
         raise ConfigurationError('a message is a JSON object, e.g. {"errorCode":0}')
     return form

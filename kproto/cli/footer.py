@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kproto.api import CONTROL_APIS, api_name
 from kproto.capture.summary import LOSSES
 from kproto.cli.text import counted, day_and_clock, losses_of
-from kproto.errors import CaptureError
+from kproto.errors import CaptureError, first_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ def print_footer(timeline: Timeline, captures: Sequence[Read], filters: Filters,
         CaptureError: None of the captures holds a request of the wanted APIs.
     """
     if not timeline.seen:
-        raise CaptureError("; ".join(dict.fromkeys(_why_nothing(path, s, filters) for path, s in captures)))
+        raise CaptureError(first_reasons(_why_nothing(path, s, filters) for path, s in captures))
     shown = timeline.given.total()
     if not shown:
         _say(_where_to_look(captures))

@@ -19,7 +19,7 @@ from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.cli.records import exchange_record, loss_records
 from kproto.cli.times import parse_duration
-from kproto.errors import CaptureError
+from kproto.errors import CaptureError, first_reasons
 from kproto.text import printable
 from kproto.verdicts.timeline import EntryFilters, Timeline
 
@@ -225,9 +225,9 @@ class _Captures:
             CaptureError: None could.
         """
         if not self.read:
-            raise CaptureError("; ".join(self._problems))
-        for problem in self._problems:
-            print(f"warning: {printable(problem)}; skipped", file=sys.stderr)
+            raise CaptureError(first_reasons(self._problems))
+        if self._problems:
+            print(f"warning: {printable(first_reasons(self._problems))}; skipped", file=sys.stderr)
 
 
 def _with_path(reason: str, path: str) -> str:

@@ -12,6 +12,7 @@ import click
 
 from kproto.cli.message_options import message_of, read_input
 from kproto.cli.options import parse_api
+from kproto.cli.text import json_fault
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
 
@@ -69,7 +70,9 @@ def command(
     except RecursionError:
         raise ConfigurationError("the request is nested too deep to be one") from None
     except ValueError as e:
-        raise ConfigurationError(f"the request is no JSON: {e}; kproto decode prints requests in the right form") from e
+        raise ConfigurationError(
+            f"the request is no JSON: {json_fault(e)}; kproto decode prints requests in the right form"
+        ) from e
     if not isinstance(value, dict):
         raise ConfigurationError("the request is no JSON object")
     request = message_of(message_class(api_key, "request"), value, version)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["counted", "day_and_clock", "losses_of", "ranges"]
+__all__ = ["counted", "day_and_clock", "json_fault", "losses_of", "ranges"]
 
 
 def counted(number: int, noun: str) -> str:
@@ -20,6 +20,11 @@ def counted(number: int, noun: str) -> str:
     if number == 1:
         return f"{number} {noun}"
     return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
+
+
+def json_fault(error: ValueError) -> str:
+    """Say why a text is no JSON, without Python's own advice about numbers of thousands of digits."""
+    return "a number of thousands of digits" if "digits" in str(error) else str(error)
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kproto.errors import ConfigurationError
+from kproto.extras import install_command
 
 from .packets import PCAP_HEADER, bursts
 from .traffic import steps
@@ -98,7 +99,7 @@ def _packer() -> Any:
     try:
         import zstandard
     except ImportError:
-        raise ConfigurationError("zstd needs the zstandard package; pip install 'kproto[zstd]'") from None
+        raise ConfigurationError(f"zstd needs the zstandard package; {install_command('zstd')}") from None
     parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=_ZSTD_WINDOW, enable_ldm=True)
     return zstandard.ZstdCompressor(compression_params=parameters).compressobj()
 

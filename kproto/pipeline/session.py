@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import kproto
 from kproto.errors import ConfigurationError
+from kproto.extras import install_command
 from kproto.pipeline.cluster import SHIPPED, is_cluster, shipped
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def spark_session(
         return
     check_java()
     if find_spec("pandas") is None:  # Spark insists before it runs mapInArrow, though nothing here uses it
-        raise ConfigurationError("this needs pandas, which is not installed; try: pip install 'kproto[pipeline]'")
+        raise ConfigurationError(f"this needs pandas, which is not installed; try: {install_command('pipeline')}")
     submitted = _SUBMITTED in os.environ
     wanted: dict[str, str] = dict(settings or {})
     # Without PYSPARK_PYTHON local workers run the first python3 on PATH, where kproto need not be.

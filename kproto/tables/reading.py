@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
-from kproto.errors import CaptureError
+from kproto.errors import CaptureError, first_reasons
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
@@ -63,7 +63,7 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
 def why_nothing(bad_inputs: Iterable[Mapping[str, Any]]) -> str:
     """Explain why captures gave no request at all, from rows of ``bad_inputs``."""
     reasons = [bad["reason"] for bad in bad_inputs if bad["offset"] is None]
-    return "; ".join(reasons[:3]) or "no control request in these captures passes the filters"
+    return first_reasons(reasons) or "no control request in these captures passes the filters"
 
 
 def chunks(

@@ -246,7 +246,7 @@ def test_zstd_without_its_package_says_what_to_install(monkeypatch: pytest.Monke
     path = tmp_path / "packed.zst"
     path.write_bytes(zstandard.compress(b"anything"))
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(CaptureError, match=r"packed.zst: .*pip install 'kproto\[zstd\]'"):
+    with pytest.raises(CaptureError, match=r"packed.zst: .*pip install .*\[zstd\]'"):
         told(path)
 
 
@@ -492,3 +492,21 @@ def test_a_zstd_file_may_begin_with_a_frame_to_be_skipped(
     path = tmp_path / "packed"
     path.write_bytes(b"\x5a\x2a\x4d\x18" + struct.pack("<I", len(skipped)) + skipped + zstandard.compress(plain))
     assert told(path) == expected[FOUR]
+
+
+@pytest.mark.parametrize("kind", ["pcapng", "pcap"])
+def test_damage_before_the_first_packet_is_not_blamed_on_the_capture_filter(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"torn.{kind}"
+    path.write_bytes(make.section() + b"\xff" * 500 if kind == "pcapng" else make.pcap([]) + b"\xff" * 9)
+    summary = CaptureSummary()
+    assert list(frames(path, summary=summary)) == []
+    assert (summary.problem() or "").startswith(f"torn.{kind}: no packet in it can be read: ")
+
+
+def test_many_files_that_cannot_be_read_are_told_by_the_first(tmp_path: Path) -> None:
+    for number in range(500):
+        (tmp_path / f"{number:03}.pcap").touch()
+    with pytest.raises(CaptureError) as raised:
+        list(frames(tmp_path))
+    empty = "an empty file; nothing was recorded in it"
+    assert str(raised.value) == "; ".join([*(f"00{n}.pcap: {empty}" for n in range(3)), "and 497 more"])

@@ -110,6 +110,16 @@ def test_packed_rotated_and_open(tmp_path: Path) -> None:
         assert [e.to_json() for e in exchanges(file)] == expected
 
 
+def test_a_number_of_thousands_of_digits_is_told_in_our_own_words(tmp_path: Path) -> None:
+    good = gzip.decompress(LOGS[0].read_bytes()).decode().splitlines()[0]
+    path = tmp_path / "kafka-request.log"
+    path.write_text(good.replace('"correlationId":0', f'"correlationId":{"9" * 5000}'))
+    summary = CaptureSummary()
+    assert list(exchanges(path, summary=summary)) == []
+    (bad,) = summary.bad_inputs
+    assert bad.reason == "a line that is no logged request: a number of thousands of digits"
+
+
 def test_lines_that_cannot_be_used_are_told(tmp_path: Path) -> None:
     good = gzip.decompress(LOGS[0].read_bytes()).decode().splitlines()[0]
     mark = good.index("Completed")

@@ -105,6 +105,12 @@ def test_hex_that_begins_with_zeros_or_a_b_is_no_dump() -> None:
     assert parse_bytes(b"b00b") == b"\xb0\x0b"
 
 
+@pytest.mark.parametrize("text", ["zz", "zzz", "leader", "UpdateMetadata!"])
+def test_words_are_not_guessed_to_be_base64(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="neither hex, a hex dump nor base64"):
+        parse_bytes(text.encode())
+
+
 def test_url_safe_base64_is_base64() -> None:
     data = bytes(range(240, 256))
     assert parse_bytes(base64.urlsafe_b64encode(data)) == data

@@ -50,8 +50,15 @@ def flipped(recording: Path, *numbers: int) -> str:
 def check(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(main, ["check", *arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit)
-    assert result.stderr == ""
+    assert (result.stderr == "") == (result.exit_code != 2)
     return result.exit_code, result.stdout
+
+
+def unreadable(*arguments: str, data: bytes | None = None) -> str:
+    """What is said on standard error, and nowhere else, of a file that cannot be read."""
+    result = CliRunner().invoke(main, ["check", *arguments], input=data)
+    assert (result.exit_code, result.stdout) == (2, "")
+    return result.stderr
 
 
 def objects(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
@@ -135,12 +142,11 @@ def test_a_file_that_is_no_capture_is_one_line_with_its_path(recording: Path, na
     path = recording.with_name("other.pcapng")
     if name != "absent":
         path.write_bytes(b"" if name == "empty" else b"a shopping list\n" * 9)
-    code, (row,) = objects(str(path))
-    assert (code, row["file"], row["whole"], row["packets"], row["damages"]) == (1, str(path), False, 0, [])
+    result = CliRunner().invoke(main, ["check", str(path), "--format", "json"])
+    row = json.loads(result.stdout)
+    assert (result.exit_code, row["file"], row["whole"], row["packets"], row["damages"]) == (2, str(path), False, 0, [])
     assert {"no capture": "not a capture", "empty": "empty", "absent": "no such file"}[name] in row["error"]
-    code, text = check(str(path))
-    (line,) = text.splitlines()
-    assert code == 1
+    (line,) = unreadable(str(path)).splitlines()
     assert line.startswith(f"{path}: ")
     assert line.count("other.pcapng") == 1
 
@@ -159,8 +165,7 @@ def test_standard_input_is_verified_like_a_file(recording: Path) -> None:
     torn = CliRunner().invoke(main, ["check", "-"], input=recording.read_bytes()[:-9])
     assert torn.exit_code == 1
     assert torn.output.startswith("-: damaged in 1 place, ")
-    nothing = CliRunner().invoke(main, ["check", "-"], input=b"")
-    assert (nothing.exit_code, nothing.output) == (1, "-: an empty file; nothing was recorded in it\n")
+    assert unreadable("-", data=b"") == "-: an empty file; nothing was recorded in it\n"
 
 
 def test_a_log_is_counted_in_requests_and_other_text_is_no_log(tmp_path: Path) -> None:
@@ -169,9 +174,8 @@ def test_a_log_is_counted_in_requests_and_other_text_is_no_log(tmp_path: Path) -
     assert code == 0
     assert re.fullmatch(rf"{re.escape(log)}: whole, [1-9][0-9]* requests\n", text)
     (tmp_path / "server.log").write_text("[2026-11-20 19:35:04,696] INFO [KafkaServer id=1] started\n" * 3)
-    code, text = check(str(tmp_path / "server.log"))
-    assert code == 1
-    assert "no line of this text is a request that kafka.request.logger wrote" in text
+    told = unreadable(str(tmp_path / "server.log"))
+    assert "no line of this text is a request that kafka.request.logger wrote" in told
 
 
 def test_a_name_with_a_line_break_stays_on_its_line(recording: Path) -> None:
@@ -182,8 +186,7 @@ def test_a_name_with_a_line_break_stays_on_its_line(recording: Path) -> None:
 
 
 def test_a_uri_is_told_which_commands_read_it() -> None:
-    assert check("s3://bucket/a.pcap") == (
-        1,
+    assert unreadable("s3://bucket/a.pcap") == (
         "s3://bucket/a.pcap: no such file here; summary, query, report, analyze and audit read URIs: "
-        "try these, or copy the file\n",
+        "try these, or copy the file\n"
     )

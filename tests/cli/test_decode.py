@@ -384,3 +384,14 @@ def test_fields_after_an_array_of_numbers_are_in_the_table() -> None:
     assert [line[-3:] for line in lines if "replicas" in line] == [["1,", "2,", "3"]]
     assert [line[-1] for line in lines if "is_new" in line] == ["true"]
     assert any("live_leaders" in line for line in lines)
+
+
+def test_a_guess_of_base64_is_said() -> None:
+    message = ["decode", "--kind", "response", "--api", "5", "--version", "4", "--format", "json", "--data"]
+    hexed, guessed, named = (
+        CliRunner().invoke(main, [*message, *words])
+        for words in (["000b0100"], ["AAsBAA=="], ["AAsBAA==", "--input", "base64"])
+    )
+    assert hexed.stdout == guessed.stdout == named.stdout
+    assert (hexed.stderr, named.stderr) == ("", "")
+    assert guessed.stderr == "note: the input was read as base64; --input hex, hexdump or raw reads it otherwise\n"

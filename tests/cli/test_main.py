@@ -17,6 +17,7 @@ import kproto
 from kproto.__main__ import main as script
 from kproto.cli import COMMANDS, main, reason_of
 from kproto.errors import CaptureError, ConfigurationError, Malformed, UnsupportedVersion
+from kproto.extras import install_command
 
 KPROTO = [sys.executable, "-m", "kproto"]
 CAPTURE = str(DATA / "captures/ibp-3.9-a.pcap.gz")
@@ -110,13 +111,34 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], told: str
         (OSError(28, "No space left on device"), "No space left on device"),
         (
             ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql"),
-            "this needs pyspark, which is not installed; try: pip install 'kproto[pipeline]'",
+            f"this needs pyspark, which is not installed; try: {install_command('pipeline')}",
         ),
     ],
 )
 def test_every_foreseen_failure_is_one_line(error: Exception, told: str) -> None:
     assert reason_of(error).startswith(told)
     assert "\n" not in reason_of(error)
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, "pip install 'kproto[cli]'"),
+        ({"url": "https://host/kproto.whl", "archive_info": {}}, "pip install 'kproto[cli]'"),
+        ({"url": "file:///home/me/a%20clone", "dir_info": {}}, "pip install '/home/me/a clone[cli]'"),
+        ({"url": "file:///src/kproto", "dir_info": {"editable": True}}, "pip install -e '/src/kproto[cli]'"),
+    ],
+)
+def test_an_extra_is_installed_from_where_the_package_came(
+    origin: dict[str, object] | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Distribution:
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return None if origin is None else json.dumps(origin)
+
+    monkeypatch.setattr("kproto.extras.distribution", lambda _name: Distribution())
+    assert install_command("cli") == command
 
 
 def test_python_dash_m_is_the_same_command() -> None:
@@ -130,7 +152,7 @@ def test_python_dash_m_is_the_same_command() -> None:
 def test_without_the_extra_the_command_says_in_one_line_what_to_install() -> None:
     script = "import sys; sys.modules['click'] = None; from kproto.__main__ import main; main()"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    told = "kproto: this needs click, which is not installed; try: pip install 'kproto[cli]'\n"
+    told = f"kproto: this needs click, which is not installed; try: {install_command('cli')}\n"
     assert (result.returncode, result.stdout, result.stderr) == (2, "", told)
 
 
@@ -214,7 +236,7 @@ def test_without_click_the_script_says_what_to_install(
     assert end.value.code == 2
     assert capsys.readouterr() == (
         "",
-        "kproto: this needs click, which is not installed; try: pip install 'kproto[cli]'\n",
+        f"kproto: this needs click, which is not installed; try: {install_command('cli')}\n",
     )
 
 

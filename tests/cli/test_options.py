@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproto.api import ApiKey, api_name
+from kproto.cli import main
 from kproto.cli.options import (
     CaptureCommand,
     capture_filters,
@@ -180,3 +181,11 @@ def test_each_filter_wants_what_it_names_and_nothing_else() -> None:
     assert [filters.wants_broker(b) for b in (7, 8, None)] == [True, False, False]
     assert [filters.wants_topic(t) for t in ("eu.a", "orders", "euro")] == [True, True, False]
     assert [filters.wants_partition(*tp) for tp in (("eu.a", 9), ("orders", 3), ("orders", 4))] == [True, True, False]
+
+
+@pytest.mark.parametrize("option", ["--broker", "--controller"])
+@pytest.mark.parametrize("text", ["-1", "0,-1", "2147483648", "x"])
+def test_what_is_no_node_id_is_refused(option: str, text: str) -> None:
+    result = CliRunner().invoke(main, ["summary", "a.pcap", f"{option}={text}"])
+    assert result.exit_code == 2
+    assert f"is not a node id; try e.g. {option} 1, or {option} 0,1" in result.stderr

@@ -20,6 +20,7 @@ from table_truth import CAPTURES, expected_states, truth_rows
 
 from kproto.cli import main
 from kproto.cli.analyze import _explained
+from kproto.extras import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,9 +141,7 @@ def test_a_missing_package_names_the_extra(package: str, extra: str, tmp_path: P
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 2
-    assert (
-        result.stderr == f"kproto: this needs {package}, which is not installed; try: pip install 'kproto[{extra}]'\n"
-    )
+    assert result.stderr == f"kproto: this needs {package}, which is not installed; try: {install_command(extra)}\n"
 
 
 def test_help_needs_neither_spark_nor_java() -> None:

@@ -1,0 +1,49 @@
+"""The optional packages, and the command that installs an extra of kproto where it came from."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["EXTRAS", "install_command"]
+
+EXTRAS: Final = {
+    "rich": "cli",
+    "pyspark": "pipeline",
+    "pyarrow": "tables",
+    "duckdb": "query",
+    "zstandard": "zstd",
+    "prometheus_client": "metrics",
+    "kazoo": "zookeeper",
+}
+"""Maps an optional package to the extra of kproto that installs it."""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra: from the clone or directory from which kproto was installed, if any.
+
+    Args:
+        extra: An extra, such as ``cli``.
+    """
+    place, editable = _source()
+    if place is None:
+        return f"pip install 'kproto[{extra}]'"
+    return f"pip install {'-e ' if editable else ''}'{place}[{extra}]'"
+
+
+def _source() -> tuple[Path | None, bool]:
+    """Return the directory that kproto was installed from, None for a package index; and whether it is editable."""
+    try:
+        origin = json.loads(distribution("kproto").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        clone = Path(__file__).resolve().parent.parent
+        return (clone, True) if (clone / "pyproject.toml").exists() else (None, False)
+    except ValueError:
+        return None, False
+    url = urlsplit(str(origin.get("url", "")))
+    if url.scheme != "file" or "dir_info" not in origin:
+        return None, False
+    return Path(unquote(url.path)), bool(origin["dir_info"].get("editable"))
