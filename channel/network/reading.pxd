@@ -5,7 +5,7 @@ from .traffic cimport Traffic
 
 cdef class ChannelReader:
     cdef bint _recorded
-    cdef object _stalled
+    cdef object _clock, _stalled
     cdef Traffic _traffic
     cdef public object pool
     cdef public list completed

@@ -9,6 +9,8 @@ from .channel import Channel, ChannelState, Receive
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from channel.clock import Clock
+
     from .idle import StalledFrames
     from .memory import MemoryPool
     from .traffic import Traffic
@@ -21,6 +23,7 @@ class ChannelReader:
 
     Args:
         traffic: Counts the bytes and frames that were read.
+        clock: The time of sessions.
         recorded: Whether frames are recorded, so that a response must not be read before its request is recorded.
         pool: The pool that gives the buffers of frames, None for the heap.
         stalled: Watches incomplete frames, None without a limit for them.
@@ -34,12 +37,19 @@ class ChannelReader:
     """
 
     __slots__ = (
-        "_recorded", "_stalled", "_traffic", "buffered", "completed", "out_of_memory", "pool", "progressed",
+        "_clock", "_recorded", "_stalled", "_traffic", "buffered", "completed", "out_of_memory", "pool", "progressed",
     )  # fmt: skip
 
     def __init__(
-        self, traffic: Traffic, *, recorded: bool, pool: MemoryPool | None, stalled: StalledFrames | None
+        self,
+        traffic: Traffic,
+        clock: Clock,
+        *,
+        recorded: bool,
+        pool: MemoryPool | None,
+        stalled: StalledFrames | None,
     ) -> None:
+        self._clock = clock
         self._traffic = traffic
         self._recorded = recorded
         self.pool = pool
@@ -63,7 +73,7 @@ class ChannelReader:
             InvalidReceive, EOFError, OSError: No more can be read from the connection.
         """
         if channel.authenticator is not None:
-            count, payload = self._read_session(channel, now)
+            count, payload = self._read_session(channel)
         elif self._recorded:
             with channel.lock:  # or a response could be recorded before its request, which another thread has sent
                 count, payload = channel.read()
@@ -83,7 +93,7 @@ class ChannelReader:
         if count and self._stalled is not None and (reader.bytes_read or channel.watched):
             self._stalled.look(channel, now)
 
-    def _read_session(self, channel: Channel, now: int) -> tuple[int, bytearray | None]:
+    def _read_session(self, channel: Channel) -> tuple[int, bytearray | None]:
         """Read from a channel whose SASL session can be renewed; the tokens of a renewal are not recorded.
 
         Raises:
@@ -96,6 +106,7 @@ class ChannelReader:
         with channel.lock:
             count, payload = channel.read()
             if payload is not None:
+                now = self._clock.nanoseconds()  # the poll may have begun long before these bytes arrived
                 is_renewal = channel.renewal_takes(payload, now)
                 has_expired = not is_renewal and authenticator.expired(now)
                 if is_renewal or has_expired:

@@ -104,7 +104,9 @@ class Selector:
         self._waker = sockets.Waker()
         self._poller.watch(self._waker.fileno(), self._waker.drain)
         self.writer = ChannelWriter(traffic, clock, self._poller.changed, self._waker.wake)
-        self._reader = ChannelReader(traffic, recorded=recorder is not None, pool=pool, stalled=self._expiry.stalled)
+        self._reader = ChannelReader(
+            traffic, clock, recorded=recorder is not None, pool=pool, stalled=self._expiry.stalled
+        )
 
         self._computed: deque[Channel] = deque()
         self._registry = ChannelRegistry(self._poller, self._reader, traffic, self._expiry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import struct
 import threading
 
@@ -23,6 +24,7 @@ from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
 from channel.network.server import SocketServer
+from channel.network.transport import EVENT_READ
 from channel.network.updater import ManualMetadataUpdater
 from channel.security import MECHANISMS, Credentials, Password, SecurityConfig
 from channel.types import Node, SecurityProtocol
@@ -411,6 +413,36 @@ def test_the_byte_budget_gets_the_bytes_of_renewals_back(serve, ask):
     asking.ask()
     assert asking.counts() == [1, 3, 0, 0]
     until(lambda: serving.server.selector._reader.pool.available == 100_000)
+
+
+def test_a_renewal_counts_from_its_arrival_and_not_from_the_beginning_of_a_poll(serve, ask):
+    """A server's poll may look at a channel without an event, and find bytes that came after the poll's beginning."""
+    serving = serve()
+    asking = ask(serving)
+    selector = serving.server.selector
+
+    def renew():
+        (channel,) = selector.channels.values()
+        began = serving.clock.nanoseconds()
+        for end in (serving, asking):
+            end.clock.sleep(LIFETIME_MS * 0.99)
+        request = asking.client.new_request("1", UPDATE)
+        asking.client.send(request)
+        near = channel.transport._sock
+        until(
+            lambda: select.select([near], [], [], 0)[0],
+            step=lambda: asking.client.poll(1),
+            what="the renewal's first frame",
+        )
+        selector._process(channel, EVENT_READ, began)
+
+    asking.ask()
+    for end in (serving, asking):
+        end.clock.sleep(LIFETIME_MS * 0.99)
+    asking.ask()
+    serving.server.call(renew)
+    until(lambda: not asking.client.in_flight_count(), step=lambda: asking.client.poll(10))
+    assert asking.counts() == [1, 2, 0, 0]
 
 
 def test_a_paused_listener_renews_when_it_goes_on(serve, ask):
