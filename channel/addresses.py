@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 
+from channel.types import Node
 from kproto.errors import ConfigurationError
 
-__all__ = ["parse_address", "show_address", "why_unreachable"]
+__all__ = ["parse_address", "parse_voters", "show_address", "why_unreachable"]
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -24,6 +25,24 @@ def parse_address(text: str) -> tuple[str, int]:
     if not host or (":" in host and not bracketed) or not port.isdecimal() or int(port) > 65_535:
         raise ConfigurationError(f"{text!r} is no HOST:PORT, e.g. 127.0.0.1:9092 or [::1]:9092")
     return host, int(port)
+
+
+def parse_voters(text: str) -> list[Node]:
+    """Parse the controllers of a quorum, written as in Kafka's ``controller.quorum.voters``.
+
+    >>> [str(each) for each in parse_voters("3000@127.0.0.1:9093")]
+    ['127.0.0.1:9093 (id: 3000 rack: None)']
+
+    Raises:
+        ConfigurationError: The text is not ``ID@HOST:PORT,...``.
+    """
+    voters = []
+    for each in text.split(","):
+        voter_id, _, address = each.strip().partition("@")
+        if not voter_id.isdecimal():
+            raise ConfigurationError(f"{each!r} is no ID@HOST:PORT, e.g. 3000@127.0.0.1:9093")
+        voters.append(Node(int(voter_id), *parse_address(address)))
+    return voters
 
 
 def show_address(address: tuple[str, int]) -> str:

@@ -165,6 +165,7 @@ if TYPE_CHECKING:
     )
     from .reference.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
     from .reference.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+    from .reference.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from .reference.update_features import (
         FeatureUpdateKey,
         UpdatableFeatureResult,
@@ -295,6 +296,8 @@ __all__ = [
     "StopReplicaTopicV1",
     "SupportedFeatureKey",
     "TransactionState",
+    "UnregisterBrokerRequest",
+    "UnregisterBrokerResponse",
     "UpdatableFeatureResult",
     "UpdateFeaturesRequest",
     "UpdateFeaturesResponse",

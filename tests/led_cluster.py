@@ -37,6 +37,7 @@ class LedCluster:
         options: More options of ``real-kafka start``.
         settings: Properties of the controller.
         protocol: The security protocol between controller and brokers.
+        arguments: More arguments of the controller.
 
     Attributes:
         process: The controller's latest process.
@@ -53,6 +54,7 @@ class LedCluster:
         options: Sequence[str] = (),
         settings: Mapping[str, Any] | None = None,
         protocol: str = "PLAINTEXT",
+        arguments: Sequence[str] = (),
     ) -> None:
         self.folder, self.count, self.protocol = folder, brokers, protocol
         self.base = free_ports(brokers + 1)
@@ -66,6 +68,7 @@ class LedCluster:
             "--security", protocol, *options,
         )  # fmt: skip
         self._jars = jars
+        self._arguments = arguments
 
     def __enter__(self) -> LedCluster:
         """Start ZooKeeper alone."""
@@ -96,7 +99,7 @@ class LedCluster:
         config.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
         command = [
             sys.executable, "-m", "kproto", "controller", "--zookeeper", self.zookeeper, "--id", str(CONTROLLER),
-            "--config", str(config), "--record", str(self.recording.parent), "--log-json",
+            "--config", str(config), "--record", str(self.recording.parent), "--log-json", *self._arguments,
         ]  # fmt: skip
         if self.protocol != "PLAINTEXT":
             command += ["--security", str(security_file(self.folder, self.protocol))]

@@ -127,6 +127,11 @@ class Controller:
         """The broker id of the active controller, -1 if none is known."""
         return self._elector.active_id
 
+    @property
+    def is_led_by_kraft(self) -> bool:
+        """Whether a KRaft controller has taken the cluster over."""
+        return self._elector.is_kraft
+
     # ---- starting and ending
 
     def start(self) -> None:

@@ -33,11 +33,13 @@ class Elector:
     Attributes:
         active_id: The active controller's broker id, -1 if there is none or none is known.
         is_active: Whether this broker is the controller.
+        is_kraft: Whether the active controller is a KRaft controller, which has taken the cluster over in a migration.
     """
 
     def __init__(self, session: ZooKeeperSession, controller_id: int, changed: Callable[[], object]) -> None:
         self.active_id = NO_CONTROLLER
         self.is_active = False
+        self.is_kraft = False
         self._session = session
         self._id = controller_id
         self._log = get_logger(__name__, f"[Controller id={controller_id}]")
@@ -47,6 +49,7 @@ class Elector:
         """Read ``/controller``, and watch it until its next change."""
         found = read_controller(self._session)
         self.active_id = NO_CONTROLLER if found is None else found[0].broker_id
+        self.is_kraft = found is not None and found[0].kraft_epoch >= 0
         self.is_active = found is not None and found[0].broker_id == self._id and found[1].owner == self._session.id
 
     def elect(self) -> WonElection | None:

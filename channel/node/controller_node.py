@@ -7,14 +7,18 @@ address in their metadata. It keeps no records, and gets no replicas.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from channel.broker.controller_thread import controller_thread
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.handlers import api_versions
 from channel.broker.hooks import BrokerHooks
+from channel.broker.kraft_registration import KRaftRegistration, QuorumProvider
 from channel.broker.service import BrokerService
 from channel.broker.worker import Worker
+from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import ChannelConfig
 from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
@@ -22,25 +26,32 @@ from channel.controller.manager import ControllerChannelManager
 from channel.errors import IllegalState, ZooKeeperError
 from channel.logs import get_logger
 from channel.metrics import Metrics
+from channel.network.request import MessageRequest
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
-from channel.types import Broker, EndPoint, Node, SecurityProtocol
+from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, read_settings, register_broker
 from channel.zookeeper.znodes import broker_path, encode_broker
+from kproto import messages
 
 from .frame_relay import FrameRelay
 from .node_requests import NodeRequests, PassedRequests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from channel.broker.to_controller import NodeToControllerThread
     from channel.controller.leadership import MakeChannels
     from channel.network.recorder import Recorder
+    from channel.network.request import ClientResponse
     from channel.zookeeper.session import ZooKeeperSession
 
 __all__ = ["ControllerNode"]
 
 _log = get_logger(__name__)
+
+_QUORUM_BACKOFF_MS: Final = 2_000
+_LEAVE_S: Final = 10.0
 
 
 class ControllerNode:
@@ -52,6 +63,8 @@ class ControllerNode:
         host, port: The listener's address; port 0 for any free port. Brokers and clients must reach the node there.
         config: Kafka's settings; ``inter.broker.listener.name`` names the listener.
         metrics: Takes the figures.
+        quorum: The voters of a KRaft controller that is to take the cluster over in a migration: the node registers
+            there while it leads, and leaves at its end; their listener has the same security protocol as the node's.
         recorder: Sees every frame, to and from brokers and on the listener.
         on_change: See ``Controller``.
         make_channels: Makes the channels of the elected controller to the brokers.
@@ -70,6 +83,7 @@ class ControllerNode:
         host: str = "127.0.0.1",
         port: int = 0,
         config: ChannelConfig | None = None,
+        quorum: Sequence[Node] = (),
         metrics: Metrics | None = None,
         recorder: Recorder | None = None,
         on_change: Callable[[int, int], None] | None = None,
@@ -89,7 +103,14 @@ class ControllerNode:
         name = f"controller-{controller_id}"
         self._server = SocketServer(name, config=config, recorder=recorder, channel_builder=channels)
         self._worker = Worker(f"{name}-worker-thread")
-        self._broker = EmbeddedBroker(controller_id)
+        self._broker = EmbeddedBroker(controller_id, kraft_epoch=NO_BROKER_EPOCH if quorum else None)
+        self._kraft: KRaftRegistration | None = None
+        self._to_quorum: NodeToControllerThread | None = None
+        if quorum:
+            self._quorum = QuorumProvider(quorum, "CONTROLLER", self._protocol, SYSTEM_CLOCK)
+            self._to_quorum = controller_thread(
+                f"{name}-to-quorum-thread", config, config.security, self._quorum(), _QUORUM_BACKOFF_MS
+            )
         self.controller = Controller(
             controller_id,
             zookeeper,
@@ -129,6 +150,8 @@ class ControllerNode:
         self.endpoint = EndPoint(self._host, listener.port, self._listener_name, self._protocol)
         try:
             self._server.start()
+            if self._to_quorum is not None:
+                self._to_quorum.start()
             self.controller.start()
         except BaseException:
             self._server.close()
@@ -137,6 +160,9 @@ class ControllerNode:
     def close(self) -> None:
         """Resign if active, leave the cluster, and close every socket. Harmless if closed."""
         self.controller.close()
+        if self._to_quorum is not None:
+            self._leave_quorum()
+            self._to_quorum.shutdown()
         if self._relay is not None:
             self._relay.close()
         self._server.close()
@@ -175,6 +201,27 @@ class ControllerNode:
         ibp = self._config.inter_broker_protocol_version
         contents = encode_broker(Broker(self._id, (self.endpoint,)), ibp, time.time_ns() // 1_000_000)
         self._broker.broker_epoch = register_broker(session, self._id, contents)
+        if self._to_quorum is not None and self._kraft is None:
+            channel = self._to_quorum.channel(self._id, self._quorum, FOREVER)
+            described = Broker(self._id, (self.endpoint,))
+            self._kraft = KRaftRegistration(self._broker, described, ibp, channel, self._server.call_later)
+            self._kraft.start()
+
+    def _leave_quorum(self) -> None:
+        """Have the KRaft controller forget the node, which comes back no more."""
+        kraft, self._kraft = self._kraft, None
+        if kraft is None or (self._broker.kraft_epoch or NO_BROKER_EPOCH) < 0:
+            return
+        answered = threading.Event()
+
+        def left(response: ClientResponse) -> None:
+            _log.info("the KRaft controller was asked to forget broker %d: %s", self._id, response.body)
+            answered.set()
+
+        with contextlib.suppress(IllegalState):
+            kraft.channel.send_request(MessageRequest(messages.UnregisterBrokerRequest(broker_id=self._id)), left)
+            answered.wait(_LEAVE_S)
+        kraft.close()
 
     def _unregister(self, session: ZooKeeperSession) -> None:
         """End the registration as a broker; an expired session's registration has ended by itself."""

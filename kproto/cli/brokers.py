@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from channel.broker.hooks import BrokerHooks, RequestContext
     from channel.broker.links import Stand
     from channel.config import BrokerConfigs
-    from channel.types import Node
 
 __all__ = ["command"]
 
@@ -124,7 +123,7 @@ def command(
 
     Prints one JSON object a line for each broker (id, host, port, broker_epoch) once all of them listen.
     """
-    from channel.addresses import parse_address
+    from channel.addresses import parse_address, parse_voters
     from channel.config import BrokerConfigs
     from channel.security import SecurityConfig, read_properties, read_security
 
@@ -181,7 +180,7 @@ def command(
                 session_timeout_ms=config.common.zookeeper_session_timeout_ms,
                 replica_lag_time_max_ms=round(replica_lag * 1000),
                 racks=() if racks is None else [_rack(text) for text in racks.split(",")],
-                quorum=[] if quorum is None else [_voter(text) for text in quorum.split(",")],
+                quorum=[] if quorum is None else parse_voters(quorum),
                 stand=_candidates(config.secured(protocol.name, settings), reader_is_gone) if elect else None,
                 **brokers,
             )
@@ -206,17 +205,6 @@ def _rack(text: str) -> str:
     if not text.strip():
         raise ConfigurationError("a rack of --racks has no name; write --racks a,b")
     return text.strip()
-
-
-def _voter(text: str) -> Node:
-    """Parse a controller of the quorum, written as in Kafka's ``controller.quorum.voters``."""
-    from channel.addresses import parse_address
-    from channel.types import Node
-
-    voter_id, _, address = text.strip().partition("@")
-    if not voter_id.isdecimal():
-        raise ConfigurationError(f"{text!r} is no ID@HOST:PORT, e.g. 3000@127.0.0.1:9093")
-    return Node(int(voter_id), *parse_address(address))
 
 
 def _candidates(config: BrokerConfigs, reader_is_gone: Callable[[], None]) -> Stand:

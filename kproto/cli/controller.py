@@ -43,6 +43,10 @@ SASL, where it cannot speak for the client, it closes the connection, and the cl
 are spread over the racks if every broker has one. Settings of topics are checked as Kafka 3.9 checks them.
 
 \b
+In a migration to KRaft --quorum names the KRaft controllers, as controller.quorum.voters does for brokers: it registers
+there too, as they wait for every registered broker, and ends once they have taken the cluster over.
+
+
 Prints one JSON object a line: where it listens, then who leads at each change.
 
 \b
@@ -51,6 +55,7 @@ Examples:
   kproto controller --zookeeper zk1:2181,zk2:2181/kafka --id 1000 --listener 10.0.0.7:9092 --config FILE
   kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --record recordings --metrics 127.0.0.1:9404 --log-json
   kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --security broker.properties
+  kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --quorum 3000@127.0.0.1:9093
 
 \b
 --config has Kafka's own names, --security those of a broker's listener:
@@ -80,6 +85,10 @@ Examples:
     "--record", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
     help="Record all its traffic to DIR/controller-ID.pcapng.",
 )  # fmt: skip
+@click.option(
+    "--quorum", metavar="ID@HOST:PORT,...",
+    help="The KRaft controllers of a migration; it ends once they lead.",
+)  # fmt: skip
 @click.option("--metrics", metavar="HOST:PORT", help="Serve http://HOST:PORT/metrics for Prometheus.")
 @click.option("--log-json", is_flag=True, help="Write log lines as JSON objects.")
 @click.option("--verbose", "-v", is_flag=True, help="Log state changes too, one line for each request.")
@@ -90,12 +99,13 @@ def command(
     config: Path | None,
     security: Path | None,
     record: Path | None,
+    quorum: str | None,
     metrics: str | None,
     log_json: bool,
     verbose: bool,
 ) -> None:
     """Stand for election as a real cluster's controller, and lead it while elected."""
-    from channel.addresses import parse_address
+    from channel.addresses import parse_address, parse_voters
     from channel.node.controller_node import ControllerNode
 
     host, port = parse_address(listener)
@@ -111,6 +121,8 @@ def command(
         except BrokenPipeError:
             unread.set()
             stop.set()
+        if quorum is not None and node.controller.is_led_by_kraft:
+            stop.set()
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
@@ -125,7 +137,14 @@ def command(
                 raise ConfigurationError(f"{record} is a file; --record takes a directory") from None
             recorder = stack.enter_context(PcapngRecorder(record / f"controller-{controller_id}.pcapng"))
         node = ControllerNode(
-            controller_id, zookeeper, host=host, port=port, config=settings, recorder=recorder, on_change=changed
+            controller_id,
+            zookeeper,
+            host=host,
+            port=port,
+            config=settings,
+            quorum=() if quorum is None else parse_voters(quorum),
+            recorder=recorder,
+            on_change=changed,
         )
         if metrics is not None:
             stack.enter_context(_served(node.metrics, metrics))

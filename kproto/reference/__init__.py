@@ -49,6 +49,7 @@ from . import (
     sasl_authenticate,
     sasl_handshake,
     stop_replica,
+    unregister_broker,
     update_features,
     update_metadata,
 )
@@ -160,6 +161,7 @@ _MODULES = (
     sasl_authenticate,
     sasl_handshake,
     stop_replica,
+    unregister_broker,
     update_features,
     update_metadata,
 )

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from free_ports import free_ports
+from led_cluster import CONTROLLER, LedCluster
 from real_brokers import IS_LONG, client_settings, eventually, real_kafka, security_file
 
 from channel.broker.fleet import Fleet
@@ -112,3 +113,29 @@ def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Pat
             assert not [code for _, _, is_kraft, code in seen if is_kraft and code]
     finally:
         real_kafka("stop", folder, "--kill")
+
+
+def test_a_cluster_that_kproto_leads_migrates_and_loses_nothing(kafka_jars: Path, tmp_path: Path) -> None:
+    port = free_ports(1)
+    options = ("--migration-port", str(port), "--prop", "offsets.topic.replication.factor=1")
+    arguments = ("--quorum", f"{KRAFT}@127.0.0.1:{port}")
+    with LedCluster(tmp_path, kafka_jars, options=options, arguments=arguments) as led:
+        led.lead()
+        led.start(0, 1, 2)
+        admin = led.admin()
+        admin.create_topics([NewTopic("before", 3, 3)])["before"].result(120)
+        led.produce("before", 1_000)
+        assert led.process is not None
+
+        real_kafka("start-kraft", str(tmp_path))
+        assert led.line() == {"controller": KRAFT, "leading": False}
+        assert led.process.wait(120) == 0  # it ends by itself
+        assert led.session.exists(znodes.broker_path(CONTROLLER)) is None
+        assert "was asked to forget broker 77: UnregisterBrokerResponse" in (tmp_path / "controller.log").read_text()
+
+        led.produce("before", 1_000, first=1_000)
+        assert led.consume("before", 2_000) == set(range(2_000))
+        admin = led.admin()  # one that has not learnt of the former controller
+        admin.create_topics([NewTopic("after", 3, 3)])["after"].result(120)
+        eventually(lambda: led.is_in_sync("after", 3, {0, 1, 2}))  # the KRaft controller writes to ZooKeeper too
+        assert set(admin.list_topics(timeout=60).brokers) == {0, 1, 2}

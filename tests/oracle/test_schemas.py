@@ -23,7 +23,38 @@ from kproto.reference import datatypes
 from kproto.reference.fields import Fields
 
 APIS = (
-    *(3, 4, 5, 6, 7, 10, 16, 17, 18, 19, 20, 22, 32, 33, 35, 36, 37, 43, 44, 45, 46, 51, 56, 57, 58, 62, 63, 66, 67),
+    *(
+        3,
+        4,
+        5,
+        6,
+        7,
+        10,
+        16,
+        17,
+        18,
+        19,
+        20,
+        22,
+        32,
+        33,
+        35,
+        36,
+        37,
+        43,
+        44,
+        45,
+        46,
+        51,
+        56,
+        57,
+        58,
+        62,
+        63,
+        64,
+        66,
+        67,
+    ),
 )
 NAMES = [ApiKey(api).info.name + kind for api in APIS for kind in ("Request", "Response")]
 NAMES += ["RequestHeader", "ResponseHeader"]

@@ -1,0 +1,31 @@
+"""UnregisterBroker (64): a KRaft controller forgets a broker. Version 0; flexible."""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import Int16, Int32, Nullable, String
+from .fields import Fields
+from .struct import Request, Response
+
+__all__ = ["UnregisterBrokerRequest", "UnregisterBrokerResponse"]
+
+
+class UnregisterBrokerRequest(Request):
+    """The broker."""
+
+    api_key = ApiKey.UNREGISTER_BROKER
+    fields = Fields(
+        "broker_id" / Int32,
+    )
+
+
+class UnregisterBrokerResponse(Response):
+    """Whether the broker is forgotten."""
+
+    api_key = ApiKey.UNREGISTER_BROKER
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Int16,
+        "error_message" / Nullable(String),
+    )
