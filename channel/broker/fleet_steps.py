@@ -167,6 +167,8 @@ def _sign_of(fleet: Fleet, step: Step, broker_ids: list[int]) -> Callable[[Metad
     """Return a check of a broker's metadata for the step's update; None for steps that cause no update."""
     if step.action in _GOES:
         gone = frozenset(broker_ids)
+        if any(m.is_up and m.broker.is_led_by_kraft for m in fleet):
+            return _sign_of_kraft(fleet, gone)
         return lambda snapshot: gone.isdisjoint(snapshot.alive_brokers)
     if step.action in _COMES:
         return lambda snapshot: all(i in snapshot.alive_brokers for i in broker_ids)
@@ -174,6 +176,26 @@ def _sign_of(fleet: Fleet, step: Step, broker_ids: list[int]) -> Callable[[Metad
         former = {m.broker.metadata.snapshot.controller for m in fleet if m.is_up}
         return lambda snapshot: snapshot.controller not in former
     return None
+
+
+def _sign_of_kraft(fleet: Fleet, gone: frozenset[int]) -> Callable[[MetadataSnapshot], bool] | None:
+    """Return a check for other leaders of the partitions that the brokers lead; None if they lead none.
+
+    A KRaft controller's updates go on naming a broker that it has fenced among the live brokers.
+    """
+    snapshot = next(m.broker.metadata.snapshot for m in fleet if m.is_up and m.broker.is_led_by_kraft)
+    led = [
+        (topic, index)
+        for topic, partitions in snapshot.partitions.items()
+        for index, state in partitions.items()
+        if state.leader in gone
+    ]
+
+    def has_other_leaders(now: MetadataSnapshot) -> bool:
+        states = [now.partition(*each) for each in led]
+        return all(state is None or state.leader not in gone for state in states)
+
+    return has_other_leaders if led else None
 
 
 class _Watch:

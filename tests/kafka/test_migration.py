@@ -16,6 +16,7 @@ from led_cluster import CONTROLLER, LedCluster
 from real_brokers import IS_LONG, client_settings, eventually, real_kafka, security_file
 
 from channel.broker.fleet import Fleet
+from channel.broker.fleet_steps import Step, rehearse
 from channel.broker.hooks import BrokerHooks
 from channel.config import ChannelConfig
 from channel.node.candidate import candidates
@@ -108,7 +109,8 @@ def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Pat
             assert fleet.shut_down(1, timeout_s=60) == {}  # by a heartbeat that says so
             eventually(lambda: fleet[2].broker.metadata.partition_info(*TP).leader in (2, 3))  # type: ignore[union-attr]
             survivor = 2 if fleet[2].broker.metadata.partition_info(*TP).leader == 3 else 3  # type: ignore[union-attr]
-            fleet.kill(5 - survivor)  # its heartbeats end, and the controller fences it
+            (event,) = rehearse(fleet, [Step("kill", str(5 - survivor))])  # its heartbeats end: it is fenced
+            assert (event.heard, event.listening, event.is_complete) == (1, 1, True)
             eventually(lambda: fleet[survivor].broker.metadata.partition_info(*TP).leader == survivor)  # type: ignore[union-attr]
             assert not [code for _, _, is_kraft, code in seen if is_kraft and code]
     finally:
