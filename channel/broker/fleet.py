@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
+    from channel.metrics import Metrics
     from channel.network.recorder import Recorder
     from channel.security import SecurityConfig
 
@@ -90,6 +91,7 @@ class Fleet:
         quorum: The voters of a KRaft controller, with which the brokers register too, as in a migration to KRaft;
             their listener has the same security protocol as the brokers' own.
         stand: Makes each broker's candidacy in the controller election; by default no broker stands.
+        metrics: Takes the metrics of the brokers' channels to their controller; None for no metrics.
 
     Attributes:
         cluster: The brokers, by id; for reading.
@@ -114,6 +116,7 @@ class Fleet:
         racks: Sequence[str] = (),
         quorum: Sequence[Node] = (),
         stand: Stand | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._stand = stand
         self._zookeeper = zookeeper
@@ -138,8 +141,12 @@ class Fleet:
         self._hooks = FleetHooks(hooks, lambda: self.on_answered)
         self._worker = Worker("fleet-worker-thread")
         self._is_closed = False
-        nobody = ControllerInformation(None, self._listener_name, protocol)
-        self._to_controller = controller_thread("fleet-to-controller-thread", config, self._security, nobody)
+        nobody = ControllerInformation(
+            None, self._listener_name, protocol, sasl_mechanism=self._security.sasl_mechanism
+        )
+        self._to_controller = controller_thread(
+            "fleet-to-controller-thread", "alter-partition", config, self._security, nobody, metrics
+        )
         self._quorum: QuorumProvider | None = None
         self._to_quorum: NodeToControllerThread | None = None
         self._forwarding: NodeToControllerThread | None = None
@@ -151,9 +158,17 @@ class Fleet:
                 )
             self._quorum = QuorumProvider(quorum, "CONTROLLER", protocol, SYSTEM_CLOCK)
             self._to_quorum = controller_thread(
-                "fleet-to-quorum-thread", config, self._security, self._quorum(), _QUORUM_BACKOFF_MS
+                "fleet-to-quorum-thread",
+                "quorum",
+                config,
+                self._security,
+                self._quorum(),
+                metrics,
+                reconnect_backoff_max_ms=_QUORUM_BACKOFF_MS,
             )
-            self._forwarding = controller_thread("fleet-forwarding-thread", config, self._security, nobody)
+            self._forwarding = controller_thread(
+                "fleet-forwarding-thread", "forwarding", config, self._security, nobody, metrics
+            )
         self.on_answered: Callable[[int, RequestContext], None] | None = None
         self.cluster: EmbeddedCluster
 
@@ -346,7 +361,9 @@ class Fleet:
         )
         candidacy = self._stand(member.id, registration.session) if self._stand is not None else None
         quorum = self._quorum or (lambda: None)
-        provider = MetadataCacheProvider(broker.metadata, self._listener_name, self._protocol, quorum)
+        provider = MetadataCacheProvider(
+            broker.metadata, self._listener_name, self._protocol, quorum, self._security.sasl_mechanism
+        )
         channel = self._to_controller.channel(member.id, provider, FOREVER)
         forwarding = (
             None

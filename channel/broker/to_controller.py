@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from channel.clock import FOREVER
@@ -32,6 +32,7 @@ __all__ = [
     "MetadataCacheProvider",
     "NodeToControllerChannel",
     "NodeToControllerThread",
+    "broker_of",
 ]
 
 _NO_CONTROLLER_MS: Final = 100
@@ -47,12 +48,14 @@ class ControllerInformation:
         listener: The listener's name.
         security_protocol: The security protocol of that listener.
         is_zookeeper: Whether the controller is elected in ZooKeeper; false for a KRaft controller.
+        sasl_mechanism: The SASL mechanism of that listener; None for that of the broker's security settings.
     """
 
     node: Node | None
     listener: str
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     is_zookeeper: bool = True
+    sasl_mechanism: str | None = None
 
 
 class ControllerProvider(Protocol):
@@ -69,6 +72,7 @@ class MetadataCacheProvider:
         metadata: The broker's metadata cache.
         listener: The control-plane listener's name, or the inter-broker listener's where there is none.
         security_protocol: The security protocol of that listener.
+        sasl_mechanism: The SASL mechanism of that listener.
         quorum: Provides the KRaft controller, once one has sent an UpdateMetadata; None while no quorum is known.
     """
 
@@ -78,10 +82,11 @@ class MetadataCacheProvider:
         listener: str,
         security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         quorum: Callable[[], ControllerInformation | None] = lambda: None,
+        sasl_mechanism: str | None = None,
     ) -> None:
         self._metadata = metadata
         self._quorum = quorum
-        self._none = ControllerInformation(None, listener, security_protocol)
+        self._none = ControllerInformation(None, listener, security_protocol, sasl_mechanism=sasl_mechanism)
 
     def __call__(self) -> ControllerInformation:
         """The present controller."""
@@ -96,7 +101,12 @@ class MetadataCacheProvider:
         if broker is None or endpoint is None:
             return self._none
         node = Node(broker.id, endpoint.host, endpoint.port, broker.rack, self._none.listener)
-        return ControllerInformation(node, self._none.listener, self._none.security_protocol)
+        return replace(self._none, node=node)
+
+
+def broker_of(node_id: str) -> str:
+    """Return the broker that a connection to a controller belongs to, its requests' client id as in Kafka."""
+    return node_id.partition("-")[0]
 
 
 class ControllerClientFactory(Protocol):
@@ -382,7 +392,7 @@ class NodeToControllerThread(InterBrokerSendThread):
 
     def _invalid_answer(self, node_id: str, error: Exception) -> None:
         """Handle an invalid answer: its request is sent again, over a new connection."""
-        channel = self._channels.get(int(node_id.partition("-")[0]))
+        channel = self._channels.get(int(broker_of(node_id)))
         self.log.warning("connection %s is closed: its answer cannot be read: %s", node_id, error)
         self.client.disconnect(node_id)
         if channel is not None:

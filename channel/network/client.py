@@ -17,7 +17,7 @@ from kproto.errors import DecodeError
 from .api_versions import VersionDiscovery
 from .connection_states import ClusterConnectionStates
 from .nodes import NodeConnections
-from .request import Callback, ClientRequest, ClientResponse, RequestBuilder
+from .request import Callback, ClientId, ClientRequest, ClientResponse, RequestBuilder
 from .request_outcomes import RequestOutcomes
 from .request_sender import RequestSender
 from .resolution import NameResolution
@@ -58,7 +58,7 @@ class NetworkClient:
     Args:
         selector: Moves the bytes; the client owns and closes it.
         metadata: Keeps the nodes.
-        client_id: Goes into every header; None for none.
+        client_id: Goes into every header; see ``ClientId``.
         max_in_flight: Most unanswered requests on one connection.
         reconnect_backoff_ms, reconnect_backoff_max_ms: The first and the longest wait before a reconnect.
         send_buffer, receive_buffer: Buffer sizes of new sockets in bytes, -1 for the system's.
@@ -79,7 +79,7 @@ class NetworkClient:
         self,
         selector: Selector,
         metadata: MetadataUpdater,
-        client_id: str | None,
+        client_id: ClientId,
         *,
         max_in_flight: int = 5,
         reconnect_backoff_ms: int = 50,

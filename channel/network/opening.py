@@ -95,7 +95,7 @@ class ChannelOpener:
         sock, at_once = self._dial(address, send_buffer, receive_buffer)
         channel = None
         try:
-            peer = Peer(address[0] if host is None else host, address[1], listener)
+            peer = Peer(address[0] if host is None else host, address[1], listener, node_id=channel_id)
             channel = self._factory.channel(channel_id, sock, peer, checks_versions=checks_versions)
             self._registry.add(channel, self._clock.nanoseconds())
             if at_once:

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from .frames import Send
     from .transport import Bytes
 
-__all__ = ["BodyRequest", "Callback", "ClientRequest", "ClientResponse", "MessageRequest", "RequestBuilder"]
+__all__ = ["BodyRequest", "Callback", "ClientId", "ClientRequest", "ClientResponse", "MessageRequest", "RequestBuilder"]
 
 Callback: TypeAlias = "Callable[[ClientResponse], None]"
+ClientId: TypeAlias = "str | Callable[[str], str] | None"
+"""The client id in the headers of requests; a function of the node's id where nodes get different ones."""
 
 
 class RequestBuilder(Protocol):

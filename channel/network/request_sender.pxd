@@ -9,7 +9,8 @@ cdef class RequestSender:
     cdef ChannelWriter _writer
     cdef object _selector, _metadata, _versions, _clock
     cdef public RequestFramer _framer
-    cdef dict _ids
+    cdef dict _ids, _framers
+    cdef object _client_id_of
     cdef public long long request_timeout_ms, next_timeout_ms, unanswered
     cdef public object aborted
 

@@ -9,10 +9,12 @@ from channel.errors import NoUsableVersion
 from channel.logs import get_logger
 from kproto.errors import FieldNotInVersion, UnsupportedVersion
 
-from .request import Callback, ClientRequest, ClientResponse, RequestBuilder
+from .request import Callback, ClientId, ClientRequest, ClientResponse, RequestBuilder
 from .wire import CorrelationIds, RequestFramer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from channel.clock import Clock
 
     from .api_versions import VersionDiscovery
@@ -32,7 +34,7 @@ class RequestSender:
         selector: Moves the bytes.
         metadata: Takes the failures of its own requests.
         versions: The API versions of nodes.
-        client_id: Goes into every header; None for none.
+        client_id: Goes into every header; None for none, a function of the node's id where nodes get different ones.
         request_timeout_ms: The time limit of requests without one of their own.
         clock: The source of time.
 
@@ -44,8 +46,8 @@ class RequestSender:
     """
 
     __slots__ = (
-        "_clock", "_framer", "_ids", "_metadata", "_selector", "_versions", "_writer", "aborted", "next_timeout_ms",
-        "request_timeout_ms", "unanswered",
+        "_client_id_of", "_clock", "_framer", "_framers", "_ids", "_metadata", "_selector", "_versions", "_writer",
+        "aborted", "next_timeout_ms", "request_timeout_ms", "unanswered",
     )  # fmt: skip
 
     def __init__(
@@ -53,7 +55,7 @@ class RequestSender:
         selector: Selector,
         metadata: MetadataUpdater,
         versions: VersionDiscovery,
-        client_id: str | None,
+        client_id: ClientId,
         request_timeout_ms: int,
         clock: Clock,
     ) -> None:
@@ -61,7 +63,9 @@ class RequestSender:
         self._writer = selector.writer
         self._metadata = metadata
         self._versions = versions
-        self._framer = RequestFramer(client_id)
+        self._client_id_of = client_id if callable(client_id) else None
+        self._framer = RequestFramer(None if callable(client_id) else client_id)
+        self._framers: dict[str, RequestFramer] = {}
         self._ids: dict[str, CorrelationIds] = {}
         self._clock = clock
         self.request_timeout_ms = request_timeout_ms
@@ -123,6 +127,7 @@ class RequestSender:
     def forget(self, node_id: str) -> None:
         """Count a node's correlation ids from 0 again."""
         self._ids.pop(node_id, None)
+        self._framers.pop(node_id, None)
 
     def send(self, request: ClientRequest, now: int, channel: Channel | None = None) -> None:
         """Frame a request, and hand it to the selector; with a channel, write it at once.
@@ -149,7 +154,8 @@ class RequestSender:
                 self._selector.wakeup()
             return
         request.version = version
-        request.send = send = self._framer.frame(request, body)
+        framer = self._framer if self._client_id_of is None else self._framer_of(node_id, self._client_id_of)
+        request.send = send = framer.frame(request, body)
         request.sent_ms = now
         if not request.expects_response:
             self.unanswered += 1
@@ -159,3 +165,10 @@ class RequestSender:
             self._selector.send(send)
         else:
             self._writer.write_at_once(channel, send)
+
+    def _framer_of(self, node_id: str, client_id_of: Callable[[str], str]) -> RequestFramer:
+        """Return the framer of a node whose client id is its own."""
+        framer = self._framers.get(node_id)
+        if framer is None:
+            framer = self._framers[node_id] = RequestFramer(client_id_of(node_id))
+        return framer

@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 
     from channel.security import SecurityConfig
 
+    from .request import ClientId
     from .sockets import ChannelBuilder, Peer
     from .transport import Authenticator, Transport
 
 __all__ = ["client_channels", "server_channels"]
 
 
-def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client_id: str | None) -> ChannelBuilder:
+def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client_id: ClientId) -> ChannelBuilder:
     """Make the builder of connections to nodes.
 
     Args:
         protocol: The security protocol of the nodes' listener.
         security: The trusted authorities, and this end's certificate and credentials.
-        client_id: Goes into the headers of the SASL exchange.
+        client_id: Goes into the headers of the SASL exchange; see ``ClientId``.
 
     Raises:
         ConfigurationError: A setting that the protocol needs is missing.
@@ -48,7 +49,8 @@ def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client
         transport = transport_of(sock, peer)
         if credentials is None or mechanism is None:
             return transport, None
-        side = SaslClient(mechanism, credentials, client_id, f"{peer.host}:{peer.port}")
+        name = client_id(peer.node_id) if callable(client_id) else client_id
+        side = SaslClient(mechanism, credentials, name, f"{peer.host}:{peer.port}")
         return transport, SaslAuthenticator(transport, side)
 
     return build

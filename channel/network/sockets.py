@@ -32,12 +32,14 @@ class Peer(NamedTuple):
         port: Its port.
         listener: The name of the peer's listener, or of our listener if the peer connected to us.
         accepted: Whether the peer connected to us.
+        node_id: The id of the node that was dialled.
     """
 
     host: str
     port: int
     listener: str = "PLAINTEXT"
     accepted: bool = False
+    node_id: str = ""
 
 
 class ChannelBuilder(Protocol):
