@@ -20,7 +20,7 @@ from .logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FatalExit", "StoppableThread", "end_process", "ends_with_process"]
+__all__ = ["FatalExit", "StoppableThread", "call_within", "close_all", "end_process", "ends_with_process"]
 
 _EXIT_S: Final = 5.0
 _SLICE_S: Final = 0.5  # unlimited waits go in steps: a signal just before a wait begins does not end it
@@ -61,6 +61,54 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
+
+
+def close_all(*parts: Callable[[], object]) -> None:
+    """Call each function, which closes a part, in order; the failure of one keeps no other from its call.
+
+    Raises:
+        Exception: The first failure, once all were called; later failures are logged.
+    """
+    failures: list[BaseException] = []
+    for part in parts:
+        try:
+            part()
+        except BaseException as e:  # noqa: BLE001  (raised below, when the others are closed)
+            if failures:
+                _log.error("another part could not be closed", exc_info=e)
+            failures.append(e)
+    if failures:
+        raise failures[0]
+
+
+def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> bool:
+    """Call a function that may block, and wait at most this long for its end.
+
+    Args:
+        timeout_s: How long to wait.
+        name: Names the thread on which the function goes on after that time.
+        function: What to call.
+
+    Returns:
+        Whether it has ended; a line in the log says if not. Its error is raised.
+    """
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as e:  # noqa: BLE001  (raised by the caller's thread)
+            failures.append(e)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if failures:
+        raise failures[0]
+    if thread.is_alive():
+        _log.warning("%s has not ended within %g s", name, timeout_s)
+        return False
+    return True
 
 
 class FatalExit(Exception):
@@ -189,17 +237,22 @@ class StoppableThread(threading.Thread, ABC):
         self.log.info("shut down")
         return True
 
-    def shutdown(self) -> None:
-        """Initiate the shutdown and wait until the thread has ended."""
+    def shutdown(self, timeout_s: float | None = None) -> bool:
+        """Initiate the shutdown, and wait until the thread has ended, at most this long; harmless if it has.
+
+        Returns:
+            Whether the thread has ended. If not, a line in the log says so, and the thread ends after its present work.
+        """
         self.initiate_shutdown()
-        self.await_shutdown()
+        has_ended = self.await_shutdown(timeout_s)
+        if not has_ended:
+            self.log.warning("%s has not ended within %g s; it ends after its present work", self.name, timeout_s)
+        return has_ended
 
     def end_at_exit(self, timeout_s: float) -> None:
         """End with the interpreter."""
         if self.is_alive():
-            self.initiate_shutdown()
-            if not self.await_shutdown(timeout_s):
-                self.log.warning("still busy as the interpreter ends")
+            self.shutdown(timeout_s)
 
     def forget_in_child(self) -> None:
         """Count as ended in a forked child: the thread runs in the parent alone."""
@@ -233,6 +286,11 @@ class StoppableThread(threading.Thread, ABC):
                 self.error = e
                 self.log.exception("ended by an error")
         finally:
-            self.ended()
-            self._complete.set()
+            try:
+                self.ended()
+            except BaseException as e:
+                self.error = self.error or e
+                self.log.exception("could not clean up at its end")
+            finally:
+                self._complete.set()
         self.log.info("stopped")

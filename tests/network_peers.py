@@ -313,7 +313,7 @@ class ScriptedTransport:
         return self.held > 0
 
     def write(self, buffers):
-        count = sum(map(len, buffers))
+        count = min(sum(map(len, buffers)), self.network.takes)
         self.held = count if self.holds else 0
         return count
 
@@ -411,6 +411,7 @@ class ScriptedSelector(ObservedSelector):
 
     def __init__(self, clock: Any, **habits: Any) -> None:
         self.numbers = itertools.count(10_000)
+        self.takes = 2**31  # the number of bytes that each write takes
         self.transports: dict[int, ScriptedTransport] = {}
         self._registered: dict[int, int] = {}
 

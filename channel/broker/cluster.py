@@ -15,6 +15,7 @@ from channel.logs import bounded
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.security import SecurityConfig
+from channel.threads import close_all
 from channel.types import SecurityProtocol
 from kproto.errors import ConfigurationError
 
@@ -180,12 +181,17 @@ class EmbeddedCluster:
             raise
         return self
 
-    def close(self) -> None:
-        """Close every socket and end the threads. Harmless if closed."""
-        self._server.close()
-        self._worker.close()
-        for member in self.members.values():
-            member.listener = None
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Close every socket and end the threads. Harmless if closed.
+
+        Raises:
+            IllegalState: A thread has not ended after ``timeout_s``; the rest is closed.
+        """
+        try:
+            close_all(lambda: self._server.close(timeout_s), lambda: self._worker.close(timeout_s))
+        finally:
+            for member in self.members.values():
+                member.listener = None
 
     def __enter__(self) -> Self:
         return self.start()

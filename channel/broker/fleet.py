@@ -17,6 +17,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import BrokerConfigs, ChannelConfig
 from channel.errors import IllegalState, RequestTimeout
 from channel.logs import get_logger
+from channel.threads import close_all
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, create_persistent_nodes, read_settings
 from channel.zookeeper.session import ZooKeeperSession
@@ -206,19 +207,24 @@ class Fleet:
         self._followers.check_later()
         return self
 
-    def close(self) -> None:
-        """End all brokers and their registrations at once, without a controlled shutdown. Harmless if closed."""
+    def close(self, timeout_s: float = 10.0) -> None:
+        """End all brokers and their registrations at once, without a controlled shutdown. Harmless if closed.
+
+        Args:
+            timeout_s: How long to wait for each part; a line in the log names a thread that has not ended then.
+
+        Raises:
+            Exception: The first failure of a part, once all were closed; a second call tries the failed parts again.
+        """
         if self._is_closed:
             return
-        self._is_closed = True
-        if hasattr(self, "cluster"):
-            self.cluster.close()
+        ends: list[Callable[[], object]] = [lambda: self.cluster.close(timeout_s)] if hasattr(self, "cluster") else []
         for links in sorted(self._links.values(), key=lambda links: links.leads_cluster):  # so that no other is elected
-            links.leave()
-            links.registration.close()
-        for thread in self._threads:
-            thread.shutdown()
-        self._worker.close()  # last: its task may wait for a ZooKeeper that is away, until its session is closed
+            ends += [partial(links.leave, timeout_s), partial(links.registration.close, timeout_s)]
+        ends += [partial(thread.shutdown, timeout_s) for thread in self._threads]
+        # The worker last: its task may wait for a ZooKeeper that is away, until its session is closed.
+        close_all(*ends, partial(self._worker.close, timeout_s))
+        self._is_closed = True
 
     @property
     def _threads(self) -> list[NodeToControllerThread]:

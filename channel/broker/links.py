@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from channel.errors import ChannelError
 from channel.logs import get_logger
+from channel.threads import close_all
 
 from .controlled_shutdown import ShutdownRequest, ask_kraft_controller, ask_zookeeper_controller
 
@@ -49,8 +50,8 @@ class Candidacy(Protocol):
     def abandon(self) -> None:
         """End as kill -9 does: ZooKeeper notices when the session expires. Harmless if ended."""
 
-    def close(self) -> None:
-        """Resign, and stop standing for election. Harmless if ended."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Resign, and stop standing for election, within this time. Harmless if ended."""
 
 
 class Stand(Protocol):
@@ -113,11 +114,10 @@ class BrokerLinks:
         if self.candidacy is not None:
             self.candidacy.abandon()
 
-    def leave(self) -> None:
-        """Resign as controller, and send no more requests."""
-        self._hang_up()
-        if self.candidacy is not None:
-            self.candidacy.close()
+    def leave(self, timeout_s: float | None = None) -> None:
+        """Resign as controller, within this time, and send no more requests."""
+        candidacy = self.candidacy
+        close_all(self._hang_up, lambda: None if candidacy is None else candidacy.close(timeout_s))
 
     def _hang_up(self) -> None:
         self.channel.close()

@@ -78,10 +78,10 @@ class BrokerRegistration:
             self.close()
             raise
 
-    def close(self) -> None:
-        """End the session, which ends the registration at once. Harmless if closed."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the session, which ends the registration at once; waits at most this long. Harmless if closed."""
         self._closed.set()
-        self.session.close()
+        self.session.close(timeout_s)
 
     def _register(self) -> int:
         data = encode_broker(self._broker, self._ibp, time.time_ns() // 1_000_000, self._features)

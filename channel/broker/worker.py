@@ -47,7 +47,7 @@ class Worker:
                 self._thread.start()
             self._queue.put(work)
 
-    def close(self) -> None:
+    def close(self, timeout_s: float = _CLOSE_S) -> None:
         """End the thread after its present task; queued tasks are dropped. Harmless if closed.
 
         A task that closes its own worker returns at once, and the thread ends after the task.
@@ -63,9 +63,9 @@ class Worker:
         self._queue.put(None)
         if thread is threading.current_thread():
             return
-        thread.join(_CLOSE_S)
+        thread.join(timeout_s)
         if thread.is_alive():
-            raise IllegalState(f"{self._name} has not ended: the work in hand takes more than {_CLOSE_S:.0f} s")
+            raise IllegalState(f"{self._name} has not ended: the work in hand takes more than {timeout_s:g} s")
 
     def _work(self) -> None:
         while (work := self._queue.get()) is not None and not self._is_closed:

@@ -44,8 +44,8 @@ class BrokerChannels(Protocol):
     ) -> None:
         """Queue a request; ``callback`` takes the response, on the broker's send thread."""
 
-    def shutdown(self) -> None:
-        """Close all channels."""
+    def shutdown(self, timeout_s: float | None = None) -> None:
+        """Close all channels, within this time."""
 
 
 class BrokerChanges:

@@ -7,13 +7,16 @@ resignation, so that no two send paths are alive at a time.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import ChannelError, ControllerMoved, IllegalState, SessionExpired
 from channel.logs import bounded, get_logger
-from channel.threads import ends_with_process
+from channel.threads import close_all, ends_with_process
 from channel.zookeeper.cluster import create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER_EPOCH
@@ -111,7 +114,9 @@ class Controller:
             if isinstance(zookeeper, str)
             else zookeeper
         )
-        self.events = ControllerEventManager(controller_id, self, clock, metrics, controller_stats(metrics))
+        self.events = ControllerEventManager(
+            controller_id, self, clock, metrics, controller_stats(metrics), on_died=self._give_up
+        )
         self._elector = Elector(self.session, controller_id, lambda: self.events.put(ControllerChange()))
         metrics.gauge(_GROUP, "ActiveControllerCount", lambda: int(self.is_active), doc="1 while this broker leads")
         metrics.gauge(_GROUP, "ControllerState", lambda: self.events.state.number, doc="The event being processed")
@@ -151,30 +156,47 @@ class Controller:
         self._has_started = True
         self.events.put(ControllerChange())
 
-    def close(self) -> None:
-        """Resign if active, and end the session: another broker can be elected at once. Harmless if closed."""
-        self._close(Resign())
+    def close(self, timeout_s: float | None = None) -> None:
+        """Resign if active, and end the session: another broker can be elected at once. Harmless if closed.
 
-    def abandon(self) -> None:
+        Args:
+            timeout_s: How long to wait for the present event; what has not ended then is named in the log, and the
+                session is ended all the same.
+        """
+        self._close(Resign(), timeout_s)
+
+    def abandon(self, timeout_s: float | None = None) -> None:
         """End as kill -9 does: ``/controller`` stays until the session expires. Harmless if closed."""
-        self._close(Abandon())
+        self._close(Abandon(), timeout_s)
 
-    def _close(self, last: Resign) -> None:
+    def _close(self, last: Resign, timeout_s: float | None) -> None:
         if self._is_closed:
             return
         self._is_closed = True
-        self._metrics.remove(_GROUP, "ActiveControllerCount")
-        self._metrics.remove(_GROUP, "ControllerState")
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+
+        def left_s() -> float | None:
+            return None if timeout_s is None else max(0.0, deadline - time.monotonic())
+
+        def end_events() -> None:
+            self.events.clear_and_put(last)
+            is_over = self._await(last, deadline)
+            self.events.close(left_s() if is_over else 0)
+
+        def end_leadership() -> None:
+            if self.events.has_died and type(last) is Resign:
+                self._give_up()
+            self._end_leadership(left_s())  # the session may have expired, and its event replaced the queued one
+
         if self._again is not None:
             self._again.cancel()
-        if not self._has_started:
-            return
-        self.events.clear_and_put(last)
-        self.events.close(wait=self._await(last))
-        self._end_leadership()  # the session may have expired meanwhile, and its event replaced the queued one
-        self._end_session()
+        close_all(
+            partial(self._metrics.remove, _GROUP, "ActiveControllerCount"),
+            partial(self._metrics.remove, _GROUP, "ControllerState"),
+            *((end_events, end_leadership, lambda: self._end_session(left_s())) if self._has_started else ()),
+        )
 
-    def _await(self, last: Resign) -> bool:
+    def _await(self, last: Resign, deadline: float) -> bool:
         """Wait until the last event is over, or ZooKeeper has stayed away for too long.
 
         Requests to a ZooKeeper that is away end with the session. An own session is closed; a broker's is left to its
@@ -184,7 +206,11 @@ class Controller:
             Whether the event thread is at its end.
         """
         seconds_away = 0
-        while not last.done.wait(1.0):
+        while not last.done.wait(max(0.0, min(1.0, deadline - time.monotonic()))):
+            if self.events.has_died:
+                return True  # it will process nothing more
+            if time.monotonic() >= deadline:
+                return False
             seconds_away = 0 if self.session.is_connected else seconds_away + 1
             if seconds_away == _MOST_SECONDS_AWAY:
                 self._log.warning("ZooKeeper is away: /controller stays until the session has expired there")
@@ -193,13 +219,13 @@ class Controller:
                 self.session.close()
         return True
 
-    def _end_session(self) -> None:
+    def _end_session(self, timeout_s: float | None = None) -> None:
         if self._owns_session:
-            self.session.close()
+            self.session.close(timeout_s)
 
     def end_at_exit(self, timeout_s: float) -> None:
         """End with the interpreter."""
-        self.close()
+        self.close(timeout_s)
 
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: threads and connections are the parent's."""
@@ -223,7 +249,7 @@ class Controller:
         expire = Expire()
         self.events.clear_and_put(expire)
         while not expire.done.wait(1.0):
-            if self._is_closed or self.session.is_closed:
+            if self._is_closed or self.session.is_closed or self.events.has_died:
                 return
 
     def session_began(self) -> None:
@@ -393,10 +419,10 @@ class Controller:
         if self._unregister_broker is not None:
             self._unregister_broker(self.session)
 
-    def _end_leadership(self) -> None:
+    def _end_leadership(self, timeout_s: float | None = None) -> None:
         leadership, self._leadership = self._leadership, None
         self.epoch, self._fence = 0, 0
         if leadership is not None:
             self._log.info("resigning")
-            leadership.close()
+            leadership.close(timeout_s)
             self._log.info("resigned")

@@ -178,9 +178,9 @@ class ControllerDecisions:
             raise TypeError(f"{type(event).__name__} is no event of an elected controller")
         handler(event)
 
-    def close(self) -> None:
-        """Close the channels, and drop the context. Harmless if closed."""
-        self._channels.shutdown()
+    def close(self, timeout_s: float | None = None) -> None:
+        """Close the channels within this time, and drop the context. Harmless if closed."""
+        self._channels.shutdown(timeout_s)
         self._partitions.shutdown()
         self._replicas.shutdown()
         self.context.reset()

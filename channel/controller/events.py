@@ -12,7 +12,7 @@ from channel.logs import bounded, get_logger
 from channel.threads import StoppableThread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from channel.clock import Clock
     from channel.metrics import Metrics, Timer
@@ -171,6 +171,7 @@ class ControllerEventManager:
         clock: Measures how long events wait.
         metrics: Takes ``EventQueueTimeMs`` and ``EventQueueSize``; both are gone after ``close``.
         rate_and_time_metrics: A timer for each state that is to be timed.
+        on_died: Called on the event thread if an error ends it, once its queued events are preempted.
         event_queue_time_timeout_ms: The time without an event after which the queue-time histogram is cleared.
     """
 
@@ -182,6 +183,8 @@ class ControllerEventManager:
         metrics: Metrics,
         rate_and_time_metrics: Mapping[ControllerState, Timer] | None = None,
         event_queue_time_timeout_ms: int = 300_000,
+        *,
+        on_died: Callable[[], None] | None = None,
     ) -> None:
         self._processor = processor
         self._clock = clock
@@ -189,6 +192,8 @@ class ControllerEventManager:
         self._timers = dict(rate_and_time_metrics or {})
         self._timeout_ms = event_queue_time_timeout_ms
         self._state = ControllerState.IDLE
+        self._on_died = on_died
+        self._has_died = False
         self._put_lock = threading.Lock()
         self._queue: SimpleQueue[QueuedEvent] = SimpleQueue()
         self._queue_time = metrics.histogram(_GROUP, _QUEUE_TIME, doc="How long events waited, in ms")
@@ -211,26 +216,35 @@ class ControllerEventManager:
         """Start the event thread."""
         self._thread.start()
 
-    def close(self, *, wait: bool = True) -> None:
+    @property
+    def has_died(self) -> bool:
+        """Whether an error has ended the thread: all further events are preempted."""
+        return self._has_died
+
+    def close(self, timeout_s: float | None = None) -> bool:
         """Preempt the queued events, end the thread after its present event, and remove the metrics.
 
         Args:
-            wait: Whether to wait for the thread's end.
+            timeout_s: How long to wait for the thread's end.
+
+        Returns:
+            Whether the thread has ended; a line in the log says if not.
         """
         try:
             self._thread.initiate_shutdown()
             self.clear_and_put(_ShutdownEventThread())
-            if wait:
-                self._thread.await_shutdown()
+            return self._thread.shutdown(timeout_s)
         finally:
             self._metrics.remove(_GROUP, _QUEUE_TIME)
             self._metrics.remove(_GROUP, _QUEUE_SIZE)
 
     def put(self, event: ControllerEvent) -> QueuedEvent:
-        """Append an event; from any thread."""
+        """Append an event; from any thread. It is preempted at once if the event thread has died."""
         queued = QueuedEvent(event, self._clock.milliseconds())
         with self._put_lock:
             self._queue.put(queued)
+        if self._has_died:
+            self._preempt(self._take_all())
         return queued
 
     def clear_and_put(self, event: ControllerEvent) -> QueuedEvent:
@@ -239,20 +253,38 @@ class ControllerEventManager:
         ``preempt`` runs without the queue's lock: it may put events, which are queued after ``event``.
         """
         queued = QueuedEvent(event, self._clock.milliseconds())
-        cleared: list[QueuedEvent] = []
+        self._preempt(self._take_all(queued))
+        if self._has_died:
+            self._preempt(self._take_all())
+        return queued
+
+    def _take_all(self, *following: QueuedEvent) -> list[QueuedEvent]:
+        """Empty the queue, and put these events into it."""
+        taken: list[QueuedEvent] = []
         with self._put_lock:
             while True:
                 try:
-                    cleared.append(self._queue.get_nowait())
+                    taken.append(self._queue.get_nowait())
                 except Empty:
                     break
-            self._queue.put(queued)
+            for each in following:
+                self._queue.put(each)
+        return taken
+
+    def _preempt(self, cleared: Iterable[QueuedEvent]) -> None:
         for each in cleared:
             try:
                 each.preempt(self._processor)
             except Exception:  # noqa: BLE001  (the others must be preempted too)
                 self._log.exception("error while preempting %s", bounded(each.event))
-        return queued
+
+    def thread_died(self) -> None:
+        """Preempt all events, as the thread has died; on the thread itself."""
+        self._has_died = True
+        self._log.critical("the event thread has died: the controller processes nothing more until it is restarted")
+        self._preempt(self._take_all())
+        if self._on_died is not None:
+            self._on_died()
 
     def process_next(self) -> None:
         """Wait for the next event and process it; the thread calls this again and again."""
@@ -288,3 +320,7 @@ class _EventThread(StoppableThread):
 
     def do_work(self) -> None:
         self._manager.process_next()
+
+    def ended(self) -> None:
+        if self.is_running:
+            self._manager.thread_died()

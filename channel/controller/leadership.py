@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from channel.errors import ControllerMoved, IllegalState, NodeExists, StaleBrokerEpoch
+from channel.threads import close_all
 from channel.types import LeaderAndIsr, LeaderRecoveryState
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster import fenced
@@ -181,14 +182,13 @@ class ZooKeeperLeadership:
             case _:
                 self._decisions.process(event)
 
-    def close(self) -> None:
-        """End the watches, close all channels to brokers, and drop the context. Harmless if closed."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the watches, close all channels to brokers within this time, and drop the context. Harmless if closed."""
         with self._lock:
             self._is_closed = True
             if self._timer is not None:
                 self._timer.cancel()
-        self._store.unwatch()
-        self._decisions.close()
+        close_all(self._store.unwatch, lambda: self._decisions.close(timeout_s))
 
     def _shut_down(self, event: ShutdownReceived) -> None:
         def answer(outcome: Set[TopicPartition] | ChannelError) -> None:

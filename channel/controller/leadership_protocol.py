@@ -32,8 +32,8 @@ class Leadership(Protocol):
             ControllerMoved: Another controller was elected.
         """
 
-    def close(self) -> None:
-        """Close all channels to the brokers and drop the context. Harmless if closed."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Close all channels to the brokers, within this time, and drop the context. Harmless if closed."""
 
 
 class MakeLeadership(Protocol):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, overload
@@ -13,7 +15,7 @@ from channel.errors import BrokerNotAvailable, IllegalState
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.selector_metrics import SelectorMetrics
-from channel.threads import ends_with_process
+from channel.threads import close_all, ends_with_process
 from kproto.api import CONTROL_APIS, ApiKey, api_name, control_versions
 from kproto.errors import KprotoError
 
@@ -26,12 +28,12 @@ from .send_thread_pool import SendThreadPool, SendThreads, ServingThread
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from channel.network.recorder import Recorder
     from channel.network.selector_metrics import PollTimes
-    from channel.types import Broker
+    from channel.types import Broker, Node
     from kproto.codec import Message
     from kproto.messages import (
         LeaderAndIsrRequest,
@@ -172,7 +174,7 @@ class ControllerChannelManager:
             BrokerNotAvailable: A broker does not have the controller's listener; the brokers before it have their
                 channels, the brokers after it do not.
         """
-        with self._changing:
+        with self._changes(None):
             for broker in initial_brokers:
                 self.add_broker(broker)
 
@@ -181,44 +183,70 @@ class ControllerChannelManager:
 
         Raises:
             BrokerNotAvailable: The broker does not have the listener that the controller talks to.
+            IllegalState: The caller is a callback on a send thread.
         """
-        with self._changing:
+        with self._changes(None):
             if broker.id not in self._brokers:
                 self._add(broker)
 
     def remove_broker(self, broker_id: int) -> None:
         """Close a broker's channel: its connection, its queue, its metrics, and its thread if that serves no other.
 
-        A failure on the way is logged, and the broker stays.
+        A failure on the way is logged; the broker has no channel any more in any case.
 
         Raises:
             BrokerNotAvailable: The broker has no channel.
-            IllegalState: The caller is a callback on the broker's own send thread, which would wait for itself.
+            IllegalState: The caller is a callback on a send thread, which would wait for itself.
         """
-        with self._changing:
+        with self._changes(None):
             with self._lock:
                 state = self._brokers.get(broker_id)
             if state is None:
                 raise BrokerNotAvailable(f"controller {self.controller_id} has no channel to broker {broker_id}")
             self._remove(broker_id, state)
 
-    def shutdown(self) -> None:
-        """Close all channels; takes as long as the slowest send thread."""
-        self._shut_down(None)
+    def shutdown(self, timeout_s: float | None = None) -> None:
+        """Close all channels; takes as long as the slowest send thread, and at most ``timeout_s``. Harmless if closed.
 
-    def _shut_down(self, timeout_s: float | None) -> None:
-        with self._changing:
+        A send thread that a callback blocks ends after that callback; a line in the log names it.
+
+        Raises:
+            IllegalState: The caller is a callback on a send thread, or another thread has been adding or removing a
+                broker for ``timeout_s``.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changes(timeout_s):
             with self._lock:
                 states = list(self._brokers.items())
                 self._is_shut_down = True
-            self._threads.shut_down(timeout_s)
+            self._threads.initiate_shutdown()
             for broker_id, state in states:
-                self._remove(broker_id, state)
+                self._remove(broker_id, state, deadline)
+
+    @contextlib.contextmanager
+    def _changes(self, timeout_s: float | None) -> Iterator[None]:
+        """Hold the lock for adding and removing brokers, which waits for send threads.
+
+        Raises:
+            IllegalState: The caller is a callback on a send thread, for which another thread may be waiting with this
+                lock; or the lock was not free within ``timeout_s``.
+        """
+        if self._threads.has_current_thread:
+            raise IllegalState(
+                "a callback cannot add or remove brokers, nor shut its own channel manager down; "
+                "do it on another thread"
+            )
+        if not self._changing.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            raise IllegalState(f"another thread has been adding or removing a broker for {timeout_s:g} s; try again")
+        try:
+            yield
+        finally:
+            self._changing.release()
 
     def end_at_exit(self, timeout_s: float) -> None:
         """End with the interpreter."""
         if self._threads:
-            self._shut_down(timeout_s)
+            self.shutdown(timeout_s)
 
     def forget_in_child(self) -> None:
         """Drop all brokers in a forked child: threads and connections are the parent's."""
@@ -315,24 +343,34 @@ class ControllerChannelManager:
 
     def _add(self, broker: Broker) -> None:
         node = self._clients.node(broker)
-        serving = self._threads.for_broker(broker.id)
+        while not self._add_to(self._threads.for_broker(broker.id), broker, node):
+            pass  # that thread has died just now
+
+    def _add_to(self, serving: ServingThread, broker: Broker, node: Node) -> bool:
+        """Assign a new broker to a send thread; false if the thread has died."""
         tags = {"broker-id": node.key}
         timer = self.metrics.timer(GROUP, _RATE_AND_TIME, tags, "How long requests wait, and how many there are")
         requests = BrokerRequests(node, serving.thread, timer, self._undeliverable)
         self.metrics.gauge(GROUP, _QUEUE_SIZE, requests.__len__, tags, "Requests that wait")
         selector_metrics = SelectorMetrics(self.metrics, _PREFIX, tags, polls=serving.polls)
         state = _BrokerState(requests, serving, selector_metrics)
-        with self._lock:
-            self._brokers[broker.id] = state
-            self._is_shut_down = False
-        serving.brokers += 1
-        serving.thread.brokers[node.key] = requests
+        with self._lock:  # the report of a thread's death has this broker too, or the broker gets another thread
+            is_served = not serving.thread.has_died
+            if is_served:
+                self._brokers[broker.id] = state
+                self._is_shut_down = False
+                serving.brokers += 1
+                serving.thread.brokers[node.key] = requests
+        if not is_served:
+            self._unpublish(state, tags)
+            return False
         try:
             if not serving.thread.ident:
                 serving.thread.start()
         except BaseException:
             self._remove(broker.id, state)  # a channel without its thread would queue requests for ever
             raise
+        return True
 
     def _new_thread(self, name: str, polls: PollTimes) -> RequestSendThread:
         return RequestSendThread(
@@ -349,28 +387,41 @@ class ControllerChannelManager:
         state = self._brokers.get(int(node_id))
         return None if state is None else state.metrics
 
-    def _remove(self, broker_id: int, state: _BrokerState) -> None:
+    def _remove(self, broker_id: int, state: _BrokerState, deadline: float | None = None) -> None:
+        """Close a broker's channel, its thread at the latest at ``deadline``; a part that fails stops no other."""
         serving = state.serving
-        if threading.current_thread() is serving.thread:
-            raise IllegalState(f"a callback cannot remove a broker of its own thread, as {broker_id} is")
         tags = {"broker-id": str(broker_id)}
-        try:
-            if serving.brokers == 1:
-                self._threads.end(serving)
-            else:
-                serving.thread.remove(state.requests)
+        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+
+        def end_requests() -> None:
             dropped = state.requests.close()
-            self.metrics.remove(GROUP, _QUEUE_SIZE, tags)
-            self.metrics.remove(GROUP, _RATE_AND_TIME, tags)
-            state.metrics.remove()
-            with self._lock:
-                del self._brokers[broker_id]
-            serving.brokers -= 1
             if dropped:
                 self._log.warning("broker %d is removed: %d requests will not be answered", broker_id, len(dropped))
             self._dropped.add(broker_id, dropped)
+
+        def forget() -> None:
+            with self._lock:
+                del self._brokers[broker_id]
+                serving.brokers -= 1
+
+        try:
+            close_all(
+                (
+                    partial(self._threads.end, serving, left_s)
+                    if serving.brokers == 1
+                    else partial(serving.thread.remove, state.requests, left_s)
+                ),
+                end_requests,
+                partial(self._unpublish, state, tags),
+                forget,
+            )
         except Exception:  # noqa: BLE001  (the other brokers must be removed too)
-            self._log.exception("broker %d could not be removed", broker_id)
+            self._log.exception("broker %d was not removed cleanly", broker_id)
+
+    def _unpublish(self, state: _BrokerState, tags: dict[str, str]) -> None:
+        self.metrics.remove(GROUP, _QUEUE_SIZE, tags)
+        self.metrics.remove(GROUP, _RATE_AND_TIME, tags)
+        state.metrics.remove()
 
     def _undeliverable(self, requests: BrokerRequests, item: DroppedRequest) -> None:
         """Report a request that cannot be encoded; later requests are still sent."""
@@ -380,7 +431,9 @@ class ControllerChannelManager:
     def _thread_failed(self, thread: RequestSendThread) -> None:
         """Report a send thread that has died, and the requests of its brokers; later requests are dropped too."""
         self.failed_threads.append(thread.name)
-        brokers = list(thread.brokers.values())
+        with self._lock:
+            thread.has_died = True
+            brokers = list(thread.brokers.values())
         ids = sorted(broker.node.id for broker in brokers)
         self._log.critical("%s has died; brokers %s get no requests until they are removed and added", thread.name, ids)
         for broker in brokers:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -94,6 +96,7 @@ class RequestSendThread(StoppableThread):
     Attributes:
         client: The thread's client.
         brokers: The brokers that are assigned to the thread, by node key.
+        has_died: Whether an error has ended the thread, so that it takes no more brokers; ``on_failed`` sets it.
         callbacks: The number of callbacks called so far.
         callback_ns, callback_max_ns: The time that all callbacks took, and the longest.
     """
@@ -121,6 +124,8 @@ class RequestSendThread(StoppableThread):
         self._socket_timeout_ms = socket_timeout_ms
         self._state_log = state_log
         self._on_failed = on_failed
+        self.has_died = False
+        self._is_done = self._closes_client = False
         self._tasks: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._connecting: dict[str, BrokerRequests] = {}
@@ -133,8 +138,8 @@ class RequestSendThread(StoppableThread):
         self._tasks.append(task)
         self.client.wakeup()
 
-    def remove(self, broker: BrokerRequests) -> None:
-        """Close a broker's connection; returns once no callback of the broker runs any more.
+    def remove(self, broker: BrokerRequests, timeout_s: float | None = None) -> None:
+        """Close a broker's connection; returns once no callback of the broker runs any more, or after ``timeout_s``.
 
         Raises:
             IllegalState: This is the send thread itself, which must not wait for itself.
@@ -142,14 +147,20 @@ class RequestSendThread(StoppableThread):
         if threading.current_thread() is self:
             raise IllegalState("a callback cannot remove a broker of its own thread; do it on another thread")
         done = threading.Event()
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
 
         def close() -> None:
             self._forget(broker)
             done.set()
 
         self.call_soon(close)
-        while self.is_alive() and not self.is_shutdown_complete and not done.wait(0.1):
-            pass  # an ended thread has closed its client, and the connection with it
+        while self.is_alive() and not self.is_shutdown_complete:  # an ended thread has no connections any more
+            left_s = deadline - time.monotonic()
+            if done.wait(min(0.1, max(0.0, left_s))):
+                return
+            if left_s <= 0:
+                self.log.warning("%s is busy: its connection is closed later", broker.node)
+                return
 
     def _forget(self, broker: BrokerRequests) -> None:
         broker.closed = True
@@ -173,8 +184,9 @@ class RequestSendThread(StoppableThread):
         except Exception as e:  # noqa: BLE001  (any failure to connect is tried again, and costs no other broker)
             self._not_connected(broker, bounded(str(e)))
             return
-        if is_ready:
-            self._connected(broker)
+        if is_ready:  # since a moment ago: in the next round, as a delivery that fails again comes back here
+            del self._connecting[broker.node.key]
+            self.call_soon(broker.deliver)
         elif self.client.connection_failed(broker.node):
             self._not_connected(broker, f"Connection to {broker.node} failed.")
 
@@ -294,13 +306,26 @@ class RequestSendThread(StoppableThread):
             timeout_ms = min(timeout_ms, next(iter(self._connecting.values())).attempt_ends_ms - now)
         return max(0, timeout_ms)
 
+    def shutdown(self, timeout_s: float | None = None) -> bool:
+        """Initiate the shutdown, and wait until the thread has ended, at most this long.
+
+        Returns:
+            Whether the thread uses its client no more; if not, it closes the client at its end.
+        """
+        if super().shutdown(timeout_s):
+            return True
+        with self._initiate:
+            self._closes_client = not self._is_done
+            return self._is_done
+
     def ended(self) -> None:
-        """Report the thread's death if no shutdown was initiated."""
+        """Report the thread's death if no shutdown was initiated; close the client if nobody waits for the end."""
+        with self._initiate:
+            self._is_done = True
+        if self._closes_client:
+            self.client.close()
         if self.is_running and self._on_failed is not None:
-            try:
-                self._on_failed(self)
-            except Exception:
-                self.log.exception("the death of %s could not be told", self.name)
+            self._on_failed(self)
 
     def forget_in_child(self) -> None:
         """Count as ended in a forked child."""

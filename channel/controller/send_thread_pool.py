@@ -6,7 +6,6 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from channel.errors import IllegalState
 from channel.network.selector_metrics import PollTimes
 from kproto.errors import ConfigurationError
 
@@ -68,7 +67,7 @@ class SendThreadPool:
 
     def for_broker(self, broker_id: int) -> ServingThread:
         """Assign a new broker to a send thread: a new thread as long as the limit allows."""
-        alive = [serving for serving in self._serving if not serving.thread.is_failed]
+        alive = [serving for serving in self._serving if not serving.thread.has_died]
         if self._count != "per_broker" and len(alive) >= self._count:
             return min(alive, key=lambda serving: serving.brokers)
         polls = PollTimes(self._clock)
@@ -84,24 +83,24 @@ class SendThreadPool:
         )
         return next((name for name in names if name not in used), self._prefix or "send-thread")
 
-    def end(self, serving: ServingThread) -> None:
-        """Shut a send thread down and forget it; returns when it has ended."""
-        serving.thread.shutdown()  # the thread alone uses its client until it has ended
-        serving.thread.client.close()
-        self._serving.remove(serving)
+    def end(self, serving: ServingThread, timeout_s: float | None = None) -> None:
+        """Shut a send thread down and forget it; returns when it has ended, or after ``timeout_s``."""
+        try:
+            if serving.thread.shutdown(timeout_s):  # the thread alone uses its client until it has ended
+                serving.thread.client.close()
+        finally:
+            self._serving.remove(serving)
 
-    def shut_down(self, timeout_s: float | None) -> None:
-        """Shut all threads down: all shutdowns are initiated first, so that it takes as long as the slowest.
-
-        Raises:
-            IllegalState: The caller is one of the threads.
-        """
-        if any(serving.thread is threading.current_thread() for serving in self._serving):
-            raise IllegalState("a callback cannot shut its own channel manager down; do it on another thread")
+    def initiate_shutdown(self) -> None:
+        """Initiate the shutdown of all threads, so that to wait for all takes as long as the slowest."""
         for serving in self._serving:
             serving.thread.initiate_shutdown()
-        for serving in self._serving:
-            serving.thread.await_shutdown(timeout_s)
+
+    @property
+    def has_current_thread(self) -> bool:
+        """Whether the caller runs on one of the threads."""
+        current = threading.current_thread()
+        return any(serving.thread is current for serving in list(self._serving))
 
     def callback_ms_max(self) -> float:
         """The longest time that a callback held its send thread up."""

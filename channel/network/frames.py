@@ -131,6 +131,11 @@ class FrameReader:
         """Bytes of memory allocated for the unfinished frame."""
         return 0 if self._payload is None else len(self._payload)
 
+    @property
+    def arrived(self) -> int:
+        """The number of frames that have arrived and were not taken, a frame that has begun to arrive included."""
+        return len(self.waiting) + (self.bytes_read > 0)
+
     def next_frame(self) -> bytearray | None:
         """Return the next whole frame that has arrived already.
 

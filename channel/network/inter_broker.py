@@ -160,10 +160,12 @@ class InterBrokerSendThread(StoppableThread):
         """End a waiting poll."""
         self.client.initiate_close()
 
-    def shutdown(self) -> None:
-        """Initiate the shutdown, wait for its end, and close the client."""
-        super().shutdown()
-        self._close_client()
+    def shutdown(self, timeout_s: float | None = None) -> bool:
+        """Initiate the shutdown, wait for its end, at most this long, and close the client if the thread has ended."""
+        has_ended = super().shutdown(timeout_s)
+        if has_ended:
+            self._close_client()
+        return has_ended
 
     def ended(self) -> None:
         """Close the client."""

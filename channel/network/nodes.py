@@ -82,8 +82,16 @@ class NodeConnections:
             return None
         connection = channel.connection
         in_flight = connection.in_flight
-        if not connection.usable or (in_flight.requests and not in_flight.can_send_more(self._max_in_flight)):
+        if not connection.usable or connection.outgoing is not None or channel.broken:
+            return None  # the last frame has not gone out, even if its request was answered meanwhile
+        if in_flight.requests and not in_flight.can_send_more(self._max_in_flight):
             return None
+        if connection.reader.waiting or connection.reader.bytes_read:
+            asked = len(in_flight)  # read first: another thread may take answers meanwhile, but sends nothing
+            if connection.reader.arrived > asked:
+                _log.warning("node %s answered a request that was not sent yet; closing the connection", node_id)
+                self._selector.writer.give_up(channel)
+                return None
         return channel
 
     def can_send(self, node_id: str, now: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.errors import IllegalState
-from channel.logs import get_logger
+from channel.logs import bounded, get_logger
 from kproto.api import ApiKey
 from kproto.errors import DecodeError
 
@@ -18,7 +18,7 @@ from .wire import parse_response
 if TYPE_CHECKING:
     from collections.abc import MutableSequence, Sequence
 
-    from .channel import Receive
+    from .channel import Channel, Receive
     from .connection_states import ClusterConnectionStates
     from .nodes import NodeConnections
     from .request_sender import RequestSender
@@ -102,6 +102,9 @@ class RequestOutcomes:
         assert payload is not None
         in_flight = channel.connection.in_flight
         request = in_flight.requests.popleft() if in_flight.requests else in_flight.complete_next()
+        send = request.send
+        if send is not None and not send.completed:
+            self._check_early_answer(channel, request)
         if channel.node_metrics is not None:
             channel.node_metrics.latency.record(now - request.sent_ms)
         if request.internal or not request.expects_response:
@@ -112,6 +115,28 @@ class RequestOutcomes:
         if throttles_from is not None and request.version >= throttles_from:
             self._maybe_throttle(request, body, now)
         responses.append(ClientResponse(request, now, body))
+
+    def _check_early_answer(self, channel: Channel, request: ClientRequest) -> None:
+        """Take the answer to a request that has not gone out whole, as Kafka does, and end its connection.
+
+        The node may never read the rest of the request, so that no other request could follow it.
+
+        Raises:
+            IllegalState: No byte of the request had gone out: the frame cannot be its answer.
+        """
+        send = request.send
+        assert send is not None
+        with channel.lock:  # another thread may be writing the request
+            if send.completed:
+                return
+        if send.remaining == send.size:
+            self._take(request)
+            raise IllegalState(f"an answer came before its request was sent: {bounded(str(request))}")
+        _log.warning(
+            "node %s answered before %d bytes of the request had gone out; closing the connection: %s",
+            request.destination, send.remaining, bounded(str(request)),
+        )  # fmt: skip
+        self._selector.writer.give_up(channel)
 
     def _complete_special(
         self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int

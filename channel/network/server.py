@@ -125,23 +125,26 @@ class SocketServer:
         """Begin to serve."""
         self._thread.start()
 
-    def close(self) -> None:
-        """Close every socket and wait for the thread to end. Harmless if closed."""
-        if self._stopping:
-            return
-        self._stopping = True
+    def close(self, timeout_s: float = _STOP_MS / 1000) -> None:
+        """Close every socket and wait for the thread to end. Harmless if closed.
+
+        Raises:
+            IllegalState: The thread has not ended after ``timeout_s``; it ends after the handler that blocks it.
+        """
+        has_begun, self._stopping = self._stopping, True
         self.selector.wakeup()
         if self._thread.ident is None:
-            self._end()
+            if not has_begun:
+                self._end()
         elif threading.current_thread() is not self._thread:
-            self._thread.join(_STOP_MS / 1000)
+            self._thread.join(timeout_s)
             if self._thread.is_alive():
                 raise IllegalState(f"{self._thread.name} has not ended: a handler blocks it")
 
     def end_at_exit(self, timeout_s: float) -> None:
         """End with the interpreter."""
         if self._thread.is_alive():
-            self.close()
+            self.close(timeout_s)
 
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: connections and the thread are the parent's."""

@@ -7,7 +7,7 @@ Watches survive a lost connection: once it is back, every watched node counts as
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
@@ -16,7 +16,7 @@ from kazoo.retry import KazooRetry
 
 from channel.errors import Disconnected, IllegalState, NodeExists, NoNode, SessionExpired, ZooKeeperError
 from channel.logs import get_logger
-from channel.threads import ends_with_process
+from channel.threads import call_within, ends_with_process
 from kproto.errors import ConfigurationError
 
 from .bulk_reader import BulkReader
@@ -33,6 +33,9 @@ __all__ = ["ZooKeeperSession"]
 
 _log = get_logger(__name__)
 _T = TypeVar("_T")
+
+_NOTICE_S: Final = 1.0
+"""The time after which a start that waits for ZooKeeper says so."""
 
 
 class ZooKeeperSession:
@@ -87,6 +90,11 @@ class ZooKeeperSession:
         Raises:
             Disconnected: No server answered in time; the session is closed.
         """
+        notice = threading.Timer(
+            _NOTICE_S, _log.warning, ("no ZooKeeper answers at %s yet; still trying, for %g s", self.hosts, timeout_s)
+        )
+        notice.name, notice.daemon = "zookeeper-notice", True
+        notice.start()
         try:
             self._client.start(timeout_s)
         except self._client.handler.timeout_exception:
@@ -95,9 +103,15 @@ class ZooKeeperSession:
             if unknown := unknown_hosts(self.hosts):
                 hint = f"this machine cannot resolve the name {unknown[0]}"
             raise Disconnected(f"no ZooKeeper answers at {self.hosts} within {timeout_s:g} s; {hint}") from None
+        finally:
+            notice.cancel()
 
-    def close(self) -> None:
-        """End the session, and with it its ephemeral nodes. Harmless if closed."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the session, and with it its ephemeral nodes. Harmless if closed.
+
+        Args:
+            timeout_s: How long to wait for each of its threads; a line in the log names one that has not ended then.
+        """
         with self._lock:
             if self._is_closed:
                 return
@@ -105,14 +119,21 @@ class ZooKeeperSession:
             client, renewing = self._client, self._renewing
         self._watches.begin_session(None)
         self._connected.set()  # so that threads waiting for the connection stop waiting
-        client.stop()
-        client.close()
-        if renewing is not None and renewing is not threading.current_thread():
-            renewing.join()
+
+        def end() -> None:
+            client.stop()
+            client.close()
+            if renewing is not None and renewing is not threading.current_thread():
+                renewing.join()
+
+        if timeout_s is None:
+            end()
+        else:
+            call_within(timeout_s, "zookeeper-session-closing", end)
 
     def end_at_exit(self, timeout_s: float) -> None:
         """End with the interpreter."""
-        self.close()
+        self.close(timeout_s)
 
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: the connection and its threads are the parent's."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -91,6 +93,7 @@ class Commands(click.Group):
     ) -> Any:
         """Run the command line; ends the process unless ``standalone_mode`` is off."""
         _open_closed_streams()
+        _take_interrupts()
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # a narrow locale costs a character, not the command
@@ -153,6 +156,12 @@ def _open_closed_streams() -> None:
     for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+
+
+def _take_interrupts() -> None:
+    """Let SIGINT end the command even if it was started with SIGINT ignored, as a script's background jobs are."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _discard_output() -> None:

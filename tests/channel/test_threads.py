@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from channel.errors import IllegalState
-from channel.threads import FatalExit, StoppableThread
+from channel.threads import FatalExit, StoppableThread, call_within, close_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,3 +173,52 @@ def test_a_pause_ends_with_the_shutdown() -> None:
     thread.shutdown()
     assert paused == [True]
     assert time.monotonic() - start < 30
+
+
+def test_an_error_in_the_clean_up_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    class Untidy(Worker):
+        def ended(self) -> None:
+            raise OSError("cannot clean up")
+
+    thread = Untidy(lambda: None)
+    thread.start()
+    thread.initiate_shutdown()
+    assert thread.await_shutdown(30)
+    assert "cannot clean up" in caplog.text
+
+
+def test_a_shutdown_with_a_time_limit_says_what_has_not_ended(
+    gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = Worker(gate.wait)
+    thread.start()
+    assert not thread.shutdown(0.05)
+    assert "worker has not ended within 0.05 s" in caplog.text
+    gate.set()
+    assert thread.shutdown()
+    assert thread.shutdown(0)
+
+
+def test_all_parts_are_closed_when_some_fail_and_the_first_failure_is_raised(caplog: pytest.LogCaptureFixture) -> None:
+    closed: list[int] = []
+
+    def part(number: int, error: BaseException | None = None):
+        def close() -> None:
+            closed.append(number)
+            if error is not None:
+                raise error
+
+        return close
+
+    with pytest.raises(OSError, match="first"):
+        close_all(part(1), part(2, OSError("first")), part(3, ValueError("second")), part(4))
+    assert closed == [1, 2, 3, 4]
+    assert "second" in caplog.text
+
+
+def test_a_call_with_a_time_limit_goes_on_behind_it(gate: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+    assert not call_within(0.05, "slow-end", gate.wait)
+    assert "slow-end has not ended" in caplog.text
+    assert call_within(30, "quick-end", lambda: None)
+    with pytest.raises(ZeroDivisionError):
+        call_within(30, "failing-end", lambda: 1 / 0)

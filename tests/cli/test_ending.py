@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from functools import partial
@@ -99,3 +100,14 @@ def test_ctrl_c_while_the_modules_are_loaded_ends_without_a_traceback(monkeypatc
     with pytest.raises(SystemExit) as ended:
         kproto.__main__.main()
     assert ended.value.code == 130
+
+
+def test_a_command_in_the_background_of_a_script_ends_at_sigint() -> None:
+    """The shell starts such a command with SIGINT ignored."""
+    program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from kproto.cli import main; main()"
+    command = [sys.executable, "-c", program, "brokers", "--count", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()  # it runs
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any, cast
 
+import pytest
+
 from channel.broker.fleet import Fleet
 
 
@@ -17,10 +19,10 @@ class _Links:
         self.registration = self
         self.closed = threading.Event()
 
-    def leave(self) -> None:
+    def leave(self, timeout_s: float) -> None:
         """There is nobody to tell."""
 
-    def close(self) -> None:
+    def close(self, timeout_s: float) -> None:
         self.closed.set()
 
 
@@ -38,3 +40,24 @@ def test_a_task_that_waits_for_zookeeper_does_not_keep_the_sessions_open() -> No
     assert waiting.wait(60)
     fleet.close()
     assert ended.wait(60)
+
+
+def test_a_part_that_cannot_be_closed_keeps_no_session_open_and_is_tried_again() -> None:
+    class Stubborn(_Links):
+        fails = True
+
+        def leave(self, timeout_s: float) -> None:
+            if self.fails:
+                raise OSError("not now")
+
+    fleet, links = Fleet("127.0.0.1:1", [1, 2, 3]), [Stubborn(), _Links(), _Links()]
+    fleet._links.update(enumerate(cast("Any", links), 1))
+    with pytest.raises(OSError, match="not now"):
+        fleet.close()
+    assert all(each.closed.is_set() for each in links)
+    for each in links:
+        each.closed.clear()
+    Stubborn.fails = False
+    fleet.close()
+    assert all(each.closed.is_set() for each in links)
+    fleet.close()

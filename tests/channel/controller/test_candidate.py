@@ -113,7 +113,7 @@ class Leading:
                 if made.failure is not None:
                     raise made.failure
 
-            def close(self) -> None:
+            def close(self, timeout_s: float | None = None) -> None:
                 made.ended.append(epoch)
 
         return Leadership()
@@ -214,7 +214,7 @@ def test_a_session_that_expires_while_the_candidate_starts_is_closed(monkeypatch
             self.renewing.start()
             raise SessionExpired("the ZooKeeper session has expired")
 
-        def close(self) -> None:
+        def close(self, timeout_s: float | None = None) -> None:
             self.is_closed = True
             self.renewing.join(60)
             assert not self.renewing.is_alive()

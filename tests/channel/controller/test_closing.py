@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -57,3 +58,58 @@ def test_a_brokers_session_is_left_to_the_broker(end: Any, monkeypatch: pytest.M
     session.close()
     thread.join(60)
     assert not thread.is_alive()
+
+
+class DyingSession(LostSession):
+    """A broker's session whose first request ends the thread that asks."""
+
+    is_connected = True
+
+    def get(self, path: str) -> Any:
+        """End the event thread."""
+        self.asked.set()
+        raise SystemExit("the thread ends")
+
+    get_many = exists = get
+
+
+@pytest.mark.parametrize("end", [Controller.close, Controller.abandon])
+def test_a_controller_whose_event_thread_has_died_is_closed_and_refuses_requests(end: Any) -> None:
+    session = DyingSession()
+    controller = Controller(7, session, None, Metrics())
+    controller.start()
+    assert session.asked.wait(60)
+    (thread,) = [t for t in threading.enumerate() if t.name == "controller-event-thread"] or [None]
+    if thread is not None:
+        thread.join(60)
+    assert controller.events.has_died
+    controller.session_expired()  # does not wait for a thread that is dead
+    end(controller)
+    end(controller)
+
+
+def test_a_controller_whose_event_thread_dies_gives_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gave_up: list[str] = []
+    monkeypatch.setattr(Controller, "_give_up", lambda self: gave_up.append(threading.current_thread().name))
+    controller = Controller(7, DyingSession(), None, Metrics())
+    controller.start()
+    deadline = time.monotonic() + 60
+    while not gave_up and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert gave_up == ["controller-event-thread"]
+    controller.close()
+
+
+def test_the_end_of_a_controller_with_a_time_limit_does_not_wait_for_zookeeper(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    session = LostSession()
+    session.is_connected = True  # it answers nothing all the same
+    controller = Controller(7, session, None, Metrics())
+    controller.start()
+    assert session.asked.wait(60)
+    began = time.monotonic()
+    controller.end_at_exit(0.1)
+    assert time.monotonic() - began < 10
+    assert "has not ended" in caplog.text
+    session.close()

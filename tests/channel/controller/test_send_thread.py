@@ -160,9 +160,10 @@ def test_a_broker_is_taken_down_in_order(make, monkeypatch: pytest.MonkeyPatch) 
     manager = make(BROKER, metrics=NotedMetrics(), client_factory=lambda *_: FakeClient(notes))
     shutdown = RequestSendThread.shutdown
 
-    def noted_shutdown(thread: RequestSendThread) -> None:
-        shutdown(thread)
+    def noted_shutdown(thread: RequestSendThread, timeout_s: float | None = None) -> bool:
+        has_ended = shutdown(thread, timeout_s)
         notes.append(f"thread shut down, {threading.active_count() - before} left")
+        return has_ended
 
     monkeypatch.setattr(RequestSendThread, "shutdown", noted_shutdown)
     manager.remove_broker(1)
@@ -212,19 +213,194 @@ def test_brokers_are_spread_over_the_threads_there_may_be(scripted) -> None:
     assert threads == {f"Controller-1-to-brokers-{n}-send-thread" for n in (0, 1)}
 
 
-def test_a_client_that_cannot_be_closed_keeps_its_broker_listed(make, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_cannot_be_closed_keeps_no_dead_broker(make, caplog: pytest.LogCaptureFixture) -> None:
     class Stubborn(FakeClient):
         def close(self) -> None:
-            if not self.notes:
-                self.notes.append("refused")
-                raise OSError("not now")
+            raise OSError("not now")
 
+    answered: list[Any] = []
     manager = make(BROKER, client_factory=lambda *_: Stubborn([]))
     manager.remove_broker(1)
-    assert manager.broker_ids == [1]
-    assert "not now" in caplog.text
-    manager.shutdown()
     assert manager.broker_ids == []
+    assert "not now" in caplog.text
+    assert manager.metrics.value(GROUP, "TotalQueueSize") == 0
+    manager.add_broker(BROKER)
+    manager.send_request(1, request(1), answered.append)
+    until(lambda: len(answered) == 1)
+
+
+def test_a_broker_that_is_added_while_its_thread_dies_loses_no_request_in_silence(
+    make, scripted, dropped: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its requests are dropped and reported, or another thread sends them."""
+    first, second, answered = scripted(), scripted(), []
+    manager = make(first.broker(1))
+    manager.send_request(1, request(1), answered.append)
+    until(lambda: len(answered) == 1)
+    thread = manager._brokers[1].serving.thread
+    reports, added = manager._thread_failed, threading.Event()
+
+    def die() -> None:
+        raise MemoryError("a fault in the thread itself")
+
+    def report(dying: RequestSendThread) -> None:
+        reports(dying)
+        assert added.wait(60)  # the broker is added between the report and the thread's end
+
+    monkeypatch.setattr(thread, "_on_failed", report)
+    thread.call_soon(die)
+    until(lambda: manager.failed_threads == [thread.name])
+    manager.add_broker(second.broker(2))
+    manager.send_request(2, request(2), answered.append)
+    added.set()
+    until(lambda: len(answered) + len(dropped) == 2)
+    assert manager.metrics.value(GROUP, "TotalQueueSize") == 0
+
+
+def test_a_callback_that_adds_a_broker_is_refused_while_another_thread_waits_for_it(make, scripted) -> None:
+    """The other thread holds the lock that both need, until the callback has returned."""
+    broker, called, removing, errors = scripted(), threading.Event(), threading.Event(), []
+    manager = make(broker.broker())
+
+    def callback(response: Any) -> None:
+        called.set()
+        assert removing.wait(60)
+        time.sleep(0.05)  # the remover waits for this thread by now
+        for call in (lambda: manager.add_broker(BROKER), lambda: manager.startup([BROKER]), manager.shutdown):
+            try:
+                call()
+            except IllegalState as e:
+                errors.append(str(e))
+
+    manager.send_request(1, request(1), callback)
+    assert called.wait(60)
+
+    def remove() -> None:
+        removing.set()
+        manager.remove_broker(1)
+
+    remover = threading.Thread(target=remove)
+    remover.start()
+    remover.join(60)
+    assert not remover.is_alive()
+    assert ["do it on another thread" in error for error in errors] == [True] * 3
+    assert manager.broker_ids == []
+
+
+def test_a_shutdown_with_a_time_limit_does_not_wait_for_a_callback_that_blocks(
+    make, scripted, dropped: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked, called, gate = scripted(), threading.Event(), threading.Event()
+    manager = make(blocked.broker(1), scripted().broker(2))
+
+    def block(response: Any) -> None:
+        called.set()
+        gate.wait(60)
+
+    manager.send_request(1, request(1), block)
+    manager.send_request(1, request(2))
+    assert called.wait(60)
+    thread = manager._brokers[1].serving.thread
+    try:
+        began = time.monotonic()
+        manager.shutdown(0.2)
+        assert time.monotonic() - began < 10
+        assert thread.is_alive()
+        assert manager.broker_ids == []
+        assert [item.request.message.controller_id for _, item in dropped] == [2]
+        assert any(thread.name in r.getMessage() and "has not ended" in r.getMessage() for r in caplog.records)
+        manager.shutdown(0.2)
+    finally:
+        gate.set()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_a_callback_that_blocks_does_not_hold_up_the_end_of_the_interpreter() -> None:
+    program = """
+        import threading
+        from scripted_broker import ScriptedBroker
+        from channel import threads
+        from channel.controller.manager import ControllerChannelManager
+        from channel.controller.requests import SingleRequest
+        from kproto.messages import UpdateMetadataRequest
+
+        threads._EXIT_S = 0.5
+        broker, called = ScriptedBroker(), threading.Event()
+        manager = ControllerChannelManager(1, lambda: 5)
+        manager.startup([broker.broker()])
+
+        def block(response):
+            called.set()
+            threading.Event().wait()
+
+        manager.send_request(1, SingleRequest(UpdateMetadataRequest(), 8), block)
+        assert called.wait(60)
+        broker.close()
+        print("at its end")
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "PYTHONPATH": "tests"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout == "at its end\n"
+
+
+class Large(ControlRequest):
+    """A request that no socket's buffers take at once."""
+
+    api_key, oldest_version, latest_version, controller_epoch, broker_epoch = 6, 8, 8, 5, 7  # type: ignore[misc]
+    message = None
+
+    def build(self, version: int) -> Any:
+        return (bytes(64 << 20),)
+
+
+class EarlyBroker:
+    """Answers its first connection's first request after 12 bytes of it, and reads no more there."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.broker = Broker(1, (EndPoint("127.0.0.1", self._listener.getsockname()[1]),))
+        self.connections: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._serve, name="early-broker")
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                self.connections.append(sock)
+                stream = sock.makefile("rb")
+                head = stream.read(12)
+                if len(self.connections) > 1:
+                    stream.read(int.from_bytes(head[:4], "big") - 8)
+                sock.sendall(b"\0\0\0\x08" + head[8:12] + b"\0" + b"\0\0\0")
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for sock in self.connections:
+            sock.close()
+        self._thread.join(60)
+
+
+def test_a_broker_that_answers_before_it_has_read_the_request_gets_the_next_over_a_new_connection(make) -> None:
+    early, answered = EarlyBroker(), []
+    try:
+        manager = make(early.broker)
+        manager.send_request(1, Large(), lambda response: answered.append(1))
+        manager.send_request(1, request(2), lambda response: answered.append(2))
+        until(lambda: answered == [1, 2])
+        assert len(early.connections) == 2
+        assert manager.failed_threads == []
+    finally:
+        early.close()
 
 
 class Unwritable(ControlRequest):

@@ -313,6 +313,79 @@ def test_a_frame_that_nobody_asked_for_is_an_error(plain, selector):
         plain.poll(1)
 
 
+@pytest.mark.parametrize("taken", [1, 20, 23])
+def test_an_answer_to_a_part_of_a_request_counts_and_ends_the_connection(clock, updater, taken):
+    selector = ScriptedSelector(clock)
+    client = NetworkClient(
+        selector, updater, "early", reconnect_backoff_ms=0, reconnect_backoff_max_ms=0, discover_versions=False,
+        clock=clock, resolution=InlineResolution(lambda host: ["127.0.0.1"]),
+    )  # fmt: skip
+    make_ready(client, selector)
+    selector.takes = taken
+    responses = []
+    request = client.request("0", UPDATE, responses.append)
+    assert 0 < request.send.remaining < request.send.size
+    selector.takes = 0  # the node never reads the rest
+    selector.answers("0", request.correlation_id, UPDATED)
+    client.poll(1)
+    assert [response.body is not None for response in responses] == [True]
+    assert not client.can_send(NODE)
+    with pytest.raises(IllegalState, match="node 0 can take no request now"):
+        client.request("0", UPDATE, responses.append)
+    client.poll(1)
+    assert selector.open == set()
+    assert [node_id for node_id, _ in updater.disconnects] == ["0"]
+    selector.takes = 2**31
+    make_ready(client, selector)
+    request = client.request("0", UPDATE, responses.append)
+    selector.answers("0", request.correlation_id, UPDATED)
+    client.poll(1)
+    assert len(responses) == 2
+    client.close()
+
+
+def test_an_answer_before_the_first_byte_of_its_request_is_an_error(clock, updater):
+    selector = ScriptedSelector(clock)
+    client = NetworkClient(
+        selector, updater, "early", discover_versions=False, clock=clock,
+        resolution=InlineResolution(lambda host: ["127.0.0.1"]),
+    )  # fmt: skip
+    make_ready(client, selector)
+    selector.takes = 0
+    responses = []
+    request = client.request("0", UPDATE, responses.append)
+    selector.answers("0", request.correlation_id, UPDATED)
+    with pytest.raises(IllegalState, match="before its request was sent"):
+        client.poll(1)
+    assert responses == []
+    client.close()
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["whole", "begun"])
+def test_an_answer_that_came_with_the_one_before_it_answers_no_later_request(clock, updater, begun):
+    """The node may guess the next correlation id."""
+    selector = ScriptedSelector(clock)
+    client = NetworkClient(
+        selector, updater, "early", discover_versions=False, clock=clock,
+        resolution=InlineResolution(lambda host: ["127.0.0.1"]),
+    )  # fmt: skip
+    make_ready(client, selector)
+    responses = []
+    first = client.request("0", UPDATE, responses.append)
+    selector.answers("0", first.correlation_id, UPDATED)
+    selector.answers("0", first.correlation_id + 1, UPDATED)
+    if begun:
+        del selector.channels["0"].transport.inbox[-2:]
+    client.poll(1)
+    assert [response.request for response in responses] == [first]
+    with pytest.raises(IllegalState, match="node 0 can take no request now"):
+        client.request("0", UPDATE, responses.append)
+    client.poll(1)
+    assert selector.open == set()
+    assert len(responses) == 1
+    client.close()
+
+
 def test_an_ordinary_answer_to_a_sasl_request_breaks_the_protocol(plain, selector):
     make_ready(plain, selector)
     request = ClientRequest("0", UPDATE, FIRST_SASL_CORRELATION_ID, 0, 1000)

@@ -13,6 +13,8 @@ from kazoo.protocol.serialization import ReplyHeader
 from kazoo.protocol.states import KeeperState
 from network_peers import until
 
+from channel.errors import Disconnected
+from channel.zookeeper import session as session_module
 from channel.zookeeper.bulk_reads import NO_NODE, ReadMany
 from channel.zookeeper.session import ZooKeeperSession
 
@@ -175,3 +177,24 @@ def test_an_owner_that_fails_at_the_end_of_a_session_gets_the_next_session(caplo
     renewing.join(60)
     assert not renewing.is_alive()
     assert "the owner's fault" in caplog.text
+
+
+def test_a_start_that_waits_for_zookeeper_says_so(caplog: pytest.LogCaptureFixture, monkeypatch) -> None:
+    monkeypatch.setattr(session_module, "_NOTICE_S", 0.05)
+    session = ZooKeeperSession("127.0.0.1:1")
+    with pytest.raises(Disconnected, match="no ZooKeeper answers at 127"):
+        session.start(0.5)
+    assert "no ZooKeeper answers at 127.0.0.1:1 yet; still trying, for 0.5 s" in caplog.text
+
+
+def test_the_end_of_a_session_with_a_time_limit_does_not_wait_for_its_renewal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate = threading.Event()
+    session = ZooKeeperSession("127.0.0.1:1")
+    session._renewing = threading.Thread(target=gate.wait, daemon=True)
+    session._renewing.start()
+    session.close(0.1)
+    assert "zookeeper-session-closing has not ended within 0.1 s" in caplog.text
+    gate.set()
+    session.close(0.1)
