@@ -29,6 +29,7 @@ from channel.metrics import Metrics
 from channel.network.request import MessageRequest
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
+from channel.threads import close_all
 from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, read_settings, register_broker
 from channel.zookeeper.znodes import broker_path, encode_broker
@@ -159,14 +160,14 @@ class ControllerNode:
 
     def close(self) -> None:
         """Resign if active, leave the cluster, and close every socket. Harmless if closed."""
-        self.controller.close()
-        if self._to_quorum is not None:
-            self._leave_quorum()
-            self._to_quorum.shutdown()
-        if self._relay is not None:
-            self._relay.close()
-        self._server.close()
-        self._worker.close()
+        quorum, relay = self._to_quorum, self._relay
+        close_all(
+            self.controller.close,
+            *(() if quorum is None else (self._leave_quorum, quorum.shutdown)),
+            *(() if relay is None else (relay.close,)),
+            self._server.close,
+            self._worker.close,
+        )
 
     def __enter__(self) -> ControllerNode:
         self.start()

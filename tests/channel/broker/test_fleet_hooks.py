@@ -22,7 +22,7 @@ class Registration:
         """Return a broker epoch."""
         return 1
 
-    def close(self) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """Nothing to end."""
 
 
