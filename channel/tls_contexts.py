@@ -4,17 +4,74 @@ from __future__ import annotations
 
 import ssl
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from channel.logs import get_logger
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from channel.security import SecurityConfig
 
-__all__ = ["client_context", "server_context"]
+__all__ = ["CurrentContext", "client_context", "server_context"]
+
+_log = get_logger(__name__)
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class CurrentContext:
+    """A TLS context that is made again when one of the files of its certificates changes; safe from any thread.
+
+    Files that cannot be used are logged, and connections go on with the former certificates. Established connections
+    keep theirs in any case.
+
+    Args:
+        make: ``client_context`` or ``server_context``.
+        security: The settings that name the files.
+
+    Raises:
+        ConfigurationError: A certificate, key or authority cannot be read.
+    """
+
+    def __init__(self, make: Callable[[SecurityConfig], ssl.SSLContext], security: SecurityConfig) -> None:
+        self._make = make
+        self._security = security
+        locations = (security.ssl_keystore_location, security.ssl_truststore_location)
+        self._files = [Path(each).expanduser() for each in locations if each is not None]
+        self._lock = threading.Lock()
+        self._state = self._state_now()
+        self._context = make(security)
+
+    def __call__(self) -> ssl.SSLContext:
+        """Return the context for a new connection."""
+        with self._lock:
+            state = self._state_now()
+            if state != self._state:
+                self._state = state
+                names = ", ".join(map(str, self._files))
+                try:
+                    self._context = self._make(self._security)
+                except ConfigurationError as e:
+                    _log.error("the changed certificates are not used, the former ones are kept: %s", e)
+                else:
+                    _log.info("new connections use the changed certificates: %s", names)
+            return self._context
+
+    def _state_now(self) -> list[tuple[int, int, int] | None]:
+        """Return what changes with the contents of the files."""
+        states: list[tuple[int, int, int] | None] = []
+        for path in self._files:
+            try:
+                found = path.stat()
+            except OSError:
+                states.append(None)
+            else:
+                states.append((found.st_mtime_ns, found.st_size, found.st_ino))
+        return states
 
 
 def client_context(security: SecurityConfig) -> ssl.SSLContext:

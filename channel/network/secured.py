@@ -95,21 +95,21 @@ def _client_transport(
     """Return the function that makes the transport of a connection to a node."""
     if not protocol.uses_tls:
         return lambda sock, peer: PlaintextTransport(sock, connected=False)
-    from channel.tls_contexts import client_context
+    from channel.tls_contexts import CurrentContext, client_context
 
     from .tls import TlsTransport
 
-    context = client_context(security)
-    return lambda sock, peer: TlsTransport(sock, context, server_side=False, server_hostname=peer.host)
+    context = CurrentContext(client_context, security)
+    return lambda sock, peer: TlsTransport(sock, context(), server_side=False, server_hostname=peer.host)
 
 
 def _server_transport(protocol: SecurityProtocol, security: SecurityConfig) -> Callable[[socket.socket], Transport]:
     """Return the function that makes the transport of an accepted connection."""
     if not protocol.uses_tls:
         return lambda sock: PlaintextTransport(sock, connected=True)
-    from channel.tls_contexts import server_context
+    from channel.tls_contexts import CurrentContext, server_context
 
     from .tls import TlsTransport
 
-    context = server_context(security)
-    return lambda sock: TlsTransport(sock, context, server_side=True, connected=True)
+    context = CurrentContext(server_context, security)
+    return lambda sock: TlsTransport(sock, context(), server_side=True, connected=True)

@@ -12,9 +12,11 @@ import errno
 import logging
 import select
 import socket
+import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from channel.addresses import show_address
 from channel.clock import SYSTEM_CLOCK, Clock
@@ -30,7 +32,6 @@ from .mapping import Mapping
 from .mask import SecretMask
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Sequence
 
     from channel.network.recorder import Direction, Recorder
@@ -43,6 +44,9 @@ _log = get_logger(__name__)
 _ACCEPT_PAUSE_S: Final = 0.05  # without free descriptors the listening socket stays readable
 
 
+TlsContext: TypeAlias = ssl.SSLContext | Callable[[], ssl.SSLContext]
+
+
 class Tap:
     """Relays connections and records them; one thread, from ``start`` to ``close``, or the caller's by ``run``.
 
@@ -53,8 +57,9 @@ class Tap:
     Args:
         mappings: The listening addresses, and the node behind each.
         recorder: Takes the relayed bytes; the caller closes it.
-        listener_tls: The TLS context for clients, None for plaintext. The recording is plaintext in any case.
-        upstream_tls: The TLS context towards nodes, None for plaintext.
+        listener_tls: The TLS context for clients, or a function that returns it for each connection; None for
+            plaintext. The recording is plaintext in any case.
+        upstream_tls: The same towards nodes.
         keep_secrets: Record passwords and tokens too. By default the recording has zeros in their places; the relayed
             bytes stay as they are in any case.
         clock: Time.
@@ -74,8 +79,8 @@ class Tap:
         mappings: Sequence[Mapping],
         recorder: Recorder,
         *,
-        listener_tls: ssl.SSLContext | None = None,
-        upstream_tls: ssl.SSLContext | None = None,
+        listener_tls: TlsContext | None = None,
+        upstream_tls: TlsContext | None = None,
         keep_secrets: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -372,7 +377,9 @@ def _serves(listening: socket.socket, address: Any) -> bool:
     return False
 
 
-def _transport(sock: socket.socket, context: ssl.SSLContext | None, *, server_side: bool, host: str) -> LinkTransport:
+def _transport(sock: socket.socket, context: TlsContext | None, *, server_side: bool, host: str) -> LinkTransport:
     if context is None:
         return PlaintextTransport(sock, connected=False)
+    if not isinstance(context, ssl.SSLContext):
+        context = context()
     return TlsTransport(sock, context, server_side=server_side, server_hostname=None if server_side else host)

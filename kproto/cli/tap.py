@@ -17,12 +17,12 @@ from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Sequence
 
     from channel.network.recorder import PcapngRecorder
     from channel.tap import Mapping, Tap
     from channel.tap.rotation import RotatingRecorder
+    from channel.tls_contexts import CurrentContext
 
 __all__ = ["command"]
 
@@ -128,9 +128,9 @@ def _has_ended(tap: Tap, recorder: PcapngRecorder | RotatingRecorder, seconds: f
     return not tap.is_alive
 
 
-def _context(path: Path, *, server: bool) -> ssl.SSLContext:
+def _context(path: Path, *, server: bool) -> CurrentContext:
     from channel.security import SecurityConfig, read_properties
-    from channel.tls_contexts import client_context, server_context
+    from channel.tls_contexts import CurrentContext, client_context, server_context
 
     security = SecurityConfig.of(read_properties(path))
-    return server_context(security) if server else client_context(security)
+    return CurrentContext(server_context if server else client_context, security)

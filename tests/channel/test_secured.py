@@ -175,6 +175,32 @@ def test_a_brokers_registration_does_not_choose_the_security_of_its_connection(
     assert "broker 0 has registered listener" in caplog.text
 
 
+def test_running_ends_take_new_certificates_when_their_files_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    server, client = tmp_path / "server.pem", tmp_path / "client.pem"
+    server.write_text(certificates().other_host)
+    client.write_text(certificates().stranger)
+    files = {"ssl_keystore_key": None, "ssl_keystore_certificate_chain": None}
+    theirs = broker_security(ssl_client_auth="required", ssl_keystore_location=str(server), **files)
+    ours = controller_security(ssl_keystore_location=str(client))
+    answers: SimpleQueue[int] = SimpleQueue()
+    with secured(SecurityProtocol.SSL, brokers=theirs, controller=ours) as (cluster, manager):
+        manager.send_request(0, SingleRequest(update_metadata({}, broker_epoch=1), 8), lambda _: answers.put(1))
+        until(lambda: "is not accepted" in caplog.text)
+        server.write_text(certificates().server)
+        until(lambda: "alert" in caplog.text)
+        client.write_text(certificates().client)
+        assert answers.get(timeout=60) == 1
+        server.write_text("no certificate")
+        epoch = cluster.restart(0)
+        manager.send_request(0, SingleRequest(update_metadata({}, broker_epoch=epoch), 8), lambda _: answers.put(2))
+        assert answers.get(timeout=60) == 2
+        assert "the former ones are kept" in caplog.text
+    assert "new connections use the changed certificates" in caplog.text
+
+
 def test_a_broker_that_makes_the_controller_compute_stalls_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """One send thread has both brokers; the computation for one is held until the other has answered."""
     hostile, answered = threading.Event(), threading.Event()
