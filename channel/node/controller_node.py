@@ -110,7 +110,13 @@ class ControllerNode:
         if quorum:
             self._quorum = QuorumProvider(quorum, "CONTROLLER", self._protocol, SYSTEM_CLOCK)
             self._to_quorum = controller_thread(
-                f"{name}-to-quorum-thread", config, config.security, self._quorum(), _QUORUM_BACKOFF_MS
+                f"{name}-to-quorum-thread",
+                "quorum",
+                config,
+                config.security,
+                self._quorum(),
+                metrics,
+                reconnect_backoff_max_ms=_QUORUM_BACKOFF_MS,
             )
         self.controller = Controller(
             controller_id,
