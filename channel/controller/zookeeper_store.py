@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Final
 
 from channel.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
@@ -44,6 +45,13 @@ _log = get_logger(__name__)
 _GROUP: Final = 100
 """The number of partitions that one transaction writes: far from ZooKeeper's limit of 1 MiB for a request."""
 
+_SETTLING_S: Final = 0.05
+"""The time between the first change of the registered brokers and its event.
+
+Sessions that expire together end one after the other, some ms apart: one event for all of them saves the requests that
+each would cause to every broker.
+"""
+
 _KNOWN_STATES: Final = 1_000
 """The number of partition states whose contents a read keeps, so as to decode equal contents once."""
 
@@ -62,9 +70,12 @@ class ZooKeeperStore:
         self._session = session
         self._put = put
         self._watched: set[str] = set()
+        self._settling: threading.Timer | None = None
 
     def unwatch(self) -> None:
         """End all watches, as the controller resigns."""
+        if self._settling is not None:
+            self._settling.cancel()
         for path in list(self._watched):
             self._unwatch(path)
 
@@ -72,10 +83,18 @@ class ZooKeeperStore:
         self._watched.discard(path)
         self._session.unwatch(path)
 
-    def _watched_children(self, path: str, event: ControllerEvent) -> list[str]:
+    def _brokers_changed(self) -> None:
+        """Put the event once all brokers that come or go together have done so."""
+        self._settling = threading.Timer(_SETTLING_S, self._put, [BrokerChange()])
+        self._settling.name, self._settling.daemon = "controller-brokers-settling", True
+        self._settling.start()
+
+    def _watched_children(
+        self, path: str, event: ControllerEvent, changed: Callable[[], object] | None = None
+    ) -> list[str]:
         """Read the names of the children of a permanent znode, and watch these; a missing znode is created again."""
         self._watched.add(path)
-        self._session.watch_children(path, lambda: self._put(event))
+        self._session.watch_children(path, changed or (lambda: self._put(event)))
         try:
             return self._session.children(path)
         except NoNode:
@@ -91,7 +110,7 @@ class ZooKeeperStore:
 
     def read_brokers(self) -> Mapping[Broker, int]:
         """All registered brokers with their epochs."""
-        names = self._watched_children(znodes.BROKER_IDS, BrokerChange())
+        names = self._watched_children(znodes.BROKER_IDS, BrokerChange(), self._brokers_changed)
         ids = [broker_id for name in names if (broker_id := decoded_or_none(znodes.decode_broker_id, name)) is not None]
         for broker_id in ids:
             self._watch_node(znodes.broker_path(broker_id), BrokerModifications(broker_id))

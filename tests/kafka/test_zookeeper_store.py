@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from network_peers import until
 
+from channel.controller import zookeeper_store
 from channel.controller.cluster_events import (
     BrokerChange,
     BrokerModifications,
@@ -29,7 +31,7 @@ from channel.zookeeper.session import ZooKeeperSession
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from channel.controller.events import ControllerEvent
 
@@ -77,6 +79,35 @@ def test_registered_brokers_are_read_with_their_epochs(elected: Elected) -> None
     elected.admin.set(znodes.broker_path(5), b"no registration")
     elected.event(BrokerModifications(5))
     assert store.read_brokers() == {}
+
+
+def test_brokers_that_go_together_are_one_change(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[Any] = []
+
+    class Timer:
+        """A timer whose time a test lets pass."""
+
+        def __init__(self, delay_s: float, function: Callable[..., object], arguments: list[Any]) -> None:
+            self.pass_by = lambda: function(*arguments)
+
+        def start(self) -> None:
+            waiting.append(self)
+
+    monkeypatch.setattr(zookeeper_store, "threading", SimpleNamespace(Timer=Timer))
+    with ZooKeeperSession(zookeeper) as session, ZooKeeperSession(zookeeper) as admin:
+        elected = Elected(session, admin)
+        for broker_id in range(5):
+            cluster.register_broker(admin, broker_id, znodes.encode_broker(BROKER, "3.9", 0))
+        assert len(elected.store.read_brokers()) == 5
+        for broker_id in range(4):
+            admin.delete(znodes.broker_path(broker_id))
+        until(lambda: bool(waiting))
+        (timer,) = waiting
+        changes = [event for event in elected.events if isinstance(event, BrokerChange)]
+        assert changes == []
+        timer.pass_by()
+        assert elected.events[-1] == BrokerChange()
+        assert {broker.id for broker in elected.store.read_brokers()} == {4}
 
 
 def test_topics_come_change_and_go(elected: Elected) -> None:
