@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from channel.api_errors import error_response
 from channel.errors import IllegalState
 from channel.logs import get_logger
+from channel.network.principal import serialized_principal
 from channel.network.request import MessageRequest
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, api_name, response_header_version
@@ -28,9 +29,6 @@ __all__ = ["AdministratorRequests"]
 _log = get_logger(__name__)
 
 _SERVED: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
-
-_ANONYMOUS: Final = b"\0\0\x05User\x0aANONYMOUS\0\0"
-"""The principal in Kafka's own form: version 0, type and name as compact strings, no delegation token, no tags."""
 
 
 class AdministratorRequests:
@@ -87,7 +85,7 @@ def _envelope(context: RequestContext, request: Any) -> messages.EnvelopeRequest
     host = context.peer.rpartition(":")[0].partition("%")[0]
     return messages.EnvelopeRequest(
         request_data=headers.encode_request_header(header) + codec.encode(request, context.version),
-        request_principal=_ANONYMOUS,
+        request_principal=serialized_principal(context.principal),
         client_host_address=ip_address(host).packed,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
+from channel.network.principal import ANONYMOUS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
 
@@ -25,6 +27,7 @@ class RequestContext(NamedTuple):
         listener: The name of the listener that received the request.
         peer: The sender's host and port.
         size: Bytes of header and body.
+        principal: Who the sender is: ``User:`` and its SASL user, or the subject of its certificate.
     """
 
     api_key: int
@@ -34,6 +37,7 @@ class RequestContext(NamedTuple):
     listener: str
     peer: str = ""
     size: int = 0
+    principal: str = ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

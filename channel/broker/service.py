@@ -64,6 +64,7 @@ class BrokerService:
                 connection.listener.name,
                 f"{connection.remote[0]}:{connection.remote[1]}",
                 len(payload),
+                connection.principal,
             )
             body = payload[at:]
             passed_on = self.broker.hooks.passed_on

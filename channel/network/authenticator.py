@@ -233,6 +233,11 @@ class SaslAuthenticator:
         return self._side is not None and self._side.is_server
 
     @property
+    def user(self) -> str | None:
+        """The user that this server has accepted; None at a client."""
+        return self._side.user if isinstance(self._side, SaslServer) else None
+
+    @property
     def renewable(self) -> bool:
         """Whether this is a server whose client can renew its session."""
         return isinstance(self._side, SaslServer) and self._side.renewable

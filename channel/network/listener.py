@@ -68,9 +68,10 @@ class AcceptedConnection:
         listener: The listener that accepted it.
         local, remote: The addresses of the two ends.
         context: The handler's own data for the connection, e.g. the client's software name.
+        principal: Who the peer is; see ``principal_of``. Known from the first request on.
     """
 
-    __slots__ = ("context", "id", "in_work", "listener", "local", "receive", "remote")
+    __slots__ = ("context", "id", "in_work", "listener", "local", "principal", "receive", "remote")
 
     def __init__(self, connection_id: str, listener: Listener, local: Address, remote: Address) -> None:
         self.id = connection_id
@@ -78,6 +79,7 @@ class AcceptedConnection:
         self.local = local
         self.remote = remote
         self.context: Any = None
+        self.principal = ""
         self.in_work = False
         self.receive: Receive | None = None
 

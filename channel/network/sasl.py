@@ -240,6 +240,11 @@ class SaslServer:
         """Return no payload: the client begins."""
         return []
 
+    @property
+    def user(self) -> str | None:
+        """The user of the session, None before it."""
+        return self._user
+
     def renew(self) -> list[bytes]:
         """Let the client authenticate again. Returns no payload: the client begins."""
         self.complete = False

@@ -23,6 +23,7 @@ from .connection import MuteEvent
 from .frames import Send
 from .listener import AcceptedConnection, Handler, Listener, ReceivedRequest
 from .memory import MemoryPool
+from .principal import principal_of
 from .selector import Selector
 
 if TYPE_CHECKING:
@@ -286,6 +287,7 @@ class SocketServer:
             return
         self.selector.mute(connection.id)
         channel.connection.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
+        connection.principal = connection.principal or principal_of(channel)
         connection.in_work = True
         connection.receive = receive
         request = ReceivedRequest(self, connection, receive.payload, self._clock.nanoseconds())

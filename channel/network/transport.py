@@ -153,6 +153,10 @@ class Authenticator(Protocol):
         """Whether this end has accepted the connection."""
 
     @property
+    def user(self) -> str | None:
+        """The user that this end has accepted; None before, and at a client."""
+
+    @property
     def renewable(self) -> bool:
         """Whether the peer is a client that can renew its session."""
 

@@ -17,7 +17,7 @@ from tls_certificates import certificates
 
 from channel.broker.administrator_requests import AdministratorRequests
 from channel.broker.cluster import EmbeddedCluster
-from channel.broker.hooks import BrokerHooks
+from channel.broker.hooks import BrokerHooks, RequestContext
 from channel.config import ChannelConfig
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
@@ -272,6 +272,41 @@ def test_a_broker_that_restarts_is_reached_again(protocol: SecurityProtocol) -> 
         manager.send_request(0, SingleRequest(update_metadata({}, broker_epoch=-1), 8), answers.put)
         cluster.restart(0)
         assert answers.get(timeout=30).error_code == 0
+
+
+# ---- who asks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("protocol", "certificate", "principal"),
+    [
+        (SecurityProtocol.PLAINTEXT, False, "User:ANONYMOUS"),
+        (SecurityProtocol.SSL, False, "User:ANONYMOUS"),
+        (SecurityProtocol.SSL, True, "User:CN=client"),
+        (SecurityProtocol.SASL_PLAINTEXT, False, "User:controller"),
+        (SecurityProtocol.SASL_SSL, True, "User:controller"),
+    ],
+)
+def test_a_hook_decides_by_the_principal_that_was_established(
+    protocol: SecurityProtocol, certificate: bool, principal: str
+) -> None:
+    asked: list[str] = []
+
+    def authorize(context: RequestContext) -> bool:
+        asked.append(context.principal)
+        return context.principal == "User:controller"
+
+    own: dict[str, Any] = {}
+    if certificate:
+        key, chain = pem(certificates().client)
+        own = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": chain}
+    theirs = broker_security(ssl_client_auth="requested")
+    with secured(protocol, brokers=theirs, controller=controller_security(**own)) as (cluster, manager):
+        cluster[0].broker.hooks = BrokerHooks(authorize=authorize)
+        code = answered(manager, 0, update_metadata({}, broker_epoch=-1), 8).error_code
+    assert code == (0 if principal == "User:controller" else 31)
+    (seen,) = asked
+    assert seen.partition(",OU=")[0] == principal  # the certificate's subject goes on
 
 
 # ---- what fails ------------------------------------------------------------------------------------------------------

@@ -93,6 +93,11 @@ def test_an_envelope_holds_the_request_with_its_header_and_the_client_s_address(
     assert not answers
 
 
+def test_an_envelope_names_the_principal_of_the_client(channel, answers):
+    AdministratorRequests(None, channel)(CONTEXT._replace(principal="User:alice"), CREATE, answers.append)
+    assert channel.sent[0].request_principal == b"\0\0\x05User\x06alice\0\0"
+
+
 def test_the_controller_s_answer_is_the_broker_s(channel, answers):
     AdministratorRequests(None, channel)(CONTEXT, CREATE, answers.append)
     response = CreateTopicsResponse(topics=[CreatableTopicResult(name="t", num_partitions=1, replication_factor=1)])
