@@ -23,7 +23,7 @@ from kproto.cli.place_type import PlaceType
 from kproto.cli.report import check_place, page_written
 from kproto.cli.sections import Section, print_sections
 from kproto.cli.summary import check_apis
-from kproto.cli.summary_text import sections_of
+from kproto.cli.summary_text import page_of
 from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.tables.files import is_uri
@@ -171,7 +171,7 @@ def command(
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary))
     else:
-        print_sections([*sections_of(run.summary), _tables(run, out)])
+        print_sections([*page_of(run.summary, "summary.json beside the tables has all"), _tables(run, out)])
     if report is not None:
         print(page_written(out, report), file=sys.stderr)
     elif sys.stderr.isatty():

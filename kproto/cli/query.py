@@ -153,13 +153,18 @@ def _print_text(title: str, answer: Answer) -> None:
     if not answer.rows:
         print_sections([Section(title, text="nothing")])
         return
+    days = {_time(value)[:10] for row in answer.rows for value in row if isinstance(value, datetime)}
+    of_one_day = sys.stdout.isatty() and len(days) == 1
     named = [_NAMES.get(name) for name in answer.columns]
     rows = [
         [name(value) if name and isinstance(value, int) else value for name, value in zip(named, row, strict=True)]
         for row in answer.rows
     ]
     names = [_heading(name, [row[number] for row in rows]) for number, name in enumerate(answer.columns)]
-    print_sections([Section(title, names, [[_text(value) or "-" for value in row] for row in rows])])
+    cells = [
+        [_time(v)[11:23] if of_one_day and isinstance(v, datetime) else _text(v) or "-" for v in row] for row in rows
+    ]
+    print_sections([Section(title, names, cells, f"times are of {min(days)}, UTC" if of_one_day else "")])
 
 
 def _heading(name: str, values: Sequence[Any]) -> str:

@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -20,6 +21,15 @@ _INDENT: Final = "  "
 _SHORTEST: Final = 12
 """The least width to which a column may be shortened."""
 
+_READABLE: Final = 24
+"""Columns are shortened below this width only after those that are alike in every row are told above the table."""
+
+_SENTENCE: Final = 24
+"""The least width of a column of sentences; where there is less room they stand below their row."""
+
+_LONGEST_NAME: Final = 40
+"""In a pipe a column is padded to this width at most, so that one long name does not pad every row."""
+
 
 @dataclass(slots=True)
 class Section:
@@ -31,12 +41,14 @@ class Section:
             ``_`` before a last column of sentences, which are continued below.
         rows: The cells.
         text: A sentence below the title.
+        below: A line below the table.
     """
 
     title: str
     names: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
     text: str = ""
+    below: str = ""
 
 
 def shortened(text: str, width: int) -> str:
@@ -68,6 +80,8 @@ def lines_of(section: Section, width: int | None) -> Iterator[str]:
         yield from _wrapped(section.text, width)
     if section.rows:
         yield from _table(section, width)
+    if section.below:
+        yield from _wrapped(section.below, width)
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:
@@ -80,45 +94,100 @@ def _wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _table(section: Section, width: int | None) -> Iterator[str]:
-    names = [name.lstrip(">~_") for name in section.names]
-    right = [name.startswith(">") for name in section.names]
-    sizes = [max(map(len, column)) for column in zip(names, *section.rows, strict=True)]
-    if width is not None:
-        fixed = [0 if name.startswith("_") else size for name, size in zip(section.names, sizes, strict=True)]
-        _fit(fixed, [name.startswith("~") for name in section.names], width - len(_INDENT) - 2 * (len(sizes) - 1))
-        sizes = [size or sizes[number] for number, size in enumerate(fixed)]
-    for row in (names, *section.rows):
-        yield from _row(row, sizes, right, width)
-
-
-def _fit(sizes: list[int], gives_way: Sequence[bool], width: int) -> None:
-    """Narrow the columns that may be shortened until all fit, the widest first."""
-    while sum(sizes) > width:
-        widest = max(
-            (size, number) for number, size in enumerate([s * g for s, g in zip(sizes, gives_way, strict=True)])
-        )
-        if widest[0] <= _SHORTEST:
-            return
-        sizes[widest[1]] -= 1
-
-
-def _row(row: Sequence[str], sizes: Sequence[int], right: Sequence[bool], width: int | None) -> Iterator[str]:
-    """Format a row; a last cell that does not fit is continued below, in its own column."""
-    *cells, last = row
-    parts = [
-        (shortened(cell, size).rjust(size) if at_right else shortened(cell, size).ljust(size))
-        for cell, size, at_right in zip(cells, sizes, right, strict=False)
-    ]
-    start = _INDENT + "".join(f"{part}  " for part in parts)
-    last = shortened(last, sizes[-1]).rjust(sizes[-1]) if right[-1] else last
-    if width is None or len(start) + len(last) <= width:
-        yield (start + last).rstrip()
+    if width is None:
+        columns = [_Column(name, cells) for name, *cells in zip(section.names, *section.rows, strict=True)]
+        sizes = [column.size if column.right else min(column.size, _LONGEST_NAME) for column in columns]
+        yield from (_line([column.name for column in columns], sizes, columns), *_rows(columns, sizes))
         return
-    indent = start if width - len(start) >= 24 else _INDENT * 3
-    pieces = textwrap.wrap(last, max(width - len(indent), 20), break_on_hyphens=False)
-    if indent != start:
+    columns = [_Column(name, cells) for name, *cells in zip(section.names, *section.rows, strict=True)]
+    room = width - len(_INDENT)
+    if _needed(columns, _READABLE) > room and len(section.rows) > 1:
+        alike = [column for column in columns if not column.sentence and len(set(column.cells)) == 1]
+        if alike and len(alike) < len(columns):
+            yield from _wrapped(
+                "in every row: " + ", ".join(f"{c.name} {shortened(c.cells[0], _LONGEST_NAME)}" for c in alike), width
+            )
+            columns = [column for column in columns if column not in alike]
+    left_out: list[str] = []
+    while _needed(columns, _SHORTEST) > room and len(columns) > 2:
+        left_out.insert(0, columns.pop().name)
+    sizes = _fitted(columns, room)
+    for heading in zip_longest(*(column.heading for column in columns), fillvalue=""):
+        yield _line(heading, sizes, columns)
+    for row in zip(*(column.cells for column in columns), strict=True):
+        yield from _folded(row, sizes, columns, width)
+    if left_out:
+        yield from _wrapped(f"no room for {', '.join(left_out)}: a wider terminal or a pipe shows all", width)
+
+
+class _Column:
+    """A column: its name, its cells, and how it may be narrowed."""
+
+    def __init__(self, name: str, cells: Sequence[str]) -> None:
+        self.name = name.lstrip(">~_")
+        self.cells = cells
+        self.right = name.startswith(">")
+        self.gives_way = name.startswith("~")
+        self.sentence = name.startswith("_")
+        self.size = max(map(len, (self.name, *cells)))
+        self.heading = self.name.replace("_", " ").split() if "_" in self.name else [self.name]
+        self.folded = max(map(len, (*self.heading, *cells)))
+
+    def least(self, shortest: int) -> int:
+        """The width that it needs with its heading on several lines, cut to a width if it gives way."""
+        if self.sentence:
+            return min(self.folded, _SENTENCE)
+        return min(self.folded, shortest) if self.gives_way else self.folded
+
+
+def _needed(columns: Sequence[_Column], shortest: int) -> int:
+    """Return the room that columns need, with headings folded and columns that give way cut to a width."""
+    return sum(column.least(shortest) for column in columns) + 2 * (len(columns) - 1)
+
+
+def _fitted(columns: Sequence[_Column], room: int) -> list[int]:
+    """Return the columns' widths: headings are folded first, then columns shortened, the widest first."""
+    room -= 2 * (len(columns) - 1)
+    sizes = [min(column.size, _SENTENCE) if column.sentence else column.size for column in columns]
+    if sum(sizes) > room:
+        sizes = [column.least(column.folded) for column in columns]
+    while sum(sizes) > room:
+        size, number = max((sizes[n] * column.gives_way, n) for n, column in enumerate(columns))
+        if size <= _SHORTEST:
+            break
+        sizes[number] -= 1
+    return sizes
+
+
+def _rows(columns: Sequence[_Column], sizes: Sequence[int]) -> Iterator[str]:
+    for row in zip(*(column.cells for column in columns), strict=True):
+        yield _line(row, sizes, columns)
+
+
+def _line(row: Sequence[str], sizes: Sequence[int], columns: Sequence[_Column]) -> str:
+    """Format a row; a cell beyond its column's width shifts this row alone."""
+    cells = (
+        cell.rjust(size) if column.right else cell.ljust(size)
+        for cell, size, column in zip(row, sizes, columns, strict=True)
+    )
+    return (_INDENT + "  ".join(cells)).rstrip()
+
+
+def _folded(row: Sequence[str], sizes: Sequence[int], columns: Sequence[_Column], width: int) -> Iterator[str]:
+    """Format a row for a terminal: long cells are shortened, a last sentence is continued below, in its own column."""
+    *cells, last = row
+    shown = [shortened(cell, size) for cell, size in zip(cells, sizes, strict=False)]
+    if not columns[-1].sentence:
+        yield _line([*shown, shortened(last, sizes[-1])], sizes, columns)
+        return
+    start = _line([*shown, "|"], sizes, columns)[:-1]
+    indent = " " * len(start) if width - len(start) >= _SENTENCE else _INDENT * 3
+    pieces = textwrap.wrap(last, max(width - len(indent), 20), break_on_hyphens=False) or [""]
+    if len(start) + len(last) <= width:
+        yield (start + last).rstrip()
+    elif len(indent) == len(start):
+        yield (start + pieces[0]).rstrip()
+        yield from (indent + piece for piece in pieces[1:])
+    else:
         yield start.rstrip()[:width]
         yield from (indent + piece for piece in pieces)
-        return
-    for number, piece in enumerate(pieces):
-        yield (start if number == 0 else " " * len(start)) + piece

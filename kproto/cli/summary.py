@@ -35,8 +35,9 @@ kproto inspect shows the single requests, kproto analyze writes tables with Spar
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @capture_filters
+@click.option("--all", "every", is_flag=True, help="Every row of each section; a large cluster has thousands.")
 @format_option("json", "line", description="Text, one JSON object, or one line of text.")
-def command(captures: tuple[str, ...], filters: Filters, *, form: str) -> None:
+def command(captures: tuple[str, ...], filters: Filters, *, every: bool, form: str) -> None:
     """Sum up captures: controllers, brokers, changes, errors, delays and losses.
 
     CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, a directory of such files,
@@ -46,7 +47,7 @@ def command(captures: tuple[str, ...], filters: Filters, *, form: str) -> None:
     check_apis(filters)
     keep_pandas_out()
     from kproto.cli.sections import print_sections
-    from kproto.cli.summary_text import one_line, sections_of
+    from kproto.cli.summary_text import one_line, page_of, sections_of
     from kproto.tables.reading import chunks, why_nothing
     from kproto.verdicts.summary import summarize
 
@@ -60,7 +61,7 @@ def command(captures: tuple[str, ...], filters: Filters, *, form: str) -> None:
         case "line":
             print(one_line(summary))
         case _:
-            print_sections(sections_of(summary))
+            print_sections(sections_of(summary) if every else page_of(summary, "--all shows them"))
 
 
 def check_apis(filters: Filters) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from kproto.capture import Endpoint
 from kproto.cli.sections import Section
@@ -11,11 +12,43 @@ from kproto.error_codes import named_error
 from kproto.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["one_line", "sections_of"]
+__all__ = ["MOST_ROWS", "one_line", "page_of", "sections_of"]
 
 Row = dict[str, Any]
+
+
+MOST_ROWS: Final = 12
+"""The most rows of a section in a summary of one page."""
+
+
+def page_of(summary: Mapping[str, Any], rest: str) -> Iterator[Section]:
+    """Return the sections of a summary, each cut to its first rows; of long sections the worst come first.
+
+    Args:
+        summary: As ``summarize`` makes it.
+        rest: Where the other rows are shown, for instance ``--all shows them``.
+    """
+    ordered = dict(summary)
+    for name, worst in _WORST.items():
+        if len(ordered[name]) > MOST_ROWS:
+            ordered[name] = sorted(ordered[name], key=worst)
+    for section in sections_of(ordered):
+        more = len(section.rows) - MOST_ROWS
+        if more > 0:
+            section.rows = section.rows[:MOST_ROWS]
+            section.below = f"and {more:,} more: {rest}"
+        yield section
+
+
+_WORST: Final[Mapping[str, Callable[[Row], Any]]] = {
+    "requests": lambda row: (row["error_code"] == 0, -row["count"]),
+    "refusals": lambda row: -row["count"],
+    "partition_errors": lambda row: -row["count"],
+    "zombies": lambda row: -row["requests"],
+}
+"""How the rows of long sections are put in order; others are in the order of their time, or the worst first."""
 
 
 def sections_of(summary: Mapping[str, Any]) -> Iterator[Section]:

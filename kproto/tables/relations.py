@@ -252,16 +252,12 @@ class Relations:
         )
         requests = requests.filter(pc.is_valid(requests["brokers_id"]))
         sets = requests.group_by(["capture", "brokers_id"], use_threads=False).aggregate([("ts", "min")])
-        listeners = self._decoded.table("broker").to_pylist()
-        found: dict[tuple[str, int, str, int], Any] = {}
-        for row in sets.to_pylist():
-            for listener in listeners:
-                if listener["brokers_id"] == row["brokers_id"]:
-                    key = (row["capture"], listener["broker_id"], listener["host"], listener["port"])
-                    found[key] = min(found.get(key, row["ts_min"]), row["ts_min"])
-        return pa.Table.from_pylist(
-            [dict(zip(BROKERS.names, (*key, since), strict=True)) for key, since in found.items()], BROKERS
-        )
+        listeners = self._decoded.table("broker").select(["brokers_id", "broker_id", "host", "port"])
+        listed = sets.join(listeners, "brokers_id", join_type="inner", use_threads=False)
+        names = ["capture", "broker_id", "host", "port"]
+        found = listed.group_by(names, use_threads=False).aggregate([("ts_min", "min")])
+        found = found.sort_by([("ts_min_min", "ascending"), *((name, "ascending") for name in names)])
+        return found.select([*names, "ts_min_min"]).rename_columns(BROKERS.names).cast(BROKERS)
 
     def live_brokers(self) -> pa.Table:
         """The table ``live_brokers``: of the sets that requests name."""

@@ -16,6 +16,8 @@ import pyarrow
 import pytest
 from click.testing import CliRunner, Result
 from conftest import DATA, read_jsonl
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kproto.cli import main
 from kproto.cli.sections import Section, lines_of
@@ -273,3 +275,51 @@ def test_pyarrow_finds_no_pandas_while_it_looks_for_it(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pandas", types.ModuleType("pandas"))
     keep_pandas_out()
     assert found == ["pandas"]
+
+
+# ---- a page ----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.text("ab", min_size=2, max_size=90), st.integers(0, 10**9), st.sampled_from("xy")), min_size=1
+    ),
+    more=st.integers(0, 9),
+    width=st.integers(40, 200),
+)
+def test_a_row_stays_on_one_line_however_wide_its_cells_are(
+    rows: list[tuple[str, int, str]], more: int, width: int
+) -> None:
+    """What has no room is named; in a pipe everything is shown, and one long name does not pad the others."""
+    names = ["~topic", ">count", "kind", *(f"long_heading_{number}" for number in range(more))]
+    cells = [[text, str(count), kind, *["2026-11-20T19:47:14.632452Z"] * more] for text, count, kind in rows]
+    shown = list(lines_of(Section("t", names, cells), width))
+    assert max(map(len, shown)) <= width
+    if len({text for text, _, _ in rows}) > 1:
+        first = [line.split()[0] for line in shown]
+        assert sum(len(word) > 1 and set(word) <= set("ab…") for word in first) == len(rows)
+    piped = list(lines_of(Section("t", names, cells), None))
+    assert len(piped) == 1 + len(rows)
+    for line, (text, count, kind) in zip(piped[1:], rows, strict=True):
+        assert line[2:].startswith(text)
+        assert line[2 + max(len(text), 40) :].split()[:2] == [str(count), kind] if len(text) > 40 else True
+        assert len(line) <= max(len(text), 40) + 2 + 12 + 6 + 30 * more
+
+
+def test_the_summary_of_a_thousand_brokers_is_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst come first; --all and JSON show every row."""
+    summary = figures(path("ibp-3.9-a"))
+    slow = summary["slowest"][0]
+    summary["slowest"] = [slow | {"broker_id": number} for number in range(1000)]
+    summary["brokers"] = [{"broker_id": number, "host": f"b{number}", "port": 9092} for number in range(1000)]
+    refusal = {"first": "2026-11-20T19:35:00Z", "controller_id": 1, "api": "StopReplica", "error": "E", "reason": ""}
+    summary["refusals"] = [refusal | {"broker_id": number, "count": number} for number in range(1000)]
+    monkeypatch.setattr("kproto.verdicts.summary.summarize", lambda _: summary)
+    shown = CliRunner().invoke(main, ["summary", path("ibp-3.9-a")]).stdout.splitlines()
+    assert len(shown) < 120
+    assert shown.count("  and 988 more: --all shows them") == 3
+    place = shown.index("Refused requests")
+    assert [line.split()[4] for line in shown[place + 2 : place + 14]] == [str(n) for n in range(999, 987, -1)]
+    every = CliRunner().invoke(main, ["summary", path("ibp-3.9-a"), "--all"]).stdout.splitlines()
+    assert len(every) > 3000
+    assert not any("--all" in line for line in every)
