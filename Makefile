@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench docs dist clean
+.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench docs dist wheels clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -72,6 +72,10 @@ docs:    ## the documentation site -> out/docs; warnings are errors
 dist:    ## sdist -> wheel -> an empty environment -> smoke test
 	@tools/setup dev
 	tools/check-dist
+
+wheels:  ## a wheel for every CPython found, repaired and checked -> out/wheels; PYTHONS="python3.12 ..." names them
+	@tools/setup run
+	tools/wheels
 
 clean:
 	rm -rf .venv build dist out *.egg-info
