@@ -77,7 +77,7 @@ def test_memory_in_pieces_is_refused(codec: Codec, data: Any) -> None:
         codec.decode_request(6, 8, data)
 
 
-@pytest.mark.parametrize("data", ["text", None, 7, [1, 2], object()], ids=str)
+@pytest.mark.parametrize("data", ["text", None, 7, [1, 2], object()], ids=lambda value: type(value).__name__)
 def test_what_has_no_buffer_is_a_type_error(codec: Codec, data: Any) -> None:
     with pytest.raises(TypeError):
         codec.decode_request(6, 8, data)
