@@ -196,13 +196,10 @@ def _stale_requests(requests: Iterable[_Row]) -> list[_Row]:
 def _propagation(requests: Iterable[_Row], responses: Iterable[_Row]) -> list[_Row]:
     acked = {response["frame_id"]: response["ts"] for response in responses if not response["error_code"]}
     delivered: dict[tuple[str, bytes], dict[int, tuple[int, int | None]]] = defaultdict(dict)
-    lives: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
     for request in requests:
         if request["api_key"] != ApiKey.UPDATE_METADATA:
             continue
         capture, broker, ts = request["capture"], request["target_broker"], request["ts"]
-        first, last = lives[capture].get(broker, (ts, ts))
-        lives[capture][broker] = min(first, ts), max(last, ts)
         brokers = delivered[capture, request["body_id"]]
         answer = acked.get(request["frame_id"])
         sent, answered = brokers.get(broker, (ts, answer))
@@ -211,22 +208,18 @@ def _propagation(requests: Iterable[_Row], responses: Iterable[_Row]) -> list[_R
     rows = []
     for (capture, body_id), brokers in delivered.items():
         first_ts = min(sent for sent, _ in brokers.values())
-        alive = {broker for broker, (first, last) in lives[capture].items() if first <= first_ts <= last}
-        reached = 2 * len(brokers) > len(alive)
-        for broker in sorted({*brokers, *(alive if reached else ())}):
-            sent, answered = brokers.get(broker, (None, None))
-            rows.append(
-                {
-                    "capture": capture,
-                    "change_id": body_id,
-                    "first_ts": first_ts,
-                    "target_broker": broker,
-                    "delivered_ts": sent,
-                    "acked_ts": answered,
-                    "lag_us": None if sent is None else sent - first_ts,
-                    "missing": sent is None,
-                }
-            )
+        rows += [
+            {
+                "capture": capture,
+                "change_id": body_id,
+                "first_ts": first_ts,
+                "target_broker": broker,
+                "delivered_ts": sent,
+                "acked_ts": answered,
+                "lag_us": sent - first_ts,
+            }
+            for broker, (sent, answered) in brokers.items()
+        ]
     return rows
 
 

@@ -31,7 +31,7 @@ _TYPES: Final[dict[pa.DataType, str]] = {
     _INT: "correlation_id controller_id controller_epoch target_broker server_port n_topics n_partitions frame_len "
     "n_partition_errors partition leader leader_epoch partition_epoch broker_id port isr_size",
     _LONG: "ts_ns broker_epoch latency_us changes_seen changes seen_epoch known_epoch lag_us n",
-    _FLAG: "is_kraft is_new delete_partition under_replicated missing zombie",
+    _FLAG: "is_kraft is_new delete_partition under_replicated zombie",
     _TIME: "ts ts_last valid_from valid_to window_start window_end first_ts delivered_ts acked_ts last_ts",
     _INTS: "isr replicas offline adding removing removed added leaders",
     _FLOW: "flow",
@@ -70,7 +70,7 @@ EXPECTED: Final = {
         "leader_flaps": f"{_PARTITION} window_start window_end changes leaders",
         "stale_requests": "frame_id capture ts target_broker controller_id reason zombie seen_epoch known_epoch "
         "error_code",
-        "propagation": "capture change_id first_ts target_broker delivered_ts acked_ts lag_us missing",
+        "propagation": "capture change_id first_ts target_broker delivered_ts acked_ts lag_us",
         "errors": "api_key api_version scope error_code n first_ts last_ts",
     }.items()
 }

@@ -13,6 +13,8 @@ from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.queries import Queries
 from kproto.pipeline.stored import read_table
 from kproto.tables import TABLES
+from kproto.tables.places import place_of
+from kproto.tables.stored import current_run, reader_of
 from kproto.verdicts.clusters import CLUSTERS, UPDATE_COLUMNS, clusters_of
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_capture, stale_rows
@@ -40,14 +42,22 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     """
     if name not in VIEWS:
         raise ConfigurationError(f"there is no derived table {name!r}; try {', '.join(VIEWS)}")
+    wanted = spark_schema(VIEWS[name].schema)
+    compute = VIEWS[name].compute
+    if compute is not None and name != "stale_requests":
+        return spark.createDataFrame(compute(reader_of(current_run(place_of(tables)))), wanted)
     with Queries(spark) as sql:
         sql.add(**{stored: read_table(spark, tables, stored) for stored in TABLES})
         for known, derived in VIEWS.items():
-            frame = sql(derived.sql) if derived.sql else _stale_requests(read_table(spark, tables, "requests"))
+            if derived.sql:
+                frame = sql(derived.sql)
+            elif known == name:
+                frame = _stale_requests(read_table(spark, tables, "requests"))
+            else:
+                continue
             if known == name:
                 break
             sql.add(**{known: frame})
-    wanted = spark_schema(VIEWS[name].schema)
     return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in wanted))
 
 

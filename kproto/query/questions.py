@@ -70,57 +70,14 @@ QUESTIONS: Final = {
     ),
     "behind": Question(
         "Which brokers were never sent the newest state of a partition?",
-        """
-        WITH sent AS (
-            SELECT q.capture, min(q.ts) AS first_ts, s.topic,
-                   nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS topic_id,
-                   s.partition, q.target_broker AS broker,
-                   max(row(s.controller_epoch, s.leader_epoch, s.partition_epoch)) AS state,
-                   arg_max(s.leader, row(s.controller_epoch, s.leader_epoch, s.partition_epoch)) AS leader
-            FROM cluster_requests q JOIN partition_states s ON s.body_id = q.body_id
-            WHERE q.api_key = 6 AND coalesce(q.error_code, 0) = 0 AND s.leader <> -2 AND q.target_broker IS NOT NULL
-            GROUP BY ALL
-        ), newest AS (
-            SELECT capture, topic, topic_id, partition, max(state) AS state, arg_max(leader, state) AS leader,
-                   min(first_ts) AS first_ts, count(*) AS brokers
-            FROM sent GROUP BY ALL
-        ), lives AS (
-            SELECT capture, target_broker AS broker, min(ts) AS first_ts, max(ts) AS last_ts
-            FROM cluster_requests WHERE target_broker IS NOT NULL GROUP BY ALL
-        ), deleted AS (
-            SELECT DISTINCT topic, partition FROM partition_states WHERE leader = -2
-        ), short AS (
-            SELECT n.* FROM newest n ANTI JOIN deleted d ON d.topic = n.topic AND d.partition = n.partition
-            WHERE n.brokers < (SELECT count(*) FROM lives l WHERE l.capture = n.capture)
-        )
-        SELECT s.capture, s.broker, s.topic, s.partition, s.leader AS leader_told, n.leader AS newest_leader,
-               struct_extract(s.state, 2) AS leader_epoch_told, struct_extract(n.state, 2) AS newest_leader_epoch,
-               l.last_ts AS last_request
-        FROM sent s
-        JOIN newest n ON n.capture = s.capture AND n.topic = s.topic AND n.partition = s.partition
-                     AND n.topic_id IS NOT DISTINCT FROM s.topic_id
-        JOIN lives l ON l.capture = s.capture AND l.broker = s.broker
-        WHERE s.state < n.state
-        UNION ALL
-        SELECT n.capture, l.broker, n.topic, n.partition, NULL, n.leader, NULL, struct_extract(n.state, 2), l.last_ts
-        FROM short n
-        JOIN lives l ON l.capture = n.capture AND l.first_ts < n.first_ts AND l.last_ts > n.first_ts
-        ANTI JOIN sent s ON s.capture = n.capture AND s.topic = n.topic AND s.partition = n.partition
-                        AND s.topic_id IS NOT DISTINCT FROM n.topic_id AND s.broker = l.broker
-        """,
+        "SELECT cluster AS capture, * EXCLUDE (cluster) FROM behind",
         "capture, broker, topic, partition",
         "last_request",
         compares=True,
     ),
     "missed": Question(
         "Which metadata updates did a broker never get that most others got?",
-        """
-        SELECT p.capture, p.first_ts, p.target_broker AS broker, p.change_id,
-               any_value(q.controller_id) AS controller_id, any_value(q.controller_epoch) AS controller_epoch,
-               any_value(q.n_partitions) AS n_partitions
-        FROM cluster_propagation p JOIN cluster_requests q ON q.capture = p.capture AND q.body_id = p.change_id
-        WHERE p.missing GROUP BY ALL
-        """,
+        "SELECT cluster AS capture, * EXCLUDE (cluster) FROM missed_updates",
         "first_ts, capture, broker",
         "first_ts",
         compares=True,
@@ -147,9 +104,14 @@ QUESTIONS: Final = {
     ),
     "lag": Question(
         "How long after the first broker did each broker get a metadata update?",
-        "SELECT capture, target_broker AS broker, count(delivered_ts) AS updates, "
-        "CAST(quantile_cont(lag_us, 0.5) AS bigint) AS p50_us, CAST(quantile_cont(lag_us, 0.99) AS bigint) AS p99_us, "
-        "max(lag_us) AS max_us, count_if(missing) AS missing FROM cluster_propagation GROUP BY ALL",
+        """
+        SELECT capture, target_broker AS broker, count(delivered_ts) AS updates,
+               CAST(quantile_cont(lag_us, 0.5) AS bigint) AS p50_us,
+               CAST(quantile_cont(lag_us, 0.99) AS bigint) AS p99_us, max(lag_us) AS max_us,
+               (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.target_broker)
+                   AS missed
+        FROM cluster_propagation p GROUP BY capture, target_broker
+        """,
         "capture, broker",
         compares=True,
     ),

@@ -91,6 +91,7 @@ def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | 
             "timeline": timeline(sql, places, requests, limits.partitions, limits.states, cut),
         }
         facts["all_flaps"], facts["all_bad_inputs"] = counts_in_all(sql)
+        found_by_rules = findings(sql)
         facts["requests"] = requests.rows(places, limits.body_bytes, cut)
     codes = {row["error_code"] for row in (*facts["errors"], *facts["stale"])}
     return {
@@ -98,7 +99,7 @@ def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | 
         "apis": {key: api_name(key) for key in CONTROL_APIS},
         "error_names": {code: error_name(code) for code in sorted(codes | set(facts["requests"]["error_code"]), key=str)
                         if code is not None},
-        "findings": findings(facts),
+        "findings": found_by_rules,
         "cut": cut,
         **facts,
     }  # fmt: skip

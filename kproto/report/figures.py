@@ -195,11 +195,13 @@ def lag(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: Req
         places,
         f"""
         WITH figures AS (
-            SELECT capture, target_broker, count(delivered_ts) AS updates, count_if(missing) AS missing,
+            SELECT capture, target_broker, count(delivered_ts) AS updates,
+                   (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.target_broker)
+                       AS missing,
                    quantile_disc(lag_us, {parts}) AS lag_us,
                    max_by({{'id': change_id, 'ts': delivered_ts}}, (lag_us, first_ts)) FILTER (lag_us IS NOT NULL)
                        AS slowest
-            FROM cluster_propagation GROUP BY capture, target_broker
+            FROM cluster_propagation p GROUP BY capture, target_broker
         ), frames AS (
             SELECT f.capture, f.target_broker, min(q.frame_id) AS frame_id
             FROM figures f JOIN cluster_requests q ON q.capture = f.capture AND q.target_broker = f.target_broker

@@ -47,7 +47,6 @@ LIMITS: Final[dict[str, Limit]] = {
         Limit("slow-ms", 100, "ms", "an answer below this is not slow"),
         Limit("late-factor", 10, "times", "an update may reach a broker this many times the usual delay late"),
         Limit("late-ms", 1000, "ms", "an update that reaches a broker within this time is not late"),
-        Limit("clocks", 1.0, "s", "the clocks of two capture points may differ by this"),
     )
 }
 """The limits by name."""
@@ -194,15 +193,8 @@ RULES: Final[dict[str, Rule]] = {
             "The leader of a partition changed often within a few minutes.",
             "A broker that loses its session again and again, or preferred elections that fail.",
             "Find the broker that leaves and comes (kproto query isr, restarts), and why.",
-            "A rolling restart, which is reported as one (KP017).",
+            "A rolling restart: changes within a minute of a broker's coming or going are not counted.",
             ("flaps", "flap-minutes"),
-        ),
-        Rule(
-            "KP017", "rolling-restart", "note", "leaders",
-            "Brokers registered again one after the other, and the leaders moved with them.",
-            "Somebody restarts the brokers in turn.",
-            "Nothing.",
-            "Always.",
         ),
         # replicas
         Rule(
@@ -372,21 +364,6 @@ RULES: Final[dict[str, Rule]] = {
             "The capturing program could not keep up, or was used with a snaplen.",
             "Capture with tcpdump -s 0 -B 65536, and nothing but the brokers' ports.",
             "What rests on missing requests is said to be uncertain.",
-        ),
-        Rule(
-            "KP062", "no-handshake", "note", "capture",
-            "Connections were open before the capture began.",
-            "Connections of the control plane last for weeks.",
-            "Nothing.",
-            "Always; states that were told before the capture are not known.",
-        ),
-        Rule(
-            "KP063", "clocks-disagree", "note", "capture",
-            "The clocks of two capture points differ by more than the limit clocks.",
-            "The hosts' clocks are not synchronised.",
-            "Synchronise them (chrony). Delays between the capture points are worth nothing.",
-            "Never.",
-            ("clocks",),
         ),
     )
 }  # fmt: skip

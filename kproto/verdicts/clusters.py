@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from kproto.tables.stored import Reader
 
-__all__ = ["CLUSTERS", "UPDATE_COLUMNS", "cluster_rows", "clusters_of", "read_clusters", "updates_in"]
+__all__ = ["CLUSTERS", "UPDATE_COLUMNS", "cluster_names", "cluster_rows", "clusters_of", "read_clusters", "updates_in"]
 
 UPDATE_COLUMNS: Final = ("capture", "body_id", "controller_id", "controller_epoch")
 """What names an update in a capture."""
@@ -89,15 +90,19 @@ def read_clusters(read: Reader, captures: Sequence[str] | None = None) -> dict[s
     return clusters_of(captures, updates)
 
 
+def cluster_names(clusters: dict[str, str]) -> dict[str, str]:
+    """Return the name of each capture's cluster: its first capture, and how many more it has."""
+    sizes = Counter(clusters.values())
+    return {
+        capture: first if sizes[first] == 1 else f"{first} and {sizes[first] - 1} more"
+        for capture, first in clusters.items()
+    }
+
+
 def cluster_rows(clusters: dict[str, str]) -> pa.Table:
     """Return the table ``CLUSTERS``, from what ``clusters_of`` gives."""
-    sizes: dict[str, int] = {}
-    for first in clusters.values():
-        sizes[first] = sizes.get(first, 0) + 1
-    rows = [
-        (capture, sizes[first], first if sizes[first] == 1 else f"{first} and {sizes[first] - 1} more")
-        for capture, first in clusters.items()
-    ]
+    sizes = Counter(clusters.values())
+    rows = [(capture, sizes[clusters[capture]], name) for capture, name in cluster_names(clusters).items()]
     columns = zip(*rows, strict=True) if rows else ((), (), ())
     return pa.Table.from_arrays(
         [pa.array(values, kind) for values, kind in zip(columns, CLUSTERS.types, strict=True)], schema=CLUSTERS

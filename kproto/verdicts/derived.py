@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kproto.tables.schemas import INTS, PARTITION_STATES, TIME, column, described
 from kproto.tables.stored import Reader
+from kproto.verdicts.found import BEHIND, FINDINGS, MISSED_UPDATES, behind_table, findings_table, missed_table
 from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
 
 __all__ = ["DERIVED", "FLAPS", "FLAP_MINUTES", "VIEWS", "Derived"]
@@ -191,15 +192,9 @@ _PROPAGATION: Final = Derived(
         column("change_id", pa.binary(), "The update: its body. Joins requests.body_id and partition_states.body_id."),
         column("first_ts", TIME, "When the first broker was sent it (UTC, us)."),
         column("target_broker", pa.int32(), "Broker."),
-        column("delivered_ts", TIME, "When this broker was first sent it (UTC, us); null: never, in this capture."),
+        column("delivered_ts", TIME, "When this broker was first sent it (UTC, us)."),
         column("acked_ts", TIME, "When its first response without error passed (UTC, us); null: none."),
         column("lag_us", pa.int64(), "From first_ts to delivered_ts, in us."),
-        column(
-            "missing",
-            pa.bool_(),
-            "Whether more than half of the brokers then alive got it and this one did not; a broker that has just "
-            "started gets a full update instead.",
-        ),
     ),
     """
     WITH updates AS (
@@ -211,25 +206,10 @@ _PROPAGATION: Final = Derived(
         FROM updates GROUP BY capture, body_id, target_broker
     ), bodies AS (
         SELECT capture, body_id, min(delivered_ts) AS first_ts FROM deliveries GROUP BY capture, body_id
-    ), lives AS (
-        SELECT capture, target_broker, min(ts) AS first_ts, max(ts) AS last_ts
-        FROM updates GROUP BY capture, target_broker
-    ), pairs AS (
-        SELECT b.capture, b.body_id, b.first_ts, l.target_broker, d.delivered_ts, d.acked_ts,
-               b.first_ts BETWEEN l.first_ts AND l.last_ts AS alive
-        FROM bodies b
-        JOIN lives l ON l.capture = b.capture
-        LEFT JOIN deliveries d
-               ON d.capture = b.capture AND d.body_id = b.body_id AND d.target_broker = l.target_broker
-    ), counted AS (
-        SELECT p.*, count(delivered_ts) OVER (PARTITION BY capture, body_id) AS delivered,
-               count(CASE WHEN alive THEN 1 END) OVER (PARTITION BY capture, body_id) AS living
-        FROM pairs p
     )
-    SELECT capture, body_id AS change_id, first_ts, target_broker, delivered_ts, acked_ts,
-           unix_micros(delivered_ts) - unix_micros(first_ts) AS lag_us, delivered_ts IS NULL AS missing
-    FROM counted
-    WHERE delivered_ts IS NOT NULL OR (alive AND 2 * delivered > living)
+    SELECT b.capture, b.body_id AS change_id, b.first_ts, d.target_broker, d.delivered_ts, d.acked_ts,
+           unix_micros(d.delivered_ts) - unix_micros(b.first_ts) AS lag_us
+    FROM bodies b JOIN deliveries d ON d.capture = b.capture AND d.body_id = b.body_id
     """,
 )
 
@@ -285,5 +265,11 @@ _BY_BROKER: Final = Derived(
     """,  # noqa: S608  # our own names
 )
 
-VIEWS: Final = DERIVED | {"partition_states_by_broker": _BY_BROKER}
-"""The derived tables, and those that repeat stored rows: as large as if no two requests shared a body."""
+VIEWS: Final = DERIVED | {
+    "partition_states_by_broker": _BY_BROKER,
+    "findings": Derived(FINDINGS, compute=findings_table),
+    "missed_updates": Derived(MISSED_UPDATES, compute=missed_table),
+    "behind": Derived(BEHIND, compute=behind_table),
+}
+"""The derived tables, verdicts over all captures of a cluster, and a table that repeats stored rows: as large as if no
+two requests shared a body."""

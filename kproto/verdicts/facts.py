@@ -181,6 +181,11 @@ class Spans:
         span = self._spans.setdefault(conn_id, [ts, ts])
         span[0], span[1] = min(span[0], ts), max(span[1], ts)
 
+    @property
+    def last(self) -> int:
+        """When the last request passed."""
+        return max(last for _first, last in self._spans.values())
+
     def covers(self, begin: int, end: int) -> bool:
         """Whether one connection has a request at or before the begin, and one at or after the end."""
         return any(first <= begin and end <= last for first, last in self._spans.values())
@@ -201,6 +206,7 @@ class Facts:
     def __init__(self, pieces: Iterable[Mapping[str, pa.Table]], *, redact: bool = False) -> None:
         self._redact = redact
         self._numbers: dict[tuple[str, str], str] = {}
+        self._told: dict[tuple[int, ...], dict[Any, int]] = {}
         parts: dict[str, list[pa.Table]] = defaultdict(list)
         for piece in pieces:
             for name, columns in FACT_COLUMNS.items():
@@ -321,6 +327,18 @@ class Facts:
             return False
         assert body.request.body_id is not None
         return partition not in self.refused_partitions.get((body.request.body_id, broker), ())
+
+    def told_of(self, bodies: Iterable[Body]) -> dict[Any, int]:
+        """When each broker was first told one of some bodies."""
+        some = list(bodies)
+        key = tuple(map(id, some))
+        known = self._told.get(key)
+        if known is None:
+            known = self._told[key] = {}
+            for body in some:
+                for broker, (first, _last) in body.told.items():
+                    known[broker] = min(first, known.get(broker, first))
+        return known
 
     def stopped(self, partition: Partition) -> dict[Any, int]:
         """When each broker was last told to stop a replica."""

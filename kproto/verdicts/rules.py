@@ -17,6 +17,7 @@ from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import NO_LEADER, Body, Facts, Incarnation, Partition, Request, Sighting, State
 from kproto.verdicts.request_figures import moment
+from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -78,7 +79,6 @@ class _Doctor:
     def __init__(self, facts: Facts, limits: Mapping[str, float]) -> None:
         self.facts = facts
         self._limits = limits
-        self._covering: dict[tuple[int, ...], dict[Any, int]] = {}
 
     def us(self, limit: str) -> int:
         """A limit in seconds, as us."""
@@ -106,18 +106,6 @@ class _Doctor:
         lacks = "bytes of its connection are missing in the capture"
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
-
-    def told_of(self, bodies: Iterable[Body]) -> dict[Any, int]:
-        """When each broker was first told one of some bodies."""
-        some = list(bodies)
-        key = tuple(map(id, some))
-        known = self._covering.get(key)
-        if known is None:
-            known = self._covering[key] = {}
-            for body in some:
-                for broker, (first, _last) in body.told.items():
-                    known[broker] = min(first, known.get(broker, first))
-        return known
 
     def is_settling(self, brokers: Iterable[int], ts: int) -> bool:
         """Whether one of the brokers came or went shortly before, or is gone."""
@@ -236,8 +224,11 @@ def _states(doctor: _Doctor) -> Iterator[Finding]:
         name = f"{topic}-{number}"
         if newest.leader == NO_LEADER:
             since = life.since(lambda state: state.leader == NO_LEADER)
+            text = f"{name} has no leader; its ISR is {_ids(newest.isr)}"
             if end - since > doctor.us("offline"):
-                yield doctor.finding("KP010", f"{name} has no leader; its ISR is {_ids(newest.isr)}", since, **of)
+                yield doctor.finding("KP010", text, since, **of)
+            else:
+                yield Finding("KP010", "note", f"{text}; for {(end - since) / _SECOND:.0f} s so far", since, end, **of)
         lacking = set(newest.replicas) - set(newest.isr) - _adding(life)
         if lacking:
             since = life.since(lambda state: set(state.replicas) > set(state.isr))
@@ -349,7 +340,7 @@ def _leadership(doctor: _Doctor) -> Iterator[Finding]:
                 continue
             told = [s for s in life.sightings if s.body.api_key == ApiKey.LEADER_AND_ISR]
             for before, after in _reigns(life):
-                when = doctor.told_of(s.body for s in told if s.state.leader_epoch >= after.state.leader_epoch)
+                when = doctor.facts.told_of(s.body for s in told if s.state.leader_epoch >= after.state.leader_epoch)
                 if before is not None and after.state.leader != NO_LEADER:
                     yield from _two_leaders(doctor, partition, told, when, before, after)
                     yield from _named_not_told(doctor, partition, life, when, after)
@@ -433,96 +424,31 @@ def _flaps(doctor: _Doctor) -> Iterator[Finding]:
 
 
 def _behind(doctor: _Doctor) -> Iterator[Finding]:
-    facts, limit = doctor.facts, doctor.us("told")
-    behind: dict[Any, list[tuple[int, str]]] = defaultdict(list)
-    lacking: dict[tuple[int, ...], list[int]] = {}
-    brokers = [broker for broker in sorted(facts.alive) if broker in facts.spans]
-    for (topic, number), life in facts.present.items():
-        newest = life.newest
-        if facts.end - newest.ts <= limit:
-            continue
-        some = [s.body for s in life.sightings if s.state.epochs >= newest.state.epochs]
-        bodies = [body for body in some if body.api_key == ApiKey.UPDATE_METADATA]
-        key = (newest.ts, *map(id, bodies))
-        if key not in lacking:
-            told = doctor.told_of(bodies)
-            sent = {broker for body in bodies for broker in body.sent}
-            lacking[key] = (
-                [
-                    broker
-                    for broker in brokers
-                    if broker not in told and broker not in sent and facts.spans[broker].began_before(newest.ts)
-                ]
-                if told
-                else []
-            )
-        for broker in lacking[key]:
-            behind[broker].append((newest.ts, f"{topic}-{number}"))
-    for broker, partitions in behind.items():
-        since = min(ts for ts, _name in partitions)
-        text = f"Broker {broker} was never told the newest state of {_named([name for _ts, name in partitions])}"
-        yield doctor.finding("KP030", text, since, count=len(partitions), broker=broker)
+    behind: dict[int, list[Behind]] = defaultdict(list)
+    for one in brokers_behind(doctor.facts, doctor.us("told")):
+        behind[one.broker].append(one)
+    for broker, some in behind.items():
+        names = _named([f"{topic}-{number}" for _broker, (topic, number), _newest, _told in some])
+        text = f"Broker {broker} was never told the newest state of {names}"
+        yield doctor.finding("KP030", text, min(one.newest.ts for one in some), count=len(some), broker=broker)
 
 
 def _updates(doctor: _Doctor) -> Iterator[Finding]:
     """Updates that a broker missed, or got late."""
-    facts, limit = doctor.facts, doctor.us("told")
-    missed: dict[Any, list[int]] = defaultdict(list)
-    late: dict[Any, list[tuple[int, int]]] = defaultdict(list)
-    updates = [body for body in facts.bodies if body.api_key == ApiKey.UPDATE_METADATA and body.states]
-    lives = facts.present | {p: every[-1] for p, every in facts.incarnations.items()}
-    for body in updates:
-        live = body.live or frozenset()
-        delays = [first - body.first for first, _last in body.told.values()]
-        if len(body.told) < _TWO:
-            continue
-        usual = median(sorted(delays)[: max(1, len(delays) // 2)])
-        for broker, (first, _last) in body.told.items():
-            delay = first - body.first
-            if delay <= max(doctor.limit("late-ms") * 1000, doctor.limit("late-factor") * usual):
-                continue
-            connected = facts.spans[broker].covers(body.first - 1, first)
-            if connected and not facts.was_busy(broker, first) and not _covered(doctor, body, broker, lives, first - 1):
-                late[broker].append((delay, first))
-        others = live & set(facts.spans)
-        if 2 * len(body.told) <= len(others):
-            continue
-        for broker in others - set(body.sent):
-            spans = facts.spans[broker]
-            if not spans.covers(body.first - 1, body.first + limit):
-                continue
-            if not _covered(doctor, body, broker, lives, body.first + limit):
-                missed[broker].append(body.first)
+    missed: dict[int, list[int]] = defaultdict(list)
+    for broker, body in missed_updates(doctor.facts, doctor.us("told")):
+        missed[broker].append(body.first)
     for broker, times in missed.items():
         text = f"Broker {broker} missed {_counted(len(times), 'metadata update')} that most others got"
         yield doctor.finding("KP031", text, min(times), max(times), count=len(times), broker=broker)
-    for broker, delays_of in late.items():
-        worst, ts = max(delays_of)
-        updates_told = _counted(len(delays_of), "metadata update")
-        text = f"{_the(broker)} was told {updates_told} late, by up to {worst / _SECOND:.1f} s"
-        yield doctor.finding("KP032", text, min(t for _d, t in delays_of), ts, count=len(delays_of), broker=broker)
-
-
-def _covered(
-    doctor: _Doctor, body: Body, broker: Any, lives: Mapping[tuple[str, int], Incarnation], until: int
-) -> bool:
-    """Whether a broker was told, by then, all states of an update or newer ones by other updates."""
-    for topic, number, _topic_id, state in body.states:
-        life = lives.get((topic, number))
-        if life is None:
-            continue
-        if state.leader < NO_LEADER:
-            continue
-        told = doctor.told_of(
-            s.body
-            for s in life.sightings
-            if s.body.api_key == ApiKey.UPDATE_METADATA and s.state.epochs >= state.epochs and s.body is not body
-        ).get(broker)
-        if life.deleted is not None and life.deleted <= until:
-            continue
-        if told is None or told > until:
-            return False
-    return True
+    late: dict[Any, list[Late]] = defaultdict(list)
+    for one in late_updates(doctor.facts, int(doctor.limit("late-ms") * 1000), doctor.limit("late-factor")):
+        late[one.broker].append(one)
+    for broker, some in late.items():
+        worst = max(some, key=lambda one: one.delay)
+        updates = _counted(len(some), "metadata update")
+        text = f"{_the(broker)} was told {updates} late, by up to {worst.delay / _SECOND:.1f} s"
+        yield doctor.finding("KP032", text, min(one.ts for one in some), worst.ts, count=len(some), broker=broker)
 
 
 def _answers(doctor: _Doctor) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ function tiles(facts, timeline, capture) {
 
 function showFindings(facts) {
   byId("findings").append(facts.findings.length
-    ? element("ul", {}, ...facts.findings.map((row) => element("li", { class: row.severity }, element("b", {}, row.severity === "bad" ? "Trouble" : "Look at"), element("a", { href: `#${row.section}`, onclick: () => chooseRows(row.rows) }, row.text))))
+    ? element("ul", {}, ...facts.findings.map((row) => element("li", { class: row.severity }, element("b", {}, { bad: "Trouble", warning: "Look at", note: "Note" }[row.severity]), element("a", { href: `#${row.section}`, onclick: () => chooseRows(row.rows) }, row.text))))
     : element("p", { class: "none" }, "Nothing: every request was accepted and answered, every partition has a leader and all its replicas."));
 }
 

@@ -1,0 +1,143 @@
+"""Makes tables of verdicts: the findings of the rules, updates that brokers missed, and brokers that are behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.tables.schemas import TIME, column, described
+from kproto.verdicts.catalogue import LIMITS
+from kproto.verdicts.clusters import cluster_names, read_clusters
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.rules import findings
+from kproto.verdicts.updates import brokers_behind, missed_updates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kproto.tables.stored import Reader
+
+__all__ = [
+    "BEHIND",
+    "FINDINGS",
+    "MISSED_UPDATES",
+    "behind_table",
+    "facts_of_clusters",
+    "findings_table",
+    "missed_table",
+]
+
+_CLUSTER: Final = column("cluster", pa.string(), "The cluster: its first capture by name, and how many more it has.")
+_TOLD_US: Final = int(LIMITS["told"].default * 1_000_000)
+
+FINDINGS: Final = described(
+    "What the rules of kproto doctor find, the worst first; docs/verdicts.md has the rules.",
+    _CLUSTER,
+    column("rule", pa.string(), "The rule's id."),
+    column("severity", pa.string(), "trouble, warning or note."),
+    column("text", pa.string(), "A sentence."),
+    column("first_ts", TIME, "When it began (UTC, us)."),
+    column("last_ts", TIME, "When it was last seen (UTC, us)."),
+    column("count", pa.int64(), "How often."),
+    column("broker", pa.string(), "The broker that it is about: its id, or its address where no id is known; or null."),
+    column("topic", pa.string(), "The topic that it is about; or null."),
+    column("partition", pa.int32(), "The partition that it is about; or null."),
+    column("cannot_tell", pa.string(), "What the captures lack, so that it is uncertain; null: it is certain."),
+)
+
+MISSED_UPDATES: Final = described(
+    "Metadata updates that a living, connected broker was not sent, nor newer states in their place.",
+    _CLUSTER,
+    column("first_ts", TIME, "When the first broker was told (UTC, us)."),
+    column("broker", pa.int32(), "The broker that missed it."),
+    column("change_id", pa.binary(), "The update: its body. Joins requests.body_id and partition_states.body_id."),
+    column("controller_id", pa.int32(), "Controller that sent it."),
+    column("controller_epoch", pa.int32(), "Epoch of that controller."),
+    column("n_partitions", pa.int32(), "Partitions in it."),
+)
+
+BEHIND: Final = described(
+    "Partitions that exist and whose newest state a living broker was never told by UpdateMetadata.",
+    _CLUSTER,
+    column("broker", pa.int32(), "The broker."),
+    column("topic", pa.string(), "Topic."),
+    column("partition", pa.int32(), "Partition."),
+    column("leader_told", pa.int32(), "Leader that it was told last; null: none."),
+    column("newest_leader", pa.int32(), "Leader that others were told."),
+    column("leader_epoch_told", pa.int32(), "Leader epoch that it was told last; null: none."),
+    column("newest_leader_epoch", pa.int32(), "Leader epoch that others were told."),
+    column("last_request", TIME, "When it was last sent a request (UTC, us)."),
+)
+
+
+def facts_of_clusters(read: Reader) -> Iterator[tuple[str, Facts]]:
+    """Yield the facts of each cluster in stored tables."""
+    clusters = read_clusters(read)
+    names = cluster_names(clusters)
+    for cluster in sorted(set(clusters.values())):
+        captures = sorted(capture for capture, of in clusters.items() if of == cluster)
+        every = len(captures) == len(clusters)
+        yield names[captures[0]], Facts.of(read if every else _only(read, captures))
+
+
+def _only(read: Reader, captures: Sequence[str]) -> Reader:
+    wanted = pa.array(captures, pa.string())
+
+    def read_some(name: str, columns: Sequence[str]) -> Iterable[pa.Table]:
+        for table in read(name, columns):
+            yield table.filter(pc.is_in(table["capture"], value_set=wanted)) if "capture" in columns else table
+
+    return read_some
+
+
+def findings_table(read: Reader) -> pa.Table:
+    """Return the table ``FINDINGS`` of stored tables, with the default limits."""
+    return _table(
+        FINDINGS,
+        (
+            (
+                cluster, f.rule, f.severity, f.text, f.first, f.last, f.count,
+                None if f.broker is None else str(f.broker), f.topic, f.partition, f.cannot_tell or None,
+            )
+            for cluster, facts in facts_of_clusters(read)
+            for f in findings(facts)
+        ),
+    )  # fmt: skip
+
+
+def missed_table(read: Reader) -> pa.Table:
+    """Return the table ``MISSED_UPDATES`` of stored tables."""
+    return _table(
+        MISSED_UPDATES,
+        (
+            (
+                cluster, body.first, broker, body.request.body_id, body.request.controller_id,
+                body.request.controller_epoch, body.request.n_partitions,
+            )
+            for cluster, facts in facts_of_clusters(read)
+            for broker, body in missed_updates(facts, _TOLD_US)
+        ),
+    )  # fmt: skip
+
+
+def behind_table(read: Reader) -> pa.Table:
+    """Return the table ``BEHIND`` of stored tables."""
+    return _table(
+        BEHIND,
+        (
+            (
+                cluster, broker, *partition, None if told is None else told.state.leader, newest.state.leader,
+                None if told is None else told.state.leader_epoch, newest.state.leader_epoch, facts.spans[broker].last,
+            )
+            for cluster, facts in facts_of_clusters(read)
+            for broker, partition, newest, told in brokers_behind(facts, _TOLD_US)
+        ),
+    )  # fmt: skip
+
+
+def _table(schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
