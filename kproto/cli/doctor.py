@@ -30,6 +30,9 @@ __all__ = ["command", "finding_lines"]
 _FOUND: Final = 1
 """The exit code where ``--fail-on`` holds."""
 
+_BROKERS: Final = 4
+"""The most lines of one rule."""
+
 _AROUND_US: Final = 1_000_000
 _INDENT: Final = " " * 9
 
@@ -147,23 +150,25 @@ def _width() -> int | None:
 def finding_lines(found: Iterable[Finding], sources: Sequence[str], *, width: int | None = None) -> Iterator[str]:
     """Yield the findings as lines: one for those of one rule and broker, and the command that shows the first.
 
+    Where a rule finds something at many brokers, there is one line for all of them.
+
     Args:
         found: In the order of ``findings``.
         sources: What was read; empty: without commands.
         width: The terminal's width, if it is one.
     """
-    groups = [
-        (key, list(some))
-        for key, some in groupby(sorted(found, key=_place), key=lambda f: (f.severity, f.rule, str(f.broker)))
-    ]
+    groups: list[list[Finding]] = []
+    for _rule, of_rule in groupby(sorted(found, key=_place), key=lambda f: (f.severity, f.rule)):
+        by_broker = [list(some) for _broker, some in groupby(of_rule, key=lambda f: str(f.broker))]
+        groups += by_broker if len(by_broker) <= _BROKERS else [[f for some in by_broker for f in some]]
     if not groups:
         yield "Nothing is wrong, as far as the captures show."
-    for (severity, rule, _broker), some in groups:
+    for some in groups:
         first = some[0]
         times = _moment(min(f.first for f in some))
         more = f"; and {len(some) - 1:,} more" if len(some) > 1 else ""
         count = sum(f.count for f in some)
-        head = f"{severity:<8} {rule} {RULES[rule].name} ({count}), {times}: "
+        head = f"{first.severity:<8} {first.rule} {RULES[first.rule].name} ({count:,}), {times}: "
         yield from _wrapped(head + printable(first.text) + more, width)
         if sources:
             yield _INDENT + shlex.join(["kproto", *_evidence(first, sources)])

@@ -39,7 +39,8 @@ def test_spark_and_duckdb_derive_the_same_rows(analyzed: Analyzed, spark: SparkS
     with open_tables(analyzed.path) as sql:
         answer = ask_sql(sql, f"SELECT {', '.join(VIEWS[name].schema.names)} FROM {name}")
     wanted = [dict(zip(answer.columns, map(plain, row), strict=True)) for row in answer.rows]
-    assert len(found) == len(wanted) > 0
+    assert len(found) == len(wanted)
+    assert wanted or name in ("missed_updates", "behind")  # nobody missed anything in these captures
     assert sorted(map(_key, found)) == sorted(map(_key, wanted))
 
 
