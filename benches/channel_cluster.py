@@ -97,7 +97,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         """Connect: an UpdateMetadata without partitions to every broker."""
         self.events.start()
-        self.channel.startup(self.brokers)
+        self.channel.start(self.brokers)
         self.latch = Latch(len(self.ids))
         self.batch.new_batch()
         self.batch.add_update_metadata_request_for_brokers(self.ids)
@@ -106,7 +106,7 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.channel.shutdown()
+        self.channel.close()
         self.events.close()
 
     def add_everything(self) -> None:

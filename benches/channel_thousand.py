@@ -81,7 +81,7 @@ def once(brokers: int, partitions: int) -> dict[str, float]:
         fill(context, partitions)
         threads, files = threading.active_count(), open_files()
         manager = ControllerChannelManager(1, lambda: context.epoch)
-        manager.startup(live)
+        manager.start(live)
         sender = Counted(manager)
         batch = ControllerBrokerRequestBatch(1, ChannelConfig(), sender, sender, lambda: context)
         began, cpu = time.perf_counter(), time.process_time()
@@ -102,7 +102,7 @@ def once(brokers: int, partitions: int) -> dict[str, float]:
         time.sleep(IDLE_S)
         figures["idle_percent"] = 100 * (time.process_time() - idle) / IDLE_S
         began = time.perf_counter()
-        manager.shutdown()
+        manager.close()
     figures["shutdown_s"] = time.perf_counter() - began
     figures["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return figures

@@ -67,7 +67,7 @@ class Channels:
     def send_request(self, broker_id: int, request: Any, callback: Callable[[Any], None] | None = None) -> None:
         self.sent.append(Sent(broker_id, request.message, callback))
 
-    def shutdown(self, timeout_s: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         self.is_shut_down = True
 
     def put(self, event: ControllerEvent) -> None:

@@ -44,7 +44,7 @@ class BrokerChannels(Protocol):
     ) -> None:
         """Queue a request; ``callback`` takes the response, on the broker's send thread."""
 
-    def shutdown(self, timeout_s: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """Close all channels, within this time."""
 
 

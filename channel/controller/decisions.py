@@ -180,7 +180,7 @@ class ControllerDecisions:
 
     def close(self, timeout_s: float | None = None) -> None:
         """Close the channels within this time, and drop the context. Harmless if closed."""
-        self._channels.shutdown(timeout_s)
+        self._channels.close(timeout_s)
         self._partitions.shutdown()
         self._replicas.shutdown()
         self.context.reset()

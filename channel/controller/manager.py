@@ -167,7 +167,7 @@ class ControllerChannelManager:
         with self._lock:
             return sorted(self._brokers)
 
-    def startup(self, initial_brokers: Iterable[Broker]) -> None:
+    def start(self, initial_brokers: Iterable[Broker]) -> None:
         """Open channels to these brokers.
 
         Raises:
@@ -205,7 +205,7 @@ class ControllerChannelManager:
                 raise BrokerNotAvailable(f"controller {self.controller_id} has no channel to broker {broker_id}")
             self._remove(broker_id, state)
 
-    def shutdown(self, timeout_s: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """Close all channels; takes as long as the slowest send thread, and at most ``timeout_s``. Harmless if closed.
 
         A send thread that a callback blocks ends after that callback; a line in the log names it.
@@ -246,7 +246,7 @@ class ControllerChannelManager:
     def end_at_exit(self, timeout_s: float) -> None:
         """End with the interpreter."""
         if self._threads:
-            self.shutdown(timeout_s)
+            self.close(timeout_s)
 
     def forget_in_child(self) -> None:
         """Drop all brokers in a forked child: threads and connections are the parent's."""
@@ -262,7 +262,7 @@ class ControllerChannelManager:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.shutdown()
+        self.close()
 
     # ---- sending
 

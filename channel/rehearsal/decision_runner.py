@@ -92,7 +92,7 @@ class DecisionRunner:
         """End the event thread and all channels; queued requests are dropped."""
         self._is_closed = True
         self._events.close()
-        self.manager.shutdown()
+        self.manager.close()
 
     def run(self, decide: Callable[[], None]) -> None:
         """Call ``decide`` on the event thread with an open batch, and return when its requests are queued.

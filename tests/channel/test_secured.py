@@ -81,9 +81,7 @@ def secured(
     config = ChannelConfig(security_inter_broker_protocol=protocol.name, security=controller or controller_security())
     cluster = EmbeddedCluster(count, protocol=protocol, security=brokers or broker_security())
     with cluster, ControllerChannelManager(9, lambda: 1, config, **options) as manager:
-        manager.startup(
-            Broker(member.id, (EndPoint(host, member.port, protocol.name, protocol),)) for member in cluster
-        )
+        manager.start(Broker(member.id, (EndPoint(host, member.port, protocol.name, protocol),)) for member in cluster)
         yield cluster, manager
 
 
@@ -164,7 +162,7 @@ def test_a_brokers_registration_does_not_choose_the_security_of_its_connection(
         ControllerChannelManager(9, lambda: 1, config=config) as manager,
     ):
         endpoints = tuple(EndPoint("localhost", broker.getsockname()[1], name, announced) for name in names if name)
-        manager.startup([Broker(0, endpoints)])
+        manager.start([Broker(0, endpoints)])
         manager.send_request(0, SingleRequest(update_metadata({}, broker_epoch=1), 8))
         accepted, _ = broker.accept()
         with accepted:

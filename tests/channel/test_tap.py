@@ -243,7 +243,7 @@ def test_a_controllers_conversation_reads_like_a_capture(recording: Path) -> Non
         mappings = [Mapping(LOOPBACK, (member.host, member.port)) for member in cluster]
         with Tap(mappings, recorder) as tap, ControllerChannelManager(9, lambda: 1) as manager:
             answers: list[Any] = []
-            manager.startup(Broker(i, (EndPoint(*address),)) for i, address in enumerate(tap.listening))
+            manager.start(Broker(i, (EndPoint(*address),)) for i, address in enumerate(tap.listening))
             for i in range(2):
                 for _ in range(5):
                     message = update_metadata({}, broker_epoch=cluster[i].epoch)
@@ -407,7 +407,7 @@ def test_a_conversation_that_rotation_cuts_reads_as_one_stream(tmp_path: Path) -
         ControllerChannelManager(9, lambda: 1) as manager,
     ):
         answers: list[Any] = []
-        manager.startup([Broker(0, (EndPoint(*tap.listening[0]),))])
+        manager.start([Broker(0, (EndPoint(*tap.listening[0]),))])
         for _ in range(50):
             manager.send_request(0, SingleRequest(update_metadata({}, broker_epoch=1), 8), answers.append)
         until(lambda: len(answers) == 50)

@@ -103,7 +103,7 @@ def test_a_captures_texts_are_escaped_in_json(tmp_path: Path) -> None:
         PcapngRecorder(path) as recorder,
         ControllerChannelManager(9, lambda: 1, recorder=recorder) as manager,
     ):
-        manager.startup([Broker(0, (EndPoint(cluster[0].host, cluster[0].port),))])
+        manager.start([Broker(0, (EndPoint(cluster[0].host, cluster[0].port),))])
         answered = threading.Event()
         evil = UpdateMetadataEndpoint(port=1, host=EVIL[:300], listener="PLAINTEXT", security_protocol=0)
         told = update_metadata({}, broker_epoch=1, brokers=[UpdateMetadataBroker(id=0, endpoints=[evil])])

@@ -131,5 +131,5 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def _ruled(epochs: dict[int, int], ports: dict[int, int]) -> Iterator[Cluster]:
     with ControllerChannelManager(77, lambda: 5) as manager:
-        manager.startup([Broker(i, (EndPoint("127.0.0.1", port),)) for i, port in ports.items()])
+        manager.start([Broker(i, (EndPoint("127.0.0.1", port),)) for i, port in ports.items()])
         yield Cluster(manager, epochs, ports)

@@ -115,12 +115,12 @@ def make(
                 config or ChannelConfig(), security_inter_broker_protocol=protocol.name, security=SECURITY
             )
         made.append(ControllerChannelManager(1, lambda: 5, config, metrics=metrics, on_dropped=dropped, **options))
-        made[-1].startup(brokers)
+        made[-1].start(brokers)
         return made[-1]
 
     yield build
     for manager in made:
-        manager.shutdown()
+        manager.close()
 
 
 def send_threads() -> list[str]:
@@ -507,7 +507,7 @@ def test_thousands_of_queued_requests_at_shutdown_are_all_accounted_for(
         manager.send_request(n % 3, request(n), answers.to(n))
     until(lambda: all(len(b.seen) == 2 for b in brokers))
     assert manager_value(manager, "TotalQueueSize") == 3000 - 6
-    manager.shutdown()
+    manager.close()
     assert send_threads() == []
     assert sorted(answers.numbers) == [0, 1, 2]
     for broker_id in range(3):
@@ -540,9 +540,9 @@ def test_no_descriptor_is_left(make, scripted) -> None:
 def test_a_manager_may_be_started_again(make, scripted) -> None:
     broker, answers = scripted(), Answers()
     manager = make(broker.broker())
-    manager.shutdown()
-    manager.shutdown()
-    manager.startup([broker.broker()])
+    manager.close()
+    manager.close()
+    manager.start([broker.broker()])
     manager.send_request(1, request(1), answers.to(1))
     until(lambda: len(answers.codes) == 1)
 
@@ -556,7 +556,7 @@ def test_shutdown_waits_for_threads_and_not_for_each_broker_of_an_ended_one(make
             return super().wait(timeout)
 
     monkeypatch.setattr("channel.controller.send_thread.threading.Event", Patience)
-    manager.shutdown()
+    manager.close()
     assert manager.broker_ids == []
 
 
@@ -577,7 +577,7 @@ def test_a_request_to_an_unknown_broker_is_a_warning(make, dropped: Dropped, cap
 
 def test_a_request_after_shutdown_is_a_warning_that_says_so(make, scripted, caplog: pytest.LogCaptureFixture) -> None:
     manager = make(scripted().broker())
-    manager.shutdown()
+    manager.close()
     manager.send_request(1, request())
     assert "shut down" in caplog.records[-1].getMessage()
     assert manager.dropped == 1
@@ -588,7 +588,7 @@ def test_adding_a_known_broker_changes_nothing(make, scripted, send_thread_count
     broker, answers = scripted(), Answers()
     manager = make(broker.broker())
     manager.add_broker(Broker(1, (EndPoint("127.0.0.1", 1),)))
-    manager.startup([Broker(1, (EndPoint("127.0.0.1", 1),))])
+    manager.start([Broker(1, (EndPoint("127.0.0.1", 1),))])
     assert send_threads() == [thread_of(1, send_thread_count)]
     manager.send_request(1, request(1), answers.to(1))
     until(lambda: len(answers.codes) == 1)

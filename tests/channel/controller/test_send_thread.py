@@ -117,12 +117,12 @@ def make(request: pytest.FixtureRequest, dropped: list[Any]) -> Iterator[Callabl
 
         options.setdefault("send_threads", request.param)
         made.append(ControllerChannelManager(1, epoch, on_dropped=hear, **options))
-        made[-1].startup(brokers)
+        made[-1].start(brokers)
         return made[-1]
 
     yield build
     for manager in made:
-        manager.shutdown()
+        manager.close()
 
 
 @pytest.mark.conformance("RST-10")
@@ -132,7 +132,7 @@ def test_an_answer_to_another_api_is_an_error_and_no_answer(make, caplog: pytest
     manager.send_request(1, request(1), lambda response: notes.append("called back for 1"))
     manager.send_request(1, request(2), lambda response: notes.append("called back for 2"))
     until(lambda: "called back for 2" in notes)
-    manager.shutdown()
+    manager.close()
     assert notes == ["close connection 1", "called back for 2", "client closed"]
     error = next(r for r in caplog.records if r.levelname == "ERROR")
     assert "unexpected" in str(error.exc_info)
@@ -181,7 +181,7 @@ def test_a_broker_is_taken_down_in_order(make, monkeypatch: pytest.MonkeyPatch) 
 def test_one_of_several_brokers_leaves_a_thread_that_goes_on(scripted, dropped: list[Any]) -> None:
     first, second, answered = scripted(), scripted(), []
     with ControllerChannelManager(1, lambda: 5, send_threads=1) as manager:
-        manager.startup([first.broker(1), second.broker(2)])
+        manager.start([first.broker(1), second.broker(2)])
         for broker_id in (1, 2):
             manager.send_request(broker_id, request(broker_id), answered.append)
         until(lambda: len(answered) == 2)
@@ -206,7 +206,7 @@ def test_brokers_are_spread_over_the_threads_there_may_be(scripted) -> None:
         answered.append(response)
 
     with ControllerChannelManager(1, lambda: 5, send_threads=2) as manager:
-        manager.startup([broker.broker(n) for n, broker in enumerate(brokers)])
+        manager.start([broker.broker(n) for n, broker in enumerate(brokers)])
         for n in range(5):
             manager.send_request(n, request(n), callback)
         until(lambda: len(answered) == 5)
@@ -266,7 +266,7 @@ def test_a_callback_that_adds_a_broker_is_refused_while_another_thread_waits_for
         called.set()
         assert removing.wait(60)
         time.sleep(0.05)  # the remover waits for this thread by now
-        for call in (lambda: manager.add_broker(BROKER), lambda: manager.startup([BROKER]), manager.shutdown):
+        for call in (lambda: manager.add_broker(BROKER), lambda: manager.start([BROKER]), manager.close):
             try:
                 call()
             except IllegalState as e:
@@ -303,13 +303,13 @@ def test_a_shutdown_with_a_time_limit_does_not_wait_for_a_callback_that_blocks(
     thread = manager._brokers[1].serving.thread
     try:
         began = time.monotonic()
-        manager.shutdown(0.2)
+        manager.close(0.2)
         assert time.monotonic() - began < 10
         assert thread.is_alive()
         assert manager.broker_ids == []
         assert [item.request.message.controller_id for _, item in dropped] == [2]
         assert any(thread.name in r.getMessage() and "has not ended" in r.getMessage() for r in caplog.records)
-        manager.shutdown(0.2)
+        manager.close(0.2)
     finally:
         gate.set()
     thread.join(60)
@@ -328,7 +328,7 @@ def test_a_callback_that_blocks_does_not_hold_up_the_end_of_the_interpreter() ->
         threads._EXIT_S = 0.5
         broker, called = ScriptedBroker(), threading.Event()
         manager = ControllerChannelManager(1, lambda: 5)
-        manager.startup([broker.broker()])
+        manager.start([broker.broker()])
 
         def block(response):
             called.set()
@@ -564,7 +564,7 @@ def test_a_callback_cannot_remove_a_broker_of_its_own_thread_nor_shut_down(make,
     manager = make(broker.broker())
 
     def remove(response: Any) -> None:
-        for call in (lambda: manager.remove_broker(1), manager.shutdown):
+        for call in (lambda: manager.remove_broker(1), manager.close):
             try:
                 call()
             except IllegalState as e:
@@ -583,7 +583,7 @@ def test_a_name_that_takes_long_to_look_up_holds_up_no_other_broker(scripted, mo
         raise OSError("no such name")
 
     with ControllerChannelManager(1, lambda: 5, send_threads=1) as manager:
-        manager.startup([Broker(2, (EndPoint("slow.invalid", 1),)), broker.broker(1)])
+        manager.start([Broker(2, (EndPoint("slow.invalid", 1),)), broker.broker(1)])
         with monkeypatch.context() as patch:
             patch.setattr("channel.network.resolution.socket.getaddrinfo", slow)
             manager.send_request(2, request(2))
@@ -651,10 +651,10 @@ def test_a_broker_whose_thread_cannot_be_started_is_not_kept(make, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_thread)
         with pytest.raises(RuntimeError, match="new thread"):
-            manager.startup([BROKER])
+            manager.start([BROKER])
     assert manager.broker_ids == []
     assert notes == ["client closed"]
-    manager.startup([BROKER])
+    manager.start([BROKER])
     assert manager.broker_ids == [1]
 
 
@@ -662,9 +662,9 @@ def test_a_broker_whose_thread_cannot_be_started_is_not_kept(make, monkeypatch: 
 def test_starting_up_leaves_nothing_that_a_shutdown_does_not_end(make, second: Broker) -> None:
     manager = make()
     with contextlib.suppress(BrokerNotAvailable):
-        manager.startup([BROKER, second])
+        manager.start([BROKER, second])
     assert manager.broker_ids == [1]
-    manager.shutdown()  # threads and descriptors are counted by the fixture of all channel tests
+    manager.close()  # threads and descriptors are counted by the fixture of all channel tests
 
 
 # ---- the end of the process
@@ -679,7 +679,7 @@ SCRIPT = """
 
     answered = threading.Event()
     manager = ControllerChannelManager(1, lambda: 5, send_threads=SETTING)
-    manager.startup([Broker(1, (EndPoint("127.0.0.1", PORT),))])
+    manager.start([Broker(1, (EndPoint("127.0.0.1", PORT),))])
     manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=1), 8), lambda _: answered.set())
     assert answered.wait(60)
 """
@@ -708,7 +708,7 @@ def test_a_forked_child_has_no_channels_and_the_parents_go_on(scripted) -> None:
                 assert manager.broker_ids == []
                 manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=2), 8))
                 assert manager.dropped == 1
-                manager.shutdown()
+                manager.close()
                 sys.exit(0)  # by way of everything that ends with the process
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
             answered.clear()

@@ -116,8 +116,8 @@ def test_a_stale_controller_gets_its_error_and_does_not_try_again(brokers: Embed
         answered=lambda context, request, answer: seen.update([request.controller_epoch])
     )
     with ControllerChannelManager(1, lambda: 1) as first, ControllerChannelManager(2, lambda: 0) as second:
-        first.startup(registered(brokers))
-        second.startup(registered(brokers))
+        first.start(registered(brokers))
+        second.start(registered(brokers))
         assert send(first, 1, leader_and_isr(-1, controller_epoch=1), 7).error_code == 0
         assert send(second, 1, leader_and_isr(-1, controller_epoch=0), 7).error_code == 11
         assert send(second, 1, update_metadata(-1, controller_epoch=1), 8).error_code == 0
@@ -130,7 +130,7 @@ def test_requests_for_this_life_of_a_broker_or_a_later_one_succeed(brokers: Embe
     member = brokers[0]
     epoch = member.epoch + newer
     with ControllerChannelManager(1, lambda: 2) as manager:
-        manager.startup(registered(brokers))
+        manager.start(registered(brokers))
         host_new_topic(manager)
         assert send(manager, 0, leader_and_isr(epoch), 7).error_counts() == {0: 2}
         hosted = member.broker.replicas.hosted[NEW_TOPIC]
@@ -146,7 +146,7 @@ def test_requests_for_an_earlier_life_of_a_broker_change_nothing(brokers: Embedd
     member = brokers[0]
     stale = member.epoch - 1
     with ControllerChannelManager(1, lambda: 2) as manager:
-        manager.startup(registered(brokers))
+        manager.start(registered(brokers))
         host_new_topic(manager)
         for message, version in ((leader_and_isr(stale), 7), (update_metadata(stale), 8), (stop_replica(stale), 4)):
             assert send(manager, 0, message, version).error_code == 77
@@ -189,11 +189,11 @@ class Controller:
 
     def __enter__(self) -> Controller:
         self.event_manager.start()
-        self.manager.startup(self.context.live_or_shutting_down_brokers)
+        self.manager.start(self.context.live_or_shutting_down_brokers)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.manager.shutdown()
+        self.manager.close()
         self.event_manager.close()
 
     def create(self, tp: TopicPartition, replicas: tuple[int, ...]) -> None:
