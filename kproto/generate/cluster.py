@@ -142,7 +142,7 @@ class Cluster:
 
     def _isr_change(self, event: Event) -> list[Content]:
         changed = self._batch(self._random(event).randrange(self.fleet.partitions))
-        down = set(self.stopped)
+        down = set(self.fleet.broker_ids).difference(self.live) if len(self.live) < self.fleet.brokers else set()
         if down:
             changed = [partition for partition in changed if self.leader[partition] != _NO_LEADER]
         isrs, leaders, replicas, epochs = self.isr, self.leader, self.replicas, self.partition_epoch
@@ -234,7 +234,7 @@ class Cluster:
         if controller is None:
             self.former = self.controller
             self.controller = Controller(KRAFT_CONTROLLER, self.controller.epoch + 1, is_kraft=True)
-            self.broker_epochs = {broker: self.register() for broker in self.broker_epochs}
+            self.broker_epochs = {broker: self.register() for broker in self.live}
         told, every = [broker for broker in self.live if broker != without], self.all()
         self._request_type = 0
         contents = [self.update_metadata(every, told)]
@@ -250,7 +250,7 @@ class Cluster:
         """Let a broker become the controller after a migration."""
         self.former, self._request_type = self.controller, 0
         self.controller = Controller(self.live[0], self.controller.epoch + 1)
-        self.broker_epochs = {broker: self.register() for broker in self.broker_epochs}
+        self.broker_epochs = {broker: self.register() for broker in self.live}
         return self.take_over(repeated=True)
 
     # ---- changes of one partition ----

@@ -124,14 +124,15 @@ class Traffic:
         fleet: The fleet.
 
     Attributes:
+        cluster: The cluster.
         planter: Plants the fleet's faults.
         slow: The broker that answers slowly; 0 for none.
     """
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._cluster = Cluster(fleet)
-        self.planter = Planter(self._cluster)
+        self.cluster = Cluster(fleet)
+        self.planter = Planter(self.cluster)
         self._channels: dict[tuple[Controller, int], _Channel] = {}  # by controller and broker
         self._opened: dict[tuple[int, int], int] = {}  # connections so far, by controller id and broker
         self._stopped_ns: dict[int, int] = {}  # when brokers that stopped were heard last
@@ -142,8 +143,8 @@ class Traffic:
 
     def step(self, event: Event) -> Step:
         """Make the traffic of the next event."""
-        before = list(self._cluster.live)
-        contents = (self.planter if event.kind == "plant" else self._cluster).apply(event)
+        before = list(self.cluster.live)
+        contents = (self.planter if event.kind == "plant" else self.cluster).apply(event)
         random = random_of(self._fleet.seed, "traffic", event.number)
         told = [(content, broker) for content in contents for broker in content.recipients]
         exchanges = []
@@ -160,8 +161,8 @@ class Traffic:
                 exchange = self._exchange(content, broker, exchange.answer_ns + _PAUSE_NS, random.random())
             exchanges.append(exchange)
         self._miss(exchanges, event)
-        stopped = set(before).difference(self._cluster.live)
-        oldest = self._cluster.controller.epoch - 1  # the former controller's connections live until the next failover
+        stopped = set(before).difference(self.cluster.live)
+        oldest = self.cluster.controller.epoch - 1  # the former controller's connections live until the next failover
         closed = [self._close(key, event) for key in list(self._channels) if key[0].epoch < oldest or key[1] in stopped]
         return Step(event, exchanges, [end for end in closed if end is not None])
 
@@ -180,7 +181,7 @@ class Traffic:
         last_ns = time_ns + content.partitions * _REQUEST_ROW_NS // _US * _US
         answer_ns = last_ns + latency_ns
         answer_last_ns = answer_ns + content.partitions * _RESPONSE_ROW_NS // _US * _US
-        epoch = self._cluster.broker_epochs[broker] if content.broker_epoch is None else content.broker_epoch
+        epoch = self.cluster.broker_epochs[broker] if content.broker_epoch is None else content.broker_epoch
         exchange = Exchange(
             content, epoch, channel.connection, opens, channel.correlation_id,
             time_ns, last_ns, answer_ns, answer_last_ns,

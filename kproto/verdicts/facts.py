@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.capture.model import Endpoint
+from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import rows_of
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
@@ -312,14 +313,19 @@ class Facts:
 
     @cached_property
     def refused_partitions(self) -> dict[tuple[bytes, Any], dict[Partition, int]]:
-        """The errors of single partitions, by body and broker."""
+        """The errors of single partitions, by body and broker; of a body that came twice, those of both answers."""
         if not self.partition_errors:
             return {}
-        return {
-            (request.body_id, request.target_broker): self.partition_errors[request.frame_id]
-            for request in self.requests
-            if request.frame_id in self.partition_errors and request.body_id is not None
-        }
+        found: dict[tuple[bytes, Any], dict[Partition, int]] = {}
+        for request in self.requests:
+            if request.body_id is not None and request.error_code == 0:
+                key = request.body_id, request.target_broker
+                errors = self.partition_errors.get(request.frame_id, {})
+                before = found.get(key)
+                if before is not None:
+                    errors = {partition: code for partition, code in errors.items() if partition in before}
+                found[key] = errors
+        return found
 
     def accepted(self, body: Body, broker: Any, partition: Partition) -> bool:
         """Whether a broker accepted a body, and this partition in it."""
@@ -370,6 +376,8 @@ class Facts:
                     if lives[-1].deleted is None:
                         lives[-1].deleted = body.first
                     continue
+                if self._is_elsewhere(body, (topic, number)):
+                    continue
                 fit = next((life for life in reversed(lives) if _fits(life, topic_id, state, body.first)), None)
                 if fit is None:
                     fit = Incarnation(topic_id)
@@ -377,6 +385,13 @@ class Facts:
                 fit.topic_id = fit.topic_id or topic_id
                 fit.sightings.append(Sighting(body.first, body, state))
         return found
+
+    def _is_elsewhere(self, body: Body, partition: Partition) -> bool:
+        """Whether every broker refused a partition because it has a topic of that name with another id."""
+        if not self.partition_errors or body.request.body_id is None:
+            return False
+        codes = [self.refused_partitions.get((body.request.body_id, broker), {}).get(partition) for broker in body.told]
+        return set(codes) == {ErrorCode.INCONSISTENT_TOPIC_ID}
 
     @cached_property
     def present(self) -> dict[Partition, Incarnation]:
@@ -441,11 +456,13 @@ class Facts:
     def alive(self) -> frozenset[int]:
         """The brokers that are alive at the end, as far as the captures tell.
 
-        A KRaft controller goes on to list brokers that are down: there a broker counts that an ISR still holds.
+        A KRaft controller goes on to list brokers that are down: there a broker counts that the ISR of a partition with
+        a leader still holds; where there is no leader, the ISR names those that were in sync last.
         """
         live = self.live_changes[-1][1] if self.live_changes else frozenset()
         if self.is_kraft:
-            held = {broker for life in self.present.values() for broker in life.newest.state.isr}
+            states = (life.newest.state for life in self.present.values())
+            held = {broker for state in states if state.leader != NO_LEADER for broker in state.isr}
             return live & held
         return live
 

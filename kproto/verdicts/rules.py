@@ -32,6 +32,8 @@ _SETTLED: Final = 60 * _SECOND
 """A change of a leader or an ISR within this time of a broker's coming or going follows from that."""
 
 _TWO: Final = 2
+_FULL: Final = 2
+"""The type of a KRaft controller's LeaderAndIsr that holds all partitions of a broker."""
 _FEW_ANSWERS: Final = 20
 
 
@@ -308,15 +310,18 @@ def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) 
 
 
 def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
-    """Brokers that accepted a lower leader epoch after a higher one in requests of the same API."""
+    """Brokers that accepted a lower leader epoch after a higher one.
+
+    Both in requests of one API, or the lower one in UpdateMetadata after LeaderAndIsr: LeaderAndIsr goes first in each
+    batch, but it may be refused or wait for another capture point, so that the opposite proves nothing.
+    """
     if len({sighting.state.leader_epoch for sighting in life.sightings}) < _TWO:
         return
     partition = of["topic"], of["partition"]
     found: dict[Any, tuple[int, int, int]] = {}
-    for api in (ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA):
-        some = [s for s in life.sightings if s.body.api_key == api]
-        for low in some:
-            for high in some:
+    for low in life.sightings:
+        for high in life.sightings:
+            if low.body.api_key != ApiKey.LEADER_AND_ISR or high.body.api_key == ApiKey.LEADER_AND_ISR:
                 if high.state.leader_epoch <= low.state.leader_epoch:
                     continue
                 for broker, (_first, last) in low.body.told.items():
@@ -367,7 +372,7 @@ def _two_leaders(
     since = min((ts for ts in heard if ts >= before.ts), default=None)
     if since is not None and since - took <= limit:
         return
-    if facts.spans[former].covers(before.ts, took + limit) and not doctor.is_settling([former], took + limit):
+    if facts.spans[former].covers(after.ts, took + limit) and not doctor.is_settling([former], took + limit):
         name = f"{partition[0]}-{partition[1]}"
         text = f"Brokers {former} and {leader} both led {name}: {former} was not told of leader epoch {epoch}"
         yield doctor.finding("KP014", text, took, since, about=former, topic=partition[0], partition=partition[1])
@@ -529,6 +534,11 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     removed: dict[tuple[str, int], dict[Any, int]] = defaultdict(dict)
     for body in facts.bodies:
+        if body.api_key == ApiKey.LEADER_AND_ISR and body.request.is_kraft and body.request.type == _FULL:
+            kept = {(topic, number) for topic, number, _id, _state in body.states}
+            for partition in facts.incarnations.keys() - kept:  # a migrating broker moves aside what is not in it
+                for broker, (_first, last) in body.told.items():
+                    removed[partition][broker] = max(last, removed[partition].get(broker, last))
         if body.api_key == ApiKey.STOP_REPLICA:
             for topic, number, _id, delete in body.states:
                 if not delete:
@@ -536,6 +546,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
                 for broker, (_first, last) in body.told.items():
                     if facts.accepted(body, broker, (topic, number)):
                         removed[topic, number][broker] = max(last, removed[topic, number].get(broker, last))
+    yield from _cancelled(doctor, removed)
     found: dict[tuple[str, str, Any], list[int]] = defaultdict(list)
     for (topic, number), lives in facts.incarnations.items():
         for place, life in enumerate(lives):
@@ -560,6 +571,25 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
             continue
         text = f"Broker {broker} {verbs[rule].format(topic)}"
         yield doctor.finding(rule, text, min(times), count=len(times), broker=broker, topic=topic)
+
+
+def _cancelled(doctor: _Doctor, removed: Mapping[tuple[str, int], Mapping[Any, int]]) -> Iterator[Finding]:
+    """Living brokers that hosted a partition, are none of its replicas any more and never accepted to delete it."""
+    facts = doctor.facts
+    for (topic, number), life in facts.present.items():
+        hosts: dict[Any, int] = {}
+        for sighting in life.sightings:
+            if sighting.body.api_key == ApiKey.LEADER_AND_ISR:
+                for broker, (_first, last) in sighting.body.told.items():
+                    if broker in sighting.state.replicas and facts.accepted(sighting.body, broker, (topic, number)):
+                        hosts[broker] = max(last, hosts.get(broker, last))
+        for broker in (hosts.keys() & facts.alive).difference(life.newest.state.replicas):
+            since = life.since(lambda state, broker=broker: broker not in state.replicas)
+            if removed.get((topic, number), {}).get(broker, 0) < hosts[broker] and facts.end - since > doctor.us(
+                "told"
+            ):
+                text = f"Broker {broker} is no replica of {topic}-{number} any more and never deleted it: its log stays"
+                yield doctor.finding("KP041", text, since, broker=broker, topic=topic, partition=number)
 
 
 def _returned(doctor: _Doctor, broker: int, ts: int) -> bool:
