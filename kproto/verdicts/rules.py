@@ -210,9 +210,6 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
             yield doctor.finding("KP006", text, takeover, broker=broker)
 
 
-_FULL: Final = 2
-
-
 # ---- leaders and replicas ----
 
 
