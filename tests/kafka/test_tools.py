@@ -13,6 +13,8 @@ from confluent_kafka.admin import NewTopic
 from led_cluster import CONTROLLER, LedCluster
 from real_brokers import eventually
 
+from channel.broker.fleet import Fleet
+from channel.node.candidate import candidates
 from channel.zookeeper import cluster as zk
 from channel.zookeeper import znodes
 from kproto.types import TopicPartition
@@ -39,8 +41,8 @@ def create(cluster: LedCluster, topic: str, *replicas: list[int]) -> None:
 class Tools:
     """Runs Kafka's tools, each in a JVM of its own."""
 
-    def __init__(self, cluster: LedCluster, jars: Path, bootstrap: str) -> None:
-        self._cluster, self._jars, self.bootstrap = cluster, jars, bootstrap
+    def __init__(self, folder: Path, jars: Path, bootstrap: str) -> None:
+        self._folder, self._jars, self.bootstrap = folder, jars, bootstrap
 
     def __call__(self, tool: str, *arguments: str) -> str:
         """The lines that a tool prints in a fixed order, without its log, its stack traces and the broker's address."""
@@ -54,7 +56,7 @@ class Tools:
 
     def reassignment(self, targets: dict[int, list[int]]) -> str:
         """A file that tells kafka-reassign-partitions the replicas of the topic's partitions."""
-        file = self._cluster.folder / "reassignment.json"
+        file = self._folder / "reassignment.json"
         partitions = [{"topic": "moved", "partition": p, "replicas": r} for p, r in targets.items()]
         file.write_text(json.dumps({"version": 1, "partitions": partitions}))
         return str(file)
@@ -160,7 +162,7 @@ def test_many_partitions_are_reassigned_in_the_leader_epochs_that_kafka_uses(led
 
 
 def test_the_tools_give_the_same_results_under_both_controllers(led: LedCluster, kafka_jars: Path) -> None:
-    ours = outputs(Tools(led, kafka_jars, f"127.0.0.1:{node_port(led)}"), led)
+    ours = outputs(Tools(led.folder, kafka_jars, f"127.0.0.1:{node_port(led)}"), led)
     (led.folder / "tools-ours.json").write_text(json.dumps(ours, indent=1))
     left = settings(led)
     admin = led.admin()
@@ -173,7 +175,29 @@ def test_the_tools_give_the_same_results_under_both_controllers(led: LedCluster,
 
     eventually(is_led_by_kafka)
     eventually(lambda: led.session.exists(znodes.topic_path("moved")) is None)
-    theirs = outputs(Tools(led, kafka_jars, led.bootstrap.split(",")[0]), led)
+    theirs = outputs(Tools(led.folder, kafka_jars, led.bootstrap.split(",")[0]), led)
     (led.folder / "tools-theirs.json").write_text(json.dumps(theirs, indent=1))
     assert {name: text for name, text in ours.items() if text != theirs[name]} == {}
     assert left == settings(led)
+
+
+def test_kafka_topics_works_with_a_fleet_that_elects_its_controller(
+    zookeeper: str, kafka_jars: Path, tmp_path: Path
+) -> None:
+    topics = f"{_TOOLS}.TopicCommand"
+    with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=8_000, stand=candidates()) as fleet:
+        leader = fleet.wait_for_controller()
+        eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == 3 for m in fleet))
+        tools = Tools(tmp_path, kafka_jars, f"127.0.0.1:{fleet[leader % 3 + 1].port}")
+        created = tools(
+            topics, "--create", "--topic", "t", "--replica-assignment", "1:2,2:3", "--config", "retention.ms=5"
+        )
+        assert created == "Created topic t."
+        described = re.sub(r"TopicId: \S+", "", tools(topics, "--describe", "--topic", "t"))
+        assert described.split("\n") == [
+            "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: N/A\tLastKnownElr: N/A",
+            "\tTopic: t\tPartition: 1\tLeader: 2\tReplicas: 2,3\tIsr: 2,3\tElr: N/A\tLastKnownElr: N/A",
+            "Topic: t\t\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: retention.ms=5",
+        ]
+        assert tools(topics, "--list") == "t"
+        assert tools(topics, "--delete", "--topic", "t") == ""
