@@ -99,6 +99,8 @@ def outputs(tools: Tools, cluster: LedCluster) -> dict[str, str]:
     done["elect unknown"] = tools(f"{_TOOLS}.LeaderElectionCommand", *one, "7")
     done["topics"] = tools(f"{_TOOLS}.TopicCommand", "--describe", "--topic", "moved")
     done["groups"] = tools(f"{_TOOLS}.consumer.group.ConsumerGroupCommand", "--list")
+    log_dirs = tools(f"{_TOOLS}.LogDirsCommand", "--describe", "--topic-list", "moved")
+    done["log dirs"] = next(line for line in log_dirs.split("\n") if line.startswith("Received"))
     done["transactions"] = tools(f"{_TOOLS}.TransactionsCommand", "list")
     topic, user = (
         ("--entity-type", "topics", "--entity-name", "moved"),
