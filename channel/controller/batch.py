@@ -35,7 +35,7 @@ from .requests import ControlRequest, ListenerNotExpressible, SharedRequest, Sin
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from channel.config import ChannelConfig
     from kproto.fanout import SharedBody
@@ -206,12 +206,6 @@ class ControllerBrokerRequestBatch:
         self._add_update_metadata_brokers(broker_ids)
         for (topic, partition), (leadership, replicas, offline) in partitions:
             self._update_metadata.add(topic, partition, leadership, replicas, offline)
-
-    def add_update_metadata_columns(self, broker_ids: Iterable[int], columns: Mapping[str, Sequence[Any]]) -> None:
-        """Add brokers and many partitions, in columns, to UpdateMetadata; see ``MetadataColumns.add_columns``."""
-        self._opened()
-        self._update_metadata.add_columns(columns)
-        self._add_update_metadata_brokers(broker_ids)
 
     def _add_update_metadata_brokers(self, broker_ids: Iterable[int]) -> None:
         self._update_metadata_brokers.update(b for b in broker_ids if b >= 0)

@@ -172,10 +172,6 @@ class ControllerContext:
         """Mark topics whose replicas are being deleted."""
         self.topics_with_deletion_started.update(topics)
 
-    def is_topic_queued_up_for_deletion(self, topic: str) -> bool:
-        """Whether a topic is queued for deletion, so that UpdateMetadata sends it as deleted."""
-        return topic in self.topics_to_be_deleted
-
     def is_topic_deletion_in_progress(self, topic: str) -> bool:
         """Whether a topic's replicas are being deleted."""
         return topic in self.topics_with_deletion_started

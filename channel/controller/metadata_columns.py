@@ -7,7 +7,7 @@ encoded body's size is ever in memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kproto.api import ApiKey
 from kproto.columns import Columns, encode_batches
@@ -22,17 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MetadataColumns"]
 
-_NAMES: Final = frozenset(
-    ("topic", "partition", "controller_epoch", "leader", "isr", "leader_epoch", "partition_epoch", "replicas",
-     "offline_replicas")
-)  # fmt: skip
 _ROWS: Final = 1024  # of one piece, if its topics end there: about 50 kB of a body
 
 
 class MetadataColumns:
     """The partitions of one UpdateMetadata request, in runs of the same topic."""
 
-    __slots__ = ("_bulk", "_bulk_topics", "_leaderships", "_offline", "_partitions", "_replicas", "_starts", "_topics")
+    __slots__ = ("_leaderships", "_offline", "_partitions", "_replicas", "_starts", "_topics")
 
     def __init__(self) -> None:
         self._topics: list[str] = []  # of each run
@@ -41,11 +37,9 @@ class MetadataColumns:
         self._leaderships: list[LeaderIsrAndControllerEpoch] = []
         self._replicas: list[tuple[int, ...]] = []
         self._offline: dict[int, tuple[int, ...]] = {}  # by index in these lists, for partitions with offline replicas
-        self._bulk: dict[str, list[Any]] = {}
-        self._bulk_topics: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self._partitions) + len(self._bulk.get("partition", ()))
+        return len(self._partitions)
 
     def add(
         self,
@@ -81,33 +75,9 @@ class MetadataColumns:
         self._replicas += replicas
 
     def _begin(self, topic: str) -> None:
-        if topic in self._bulk_topics:
-            raise ValueError(f"topic {topic} was added by columns; it cannot get more partitions in this batch")
         if not self._topics or self._topics[-1] != topic:
             self._topics.append(topic)
             self._starts.append(len(self._partitions))
-
-    def add_columns(self, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Add partitions in columns by name, of the same length, with the rows of a topic one after the other.
-
-        ``topic``, ``partition``, ``controller_epoch``, ``leader``, ``isr``, ``leader_epoch``, ``partition_epoch`` and
-        ``replicas`` are required; ``offline_replicas`` are optional, and topic ids are the context's.
-
-        Raises:
-            ValueError: A column is missing, unknown or of another length, or a topic was added before.
-        """
-        given = {"offline_replicas": [()] * len(columns.get("partition", ())), **columns}
-        if given.keys() != _NAMES:
-            raise ValueError(f"columns {', '.join(columns)}; there must be {', '.join(sorted(_NAMES))}")
-        if len({len(column) for column in given.values()}) != 1:
-            raise ValueError("the columns differ in length")
-        topics = set(given["topic"])
-        twice = topics & (self._bulk_topics | set(self._topics))
-        if twice:
-            raise ValueError(f"topic {min(twice)} is in the batch already; give all its partitions at once")
-        self._bulk_topics |= topics
-        for name, column in given.items():
-            self._bulk.setdefault(name, []).extend(column)
 
     def encode(self, message: UpdateMetadataRequest, version: int, topic_ids: Mapping[str, Uuid]) -> list[bytes]:
         """Encode a request with these partitions.
@@ -166,16 +136,6 @@ class MetadataColumns:
             if len(names) >= _ROWS or end == last:
                 yield self._columns(first, end, names, ids)
                 first, names, ids = end, [], []
-        bulk = self._bulk
-        first, last = 0, len(bulk.get("partition", ()))
-        while first < last:
-            end, topics = min(first + _ROWS, last), bulk["topic"]
-            while end < last and topics[end] == topics[end - 1]:
-                end += 1
-            ids = [topic_ids.get(topic, ZERO_UUID) for topic in topics[first:end]]
-            columns = {name: column[first:end] for name, column in bulk.items()}
-            yield Columns.from_sequences(ApiKey.UPDATE_METADATA, topic_id=ids, **columns)
-            first = end
 
     def _columns(self, first: int, end: int, names: list[str], ids: list[Uuid]) -> Columns:
         states, epochs = zip(*self._leaderships[first:end], strict=True)

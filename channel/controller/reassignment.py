@@ -107,11 +107,6 @@ class Reassignments:
         if assignment.is_being_reassigned and self._is_in_sync(tp, assignment):
             self._reassign(tp, assignment)
 
-    @property
-    def is_any_under_way(self) -> bool:
-        """Whether a partition is being reassigned."""
-        return bool(self._cluster.context.partitions_being_reassigned)
-
     # ---- steps
 
     def _read_isr(self, tp: TopicPartition) -> None:

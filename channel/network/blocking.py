@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .client import NetworkClient
     from .request import ClientRequest, ClientResponse
 
-__all__ = ["await_ready", "is_ready", "is_unavailable", "maybe_raise_authentication_error", "send_and_receive"]
+__all__ = ["await_ready", "is_ready", "maybe_raise_authentication_error", "send_and_receive"]
 
 
 def is_ready(client: NetworkClient, node: Node) -> bool:
@@ -82,11 +82,6 @@ def _checked(response: ClientResponse) -> ClientResponse:
     if response.version_mismatch is not None:
         raise response.version_mismatch
     return response
-
-
-def is_unavailable(client: NetworkClient, node: Node) -> bool:
-    """Whether the last connection ended and the next may not begin yet."""
-    return client.connection_failed(node) and client.connection_delay(node) > 0
 
 
 def maybe_raise_authentication_error(client: NetworkClient, node: Node) -> None:

@@ -125,6 +125,22 @@ class MetadataSender(StoppableThread):
         """Take leaders that a broker named in another response; see ``Metadata.update_partition_leadership``."""
         return self.metadata.update_partition_leadership(leaders, nodes)
 
+    def learn_epoch(self, partition: TopicPartition, leader_epoch: int) -> bool:
+        """Take a leader epoch that a broker named in another response; a newer one than known requests an update.
+
+        Returns:
+            Whether it is newer.
+        """
+        is_newer = self.metadata.update_last_seen_epoch(partition, leader_epoch)
+        if is_newer:
+            self.client.wakeup()
+        return is_newer
+
+    def leader(self, partition: TopicPartition) -> Node | None:
+        """The node to send to; None if it is not known, or a newer leader epoch has been seen since."""
+        info = self.metadata.partition_if_current(partition)
+        return None if info is None or info.leader is None else self.metadata.snapshot.nodes.get(info.leader)
+
     def view(self) -> ClusterView | None:
         """Return what is known of the cluster and the topics in use, and who answered last; None before an answer."""
         source, snapshot = self._updater.source, self.metadata.snapshot

@@ -497,53 +497,6 @@ class TestUpdateMetadata:
             assert {b.id: only(b.endpoints).port for b in update.live_brokers} == expected
             assert [(x.broker_id, x.port) for x in state.live_leaders] == [(2, expected[2])]
 
-    @pytest.mark.parametrize("ibp", ["3.9", "2.4-IV0", "0.8.2"])
-    def test_partitions_in_columns_are_the_same_bytes(self, cluster: Cluster, ibp: str) -> None:
-        for tp, leader in ((FOO0, 1), (FOO1, 2), (BAR0, 3)):
-            cluster.lead(tp, leader, leader_epoch=leader + 3)
-        cluster.shut_down(3)
-        columns = {
-            "topic": ["foo", "foo", "bar"], "partition": [0, 1, 0], "controller_epoch": [1, 1, 1], "leader": [1, 2, 3],
-            "isr": [(1, 2, 3)] * 3, "leader_epoch": [4, 5, 6], "partition_epoch": [0, 0, 0],
-            "replicas": [(1, 2, 3)] * 3, "offline_replicas": [[3]] * 3,
-        }  # fmt: skip
-        bodies = []
-        for bulk in (False, True):
-            cluster.collector.sent.clear()
-            batch = cluster.batch(ibp)
-            batch.new_batch()
-            if bulk:
-                batch.add_update_metadata_columns([1], columns)
-            else:
-                batch.add_update_metadata_request_for_brokers([1], [FOO0, FOO1, BAR0])
-            batch.send_requests_to_brokers(1)
-            request = only(cluster.collector.requests(1, UMR))
-            bodies.append(b"".join(request.build(request.latest_version)))
-        assert bodies[0] == bodies[1]
-
-    def test_both_ways_together_and_a_topic_by_one_of_them(self, cluster: Cluster) -> None:
-        cluster.lead(BAR0, 2)
-        columns = {
-            "topic": ["foo"], "partition": [5], "controller_epoch": [1], "leader": [1], "isr": [(1,)],
-            "leader_epoch": [0], "partition_epoch": [0], "replicas": [(1,)],
-        }  # fmt: skip
-        batch = cluster.batch()
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([1], [BAR0])
-        batch.add_update_metadata_columns([1], columns)
-        with pytest.raises(ValueError, match="foo"):
-            batch.add_update_metadata_columns([1], columns)
-        cluster.lead(FOO0, 1)
-        with pytest.raises(ValueError, match="foo"):
-            batch.add_update_metadata_request_for_brokers([1], [FOO0])
-        with pytest.raises(ValueError, match="columns"):
-            batch.add_update_metadata_columns([1], {"topic": ["x"]})
-        with pytest.raises(ValueError, match="length"):
-            batch.add_update_metadata_columns([1], {**columns, "topic": ["x", "y"]})
-        batch.send_requests_to_brokers(1)
-        read = states(read_back(only(cluster.collector.requests(1, UMR))))
-        assert {tp: s.leader for tp, s in read.items()} == {BAR0: 2, TopicPartition("foo", 5): 1}
-
     def test_a_number_beyond_int32_is_refused_and_nothing_sent(self, cluster: Cluster) -> None:
         cluster.lead(FOO0, 2**31)
         batch = cluster.batch()

@@ -158,13 +158,3 @@ def test_an_end_without_an_answer_is_an_error(clock, how, error, text):
     mine = request()
     with pytest.raises(error, match=text):
         blocking.send_and_receive(FakeClient(clock, [ClientResponse(mine, 0, **how)]), mine)
-
-
-def test_a_node_is_unavailable_while_it_backs_off(clock):
-    client = FakeClient(clock, nothing)
-    client.connection_delay = lambda node: 50
-    assert not blocking.is_unavailable(client, NODE)
-    client.failed = True
-    assert blocking.is_unavailable(client, NODE)
-    client.connection_delay = lambda node: 0
-    assert not blocking.is_unavailable(client, NODE)

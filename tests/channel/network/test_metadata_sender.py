@@ -127,6 +127,22 @@ def test_leaders_of_other_responses_are_known_at_once(
         assert len(asked.topics) == so_far
 
 
+def test_a_newer_epoch_of_another_response_makes_the_sender_ask(
+    cluster: EmbeddedCluster, controller: ScriptedController
+) -> None:
+    controller.create_topic("orders", assignment=[[0, 1]])
+    with sender_to(cluster) as sender:
+        sender.wait_for_topic("orders")
+        leader = sender.leader(ORDERS)
+        assert leader is not None
+        assert leader.id == 0
+        controller.elect("orders", 0, leader=1)
+        controller.wait_all()
+        assert sender.learn_epoch(ORDERS, 1)
+        until(lambda: (node := sender.leader(ORDERS)) is not None and node.id == 1)
+        assert not sender.learn_epoch(ORDERS, 1)
+
+
 def test_closing_ends_the_waits_of_callers() -> None:
     errors: list[Exception] = []
 
