@@ -8,10 +8,10 @@ With the extra ``metrics`` installed, ``prometheus_collector`` hands all of them
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from .clock import SYSTEM_CLOCK, Clock
+from .locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -147,7 +147,7 @@ class Metrics:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
-        self._lock = threading.Lock()
+        self._lock = new_lock("metrics")
         # The reader of each metric, its arguments, and the metric's description.
         self._readers: dict[MetricName, tuple[Callable[..., float], tuple[Any, ...], str]] = {}
         # By group and by each tag in it, so that one of a thousand brokers is forgotten without looking at the others.

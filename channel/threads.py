@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Protocol
 
 from .errors import IllegalState
+from .locks import new_lock
 from .logs import get_logger
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class StoppableThread(threading.Thread, ABC):
         self.log = get_logger(__name__, log_prefix or f"[{name}]:")
         self._interruptible = interruptible
         self._exit_procedure = exit_procedure
-        self._initiate = threading.Lock()
+        self._initiate = new_lock("thread shutdown")
         self._initiated = threading.Event()
         self._complete = threading.Event()
         self._was_started = False
@@ -256,7 +257,7 @@ class StoppableThread(threading.Thread, ABC):
 
     def forget_in_child(self) -> None:
         """Count as ended in a forked child: the thread runs in the parent alone."""
-        self._initiate = threading.Lock()
+        self._initiate = new_lock("thread shutdown")
         self._initiated, self._complete = threading.Event(), threading.Event()
         self._initiated.set()
         self._complete.set()

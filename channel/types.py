@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+import uuid
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from kproto.types import Uuid
 
 __all__ = [
     "EPOCH_DURING_DELETE",
@@ -25,6 +29,7 @@ __all__ = [
     "SecurityProtocol",
     "UpdateType",
     "is_topic_name",
+    "random_uuid",
 ]
 
 NO_LEADER: Final = -1
@@ -254,3 +259,19 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def is_topic_name(name: str) -> bool:
     """Whether Kafka allows this name for a topic."""
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+_DASH: Final = 62
+"""The place of ``-`` in URL-safe base64: an id whose first six bits are this number begins with it."""
+
+
+def random_uuid() -> Uuid:
+    """Draw a random UUID as Kafka does: none that Kafka reserves, and none whose text begins with ``-``.
+
+    The command lines of Kafka's own tools would take such a text for an option. The reserved ids, 0 and 1, have no
+    version, unlike every random UUID.
+    """
+    while True:
+        drawn = uuid.uuid4().bytes
+        if drawn[0] >> 2 != _DASH:
+            return drawn

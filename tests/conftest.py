@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from channel import locks
 from kproto.codec import Codec, Implementation, get_codec
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ for _layout in (*_root.glob("channel/**/*.p[xy][dx]"), *_root.glob("kproto/*/*.p
         for _source in filter(Path.exists, (_layout, _layout.with_suffix(".py"))):
             if _source.stat().st_mtime > _compiled.stat().st_mtime:
                 pytest.exit(f"{_source} has changed since it was compiled; run tools/setup test", 4)
+
+locks.check_order()  # a test that takes the channel's locks out of their order fails
 
 # A run in the background of a script ignores Ctrl-C, and so would the commands that tests start and end with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

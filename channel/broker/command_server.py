@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from channel.addresses import show_address
 from channel.errors import IllegalState
+from channel.locks import new_lock
 from channel.logs import get_logger
+from channel.threads import call_within
 from kproto.errors import ConfigurationError, KprotoError
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ _MOST_CONNECTIONS: Final = 16
 _LONGEST_HEAD: Final = 16 * 1024
 _REQUEST_S: Final = 10.0
 """The time in which a client must send its whole request."""
+_CLOSE_S: Final = 10.0
 _POLL_S: Final = 0.1
 """How often the time limits are checked."""
 _ANSWER_S: Final = 10.0
@@ -73,11 +76,16 @@ class CommandServer:
         """Begin to serve."""
         self._thread.start()
 
-    def close(self) -> None:
-        """Close the port; a step that is being taken goes on."""
-        self._server.shutdown()
+    def close(self, timeout_s: float = _CLOSE_S) -> None:
+        """Close the port; a step that is being taken goes on. Harmless if closed.
+
+        Raises:
+            IllegalState: The thread has not ended after ``timeout_s``.
+        """
+        is_over = self._thread.ident is None or call_within(timeout_s, self._thread.name, self._server.shutdown)
         self._server.server_close()
-        self._thread.join()
+        if not is_over:
+            raise IllegalState(f"{self._thread.name} has not ended within {timeout_s:g} s")
 
     def __enter__(self) -> CommandServer:
         self.start()
@@ -97,7 +105,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def __init__(self, *args: Any) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock("command server")
         self._deadlines: dict[socket.socket, float | None] = {}  # in the order of their beginning; None during a step
         super().__init__(*args)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from channel.errors import IllegalState
+from channel.locks import new_lock
 
 from .fleet_steps import Step, rehearse
 
@@ -37,7 +37,7 @@ class FleetCommands:
         self.events: deque[Event] = deque(maxlen=_KEPT)
         self._fleet = fleet
         self._report = report
-        self._taking = threading.Lock()
+        self._taking = new_lock("fleet commands")
 
     def take(self, line: str, *, wait: bool) -> Event:
         """Take a step, and return its report once it is over.

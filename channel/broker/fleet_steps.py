@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from channel.clock import SYSTEM_CLOCK
+from channel.locks import new_lock
 from kproto.api import CONTROL_APIS, api_name
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class _Watch:
         self.requests: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self._heard_ns: dict[int, int] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock("fleet steps")
 
     def answered(self, broker_id: int, context: RequestContext) -> None:
         """Count a request; on the network thread."""

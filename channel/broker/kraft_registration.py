@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from channel.errors import IllegalState
 from channel.logs import get_logger
 from channel.network.request import MessageRequest
-from channel.types import NO_BROKER_EPOCH, Node, SecurityProtocol
-from channel.uuids import random_uuid
+from channel.types import NO_BROKER_EPOCH, Node, SecurityProtocol, random_uuid
 from kproto import messages
 from kproto.api import metadata_version_level
 from kproto.error_codes import ErrorCode, error_name

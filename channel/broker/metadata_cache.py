@@ -6,10 +6,10 @@ Readers take the current snapshot, which never changes. The behaviour is that of
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from channel.locks import new_lock
 from channel.logs import TRACE, bounded, state_change_log
 from channel.types import LEADER_DURING_DELETE, NO_NODE, Broker, Node
 from kproto.error_codes import ErrorCode
@@ -84,7 +84,7 @@ class MetadataCache:
         self.broker_id = broker_id
         self.migration_enabled = migration_enabled
         self._updates = updates or SharedUpdates()
-        self._write = threading.Lock()
+        self._write = new_lock("metadata cache")
         self._last = Update(EMPTY)
         self._log = state_change_log(broker_id)
 

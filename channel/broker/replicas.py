@@ -6,10 +6,10 @@ error codes. A log is a topic id, a fetcher is a record: nothing is stored or fe
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from channel.locks import new_reentrant_lock
 from channel.logs import bounded, state_change_log
 from channel.types import EPOCH_DURING_DELETE, NO_EPOCH, NO_LEADER, UpdateType
 from kproto.error_codes import ErrorCode
@@ -90,7 +90,7 @@ class BrokerReplicas:
     ) -> None:
         self.broker_id = broker_id
         self.migration_enabled = migration_enabled
-        self.lock = threading.RLock()  # Kafka's replica-state-change lock: UpdateMetadata takes it too
+        self.lock = new_reentrant_lock("replicas")  # Kafka's replica-state-change lock: UpdateMetadata takes it too
         self.controller_epoch = 0
         self.hosted: dict[TopicPartition, HostedReplica] = {}
         self.logs: dict[TopicPartition, bytes] = {}

@@ -7,11 +7,11 @@ bytes: the last bodies are kept up to a budget, and a metadata snapshot as long 
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
+from channel.locks import new_lock
 from kproto import codec
 from kproto.api import ApiKey
 from kproto.prefix import prefix_of
@@ -82,7 +82,7 @@ class SharedUpdates:
 
     def __init__(self, budget: int = _BUDGET) -> None:
         self._budget = budget
-        self._lock = threading.Lock()
+        self._lock = new_lock("shared updates")
         self._bodies: OrderedDict[tuple[int, bytes, bytes], _Body] = OrderedDict()
         self._kept = 0
         self._updates: WeakValueDictionary[int, Update] = WeakValueDictionary()

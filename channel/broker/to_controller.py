@@ -6,13 +6,13 @@ serves the channels of any number of brokers over one client, so that a fleet co
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from channel.clock import FOREVER
 from channel.errors import IllegalState
+from channel.locks import new_lock
 from channel.network.inter_broker import InterBrokerSendThread, NodeRequest
 from channel.types import Node, SecurityProtocol
 from kproto.error_codes import ErrorCode
@@ -294,7 +294,7 @@ class NodeToControllerThread(InterBrokerSendThread):
         self._channels: dict[int, NodeToControllerChannel] = {}
         self._waiting: dict[NodeToControllerChannel, None] = {}  # channels with queued requests
         self._released: deque[NodeToControllerChannel] = deque()
-        self._lock = threading.Lock()
+        self._lock = new_lock("controller channels")
 
     # ---- for any thread
 

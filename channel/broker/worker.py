@@ -7,6 +7,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from channel.errors import IllegalState
+from channel.locks import new_lock
 from channel.logs import get_logger
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._name = name
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = new_lock("worker")
         self._thread: threading.Thread | None = None
         self._is_closed = False
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.errors import BadVersion, NodeExists
 from channel.logs import get_logger
-from channel.types import ReplicaAssignment, is_topic_name
-from channel.uuids import random_uuid
+from channel.types import ReplicaAssignment, is_topic_name, random_uuid
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster import fenced
 from channel.zookeeper.operations import Create, SetData

@@ -6,13 +6,13 @@ thread, which also does everything else.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from channel.errors import ClientClosed, Disconnected, IllegalState, RequestTimeout
+from channel.locks import new_lock
 
 from .requests import ListenerNotExpressible
 
@@ -135,7 +135,7 @@ class BrokerRequests:
         self._clock = thread.client.clock
         self._queue_time = queue_time
         self._on_undeliverable = on_undeliverable
-        self._lock = threading.Lock()
+        self._lock = new_lock("broker requests")
         self._queue: deque[QueueItem] = deque()
         self._busy = False
         self._current: QueueItem | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Protocol
 
+from channel.locks import new_lock
 from channel.logs import get_logger
 
 from .broker_requests import DroppedRequest, Outcome
@@ -38,7 +38,7 @@ class DroppedRequests:
         self.count = 0
         self.possibly_applied = 0
         self._hook = hook
-        self._lock = threading.Lock()
+        self._lock = new_lock("dropped requests")
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
 
     def add(self, broker_id: int, items: Sequence[DroppedRequest]) -> None:
@@ -56,4 +56,4 @@ class DroppedRequests:
 
     def forget_lock(self) -> None:
         """Replace the lock in a forked child: a thread of the parent may have held it."""
-        self._lock = threading.Lock()
+        self._lock = new_lock("dropped requests")

@@ -8,6 +8,7 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
+from channel.locks import new_lock
 from channel.logs import bounded, get_logger
 from channel.threads import StoppableThread
 
@@ -194,7 +195,7 @@ class ControllerEventManager:
         self._state = ControllerState.IDLE
         self._on_died = on_died
         self._has_died = False
-        self._put_lock = threading.Lock()
+        self._put_lock = new_lock("event queue")
         self._queue: SimpleQueue[QueuedEvent] = SimpleQueue()
         self._queue_time = metrics.histogram(_GROUP, _QUEUE_TIME, doc="How long events waited, in ms")
         metrics.gauge(_GROUP, _QUEUE_SIZE, self._queue.qsize, doc="Events waiting")

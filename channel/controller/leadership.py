@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from channel.errors import ControllerMoved, IllegalState, NodeExists, StaleBrokerEpoch
+from channel.locks import new_lock
 from channel.threads import close_all
 from channel.types import LeaderAndIsr, LeaderRecoveryState
 from channel.zookeeper import znodes
@@ -97,7 +98,7 @@ class ZooKeeperLeadership:
     ) -> None:
         self._session = session
         self._put = put
-        self._lock = threading.Lock()
+        self._lock = new_lock("leadership")
         self._is_closed = False
         self._timer: threading.Timer | None = None
         self._config = config

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, overload
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
+from channel.locks import new_lock, new_reentrant_lock
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.selector_metrics import SelectorMetrics
@@ -122,8 +122,10 @@ class ControllerChannelManager:
             send_threads = "per_broker" if config.send_threads == "per_broker" else int(config.send_threads)
         self._threads = SendThreadPool(send_threads, controller_id, thread_name_prefix, clock, self._new_thread)
         self._brokers: dict[int, _BrokerState] = {}
-        self._lock = threading.Lock()  # the map
-        self._changing = threading.RLock()  # for adding and removing brokers, which may take long
+        self._lock = new_lock("brokers by id")
+        self._changing = new_reentrant_lock(
+            "changes of brokers"
+        )  # for adding and removing brokers, which may take long
         self._is_shut_down = False
         self._publish()
         ends_with_process(self)
@@ -250,7 +252,7 @@ class ControllerChannelManager:
 
     def forget_in_child(self) -> None:
         """Drop all brokers in a forked child: threads and connections are the parent's."""
-        self._lock, self._changing = threading.Lock(), threading.RLock()
+        self._lock, self._changing = new_lock("brokers by id"), new_reentrant_lock("changes of brokers")
         self._dropped.forget_lock()
         self._is_shut_down = True
         self._brokers = {}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from channel.logs import bounded
-from channel.types import ReplicaAssignment
-from channel.uuids import random_uuid
+from channel.types import ReplicaAssignment, random_uuid
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from channel.errors import AuthenticationFailed, InvalidReceive
+from channel.locks import new_lock
 
 from .frames import FrameReader
 from .sasl import MOST_TOKEN_BYTES, SaslClient, SaslServer
@@ -63,7 +64,7 @@ class _Computations:
 
     def __init__(self, most_threads: int) -> None:
         self._most_threads = most_threads
-        self._lock = threading.Lock()
+        self._lock = new_lock("SASL computation")
         self._waiting: deque[_Computation] = deque()
         self._threads = 0
 

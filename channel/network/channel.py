@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from channel.errors import AuthenticationFailed
+from channel.locks import new_lock
 
 from .connection import MuteState, Phase
 from .transport import COMPUTING, EVENT_READ, EVENT_WRITE, Address
@@ -91,7 +91,7 @@ class Channel:
         self.connection = connection
         self.transport = transport
         self.authenticator = authenticator
-        self.lock = threading.Lock()
+        self.lock = new_lock("channel")
         self.fd = -1
         self.registered = 0
         self.has_completed_receive = False

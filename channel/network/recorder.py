@@ -15,12 +15,12 @@ import ipaddress
 import os
 import stat
 import struct
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias
 
 from crc32c import crc32c
 
+from channel.locks import new_lock
 from channel.logs import get_logger
 from kproto import __version__
 from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG
@@ -119,7 +119,7 @@ class PcapngRecorder:
         self.frames = 0
         self.written = 0
         self.error: OSError | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock("recorder")
         self._ways: dict[tuple[Address, Address], tuple[_Way, _Way]] = {}
         self._application = application
         self._fd = -1

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from channel.locks import new_lock
 from channel.logs import get_logger
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class NameResolution:
     def __init__(self, resolver: Resolver = resolve, most_threads: int = _MOST_THREADS) -> None:
         self._resolver = resolver
         self._most_threads = most_threads
-        self._lock = threading.Lock()
+        self._lock = new_lock("name resolution")
         self._jobs: deque[tuple[str, Callable[[Sequence[str] | OSError], None]]] = deque()
         self._threads = 0
 

@@ -6,9 +6,9 @@ import contextlib
 import errno
 import os
 import socket
-import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from channel.locks import new_lock
 from kproto.errors import ConfigurationError
 
 from .transport import PlaintextTransport
@@ -109,7 +109,7 @@ class Waker:
     __slots__ = ("_fd", "_lock")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock("waker")
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
@@ -129,7 +129,7 @@ class Waker:
 
     def abandon(self) -> None:
         """Close a forked child's copy without the lock, which another thread may have held at the fork."""
-        self._lock = threading.Lock()
+        self._lock = new_lock("waker")
         self.close()
 
     def close(self) -> None:

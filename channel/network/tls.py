@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from channel.errors import AuthenticationFailed
+from channel.locks import new_lock
 
 from .transport import EVENT_READ, EVENT_WRITE, SocketTransport
 
@@ -88,7 +89,7 @@ class TlsTransport(SocketTransport):
         self._tls: ssl.SSLObject
         if not server_side:
             self._begin(server_hostname)
-        self._lock = threading.Lock()  # OpenSSL's connection is for one thread at a time
+        self._lock = new_lock("TLS connection")  # OpenSSL's connection is for one thread at a time
         self._ciphertext: Bytes = b""
         self._ended = False
         self._may_have_more = False

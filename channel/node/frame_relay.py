@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import socket
 import struct
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from channel.locks import new_lock
 from channel.logs import get_logger
 from channel.threads import ends_with_process
 
@@ -44,7 +44,7 @@ class FrameRelay:
         self._name = name
         self._brokers = brokers
         self._threads = ThreadPoolExecutor(_AT_ONCE, name)
-        self._lock = threading.Lock()
+        self._lock = new_lock("frame relay")
         self._open: set[socket.socket] = set()
         self._is_closed = False
         ends_with_process(self)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.errors import RequestTimeout
+from channel.locks import new_reentrant_lock
 from channel.logs import bounded
 from kproto.api import api_name
 
@@ -82,7 +83,7 @@ class Journal:
     def __init__(self) -> None:
         self.entries: list[SentRequest] = []
         self._open: dict[int, SentRequest] = {}  # neither answered nor dropped, by the request's identity
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(new_reentrant_lock("journal"))
 
     def sent(self, controller_id: int, broker_id: int, request: ControlRequest) -> SentRequest:
         """Note a request that is about to be queued."""

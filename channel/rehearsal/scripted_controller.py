@@ -31,8 +31,8 @@ from channel.types import (
     LeaderIsrAndControllerEpoch,
     LeaderRecoveryState,
     ReplicaAssignment,
+    random_uuid,
 )
-from channel.uuids import random_uuid
 from kproto.types import TopicPartition
 
 from .decision_runner import DecisionRunner

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from channel.addresses import show_address
 from channel.clock import SYSTEM_CLOCK, Clock
-from channel.errors import AuthenticationFailed
+from channel.errors import AuthenticationFailed, IllegalState
 from channel.logs import get_logger
 from channel.network.sockets import Waker, listening_socket
 from channel.network.tls import TlsTransport
@@ -120,16 +120,21 @@ class Tap:
         self._thread = threading.Thread(target=self.run, name="kproto-tap", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """End all connections and stop listening; waits for the thread. Harmless if closed."""
-        if self._stopping:
-            return
-        self._stopping = True
+    def close(self, timeout_s: float | None = None) -> None:
+        """End all connections and stop listening; waits for the thread, at most this long. Harmless if closed.
+
+        Raises:
+            IllegalState: The thread has not ended after ``timeout_s``.
+        """
+        has_begun, self._stopping = self._stopping, True
         self._waker.wake()
         if self._thread is None:
-            self._release()
+            if not has_begun:
+                self._release()
         elif self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise IllegalState(f"{self._thread.name} has not ended within {timeout_s:g} s")
 
     @property
     def is_alive(self) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from channel.clock import SYSTEM_CLOCK, Clock
+from channel.locks import new_lock
 from channel.logs import get_logger
 from channel.network.recorder import Direction, PcapngRecorder
 
@@ -50,7 +50,7 @@ class RotatingRecorder:
         self._clock = clock
         self._number = max(map(_number, self._stem.parent.glob(f"{self._stem.name}-*.pcapng*")), default=0) + 1
         self._began = clock.nanoseconds()
-        self._lock = threading.Lock()
+        self._lock = new_lock("rotation")
         self._frames_before = 0
         self._retry_ns = 0
         self.finished = 0

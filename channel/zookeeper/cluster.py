@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode
 from channel.logs import bounded, get_logger
-from channel.uuids import random_uuid
+from channel.types import random_uuid
 from kproto.errors import DecodeError
 from kproto.json_form import uuid_to_json
 

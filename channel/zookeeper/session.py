@@ -15,6 +15,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from channel.errors import Disconnected, IllegalState, NodeExists, NoNode, SessionExpired, ZooKeeperError
+from channel.locks import new_lock
 from channel.logs import get_logger
 from channel.threads import call_within, ends_with_process
 from kproto.errors import ConfigurationError
@@ -67,7 +68,7 @@ class ZooKeeperSession:
         self._timeout_ms = timeout_ms
         self._on_expired = on_expired
         self._on_new_session = on_new_session
-        self._lock = threading.Lock()
+        self._lock = new_lock("ZooKeeper session")
         self._connected = threading.Event()
         self._is_closed = False
         self._watches = Watches(self._connected.is_set)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from kazoo.protocol.states import EventType
+
+from channel.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ class Watches:
 
     def __init__(self, is_connected: Callable[[], bool]) -> None:
         self._is_connected = is_connected
-        self._lock = threading.Lock()
+        self._lock = new_lock("ZooKeeper watches")
         self._handlers: dict[tuple[str, str], Callable[[], object]] = {}
         self._registered: set[tuple[str, str]] = set()
         self._lost: list[Callable[[], object]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from channel.uuids import random_uuid
+from channel.types import random_uuid
 from kproto.json_form import uuid_to_json
 
 if TYPE_CHECKING:

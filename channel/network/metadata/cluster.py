@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
+from channel.locks import new_reentrant_lock
 from kproto.types import TopicPartition
 
 from .refresh import RefreshSchedule
@@ -77,7 +78,7 @@ class Metadata:
         self._refresh = RefreshSchedule(refresh_backoff_ms, refresh_backoff_max_ms, max_age_ms, randomness)
         self._on_leader_change = on_leader_change
         self._clock = clock
-        self._changed = threading.Condition()  # its lock is re-entrant
+        self._changed = threading.Condition(new_reentrant_lock("cluster metadata"))
         self._update_version = 0
         self._request_version = 0
         self._needs_full_update = False
