@@ -33,6 +33,7 @@ ORDER: Final = (
     "worker",
     "broker requests",
     "channel",
+    "TLS contexts",
     "TLS connection",
     "name resolution",
     "SASL computation",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from channel.locks import new_lock
 from channel.logs import get_logger
 from kproto.errors import ConfigurationError
 
@@ -42,7 +42,7 @@ class CurrentContext:
         self._security = security
         locations = (security.ssl_keystore_location, security.ssl_truststore_location)
         self._files = [Path(each).expanduser() for each in locations if each is not None]
-        self._lock = threading.Lock()
+        self._lock = new_lock("TLS contexts")
         self._state = self._state_now()
         self._context = make(security)
 
