@@ -83,8 +83,14 @@ class OutputDirectory:
         """Check early whether tables can be written here.
 
         Raises:
-            ConfigurationError: The path is no directory, or the directory holds files of somebody else.
+            ConfigurationError: The path is no directory, or the directory holds files of somebody else; or its runs lie
+                behind a link, and may be somebody else's.
         """
+        if isinstance(self.path, Path) and (self.path / RUNS).is_symlink():
+            raise ConfigurationError(
+                f"{self.path / RUNS} is a link to {(self.path / RUNS).readlink()}; kproto removes old runs there, so "
+                "it must be a directory of its own: remove the link, or choose another directory with --out"
+            )
         with explained_at(self.path):
             if not self.path.exists():
                 if isinstance(self.path, RemotePath):
@@ -180,7 +186,10 @@ class OutputDirectory:
             _link_tables(self.path, current)  # the run may have been killed after the rename of its manifest
         others: list[Place] = [run for run in runs.iterdir() if run != current]
         for run in others:
-            remove_tree(run)
+            if isinstance(run, Path) and (run.is_symlink() or not run.is_dir()):
+                run.unlink()
+            else:
+                remove_tree(run)
 
     def _current(self) -> Place | None:
         try:

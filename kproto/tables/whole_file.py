@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import uuid
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
@@ -17,6 +17,8 @@ __all__ = ["whole_file"]
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing; it takes its place, or that of a former file, when the block ends without an error.
 
+    Several may write the same path, or others in its directory, at once; the last to end stays.
+
     Of a symbolic link the file that it names is replaced. A pipe or device is written as it is.
 
     Raises:
@@ -28,9 +30,9 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
                 yield file
             return
         path = path.resolve()
-        part = path.with_name(f".kproto-{os.getpid()}.part")
+        part = path.with_name(f".kproto-{uuid.uuid4().hex}.part")
         try:
-            with part.open("wb") as file:
+            with part.open("xb") as file:
                 yield file
             part.replace(path)
         finally:

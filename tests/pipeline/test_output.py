@@ -110,6 +110,30 @@ def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path) -> None:
     assert {text for name, text in contents(tmp_path / "out").items() if "/" in name} == {"1"}
 
 
+def test_runs_behind_a_link_are_refused_and_untouched(tmp_path: Path) -> None:
+    """A directory of tables from elsewhere: what the link names is not kproto's to remove."""
+    theirs, out = tmp_path / "theirs", tmp_path / "out"
+    (theirs / "photos").mkdir(parents=True)
+    (theirs / "photos" / "a.jpg").write_text("a")
+    write(OutputDirectory(out), "1")
+    (out / "kproto-runs").rename(tmp_path / "moved")
+    (out / "kproto-runs").symlink_to(theirs)
+    with pytest.raises(ConfigurationError, match=r"is a link to .*theirs; kproto removes old runs there"):
+        write(OutputDirectory(out, overwrite=True), "2")
+    assert (theirs / "photos" / "a.jpg").read_text() == "a"
+
+
+def test_a_link_among_the_runs_is_removed_and_not_what_it_names(tmp_path: Path) -> None:
+    theirs, out = tmp_path / "theirs", tmp_path / "out"
+    theirs.mkdir()
+    (theirs / "a.jpg").write_text("a")
+    write(OutputDirectory(out), "1")
+    (out / "kproto-runs" / "20200101T000000.000000").symlink_to(theirs)
+    write(OutputDirectory(out), "2")
+    assert (theirs / "a.jpg").read_text() == "a"
+    assert len(list((out / "kproto-runs").iterdir())) == 2
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"run": 7}'])
 def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
     write(OutputDirectory(tmp_path / "out"), "1")
