@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Opener: TypeAlias = "Callable[[str], IO[bytes]]"
 
-__all__ = ["CapturePoint", "capture_points", "in_order"]
+__all__ = ["CapturePoint", "capture_points", "in_order", "point_name", "unpacked"]
 
 _EXTENSION: Final = "pcapng|pcap|cap|dmp|dump|trace"
 _ROTATION: Final = r"[-_.]?\d[\d_.:T-]*"
@@ -66,7 +66,7 @@ class CapturePoint:
     """A place where packets were recorded, and the files that hold them.
 
     Attributes:
-        name: The first file's name; its path where another capture point has that name.
+        name: As declared, or the first file's name without what compression and rotation add to it, see ``point_name``.
         files: The files, ordered by time.
     """
 
@@ -186,12 +186,50 @@ def capture_points(paths: Iterable[str | os.PathLike[str]], *, opener: Opener | 
         for files, rotated in groups
         for chain in (in_order(files, rotated=rotated, opener=opener) if len(files) > 1 else [files])
     ]
-    names = [Path(chain[0]).name for chain in chains]
-    times = Counter(names)
-    return [
-        CapturePoint(name if times[name] == 1 else str(Path(chain[0]).absolute()), tuple(chain))
-        for name, chain in zip(names, chains, strict=True)
-    ]
+    names = _distinct([list(_names(chain[0])) for chain in chains])
+    return [CapturePoint(name, tuple(chain)) for name, chain in zip(names, chains, strict=True)]
+
+
+def point_name(file: str | os.PathLike[str]) -> str:
+    """A file's name without compression's ending and rotation's number or time: the default name of a capture point.
+
+    So the ids of frames and connections stay when a capture is compressed, or rotated at another size.
+    """
+    return next(_names(os.fspath(file)))
+
+
+def unpacked(file: str) -> str:
+    """A file's path without compression's ending."""
+    return _PACKED.sub("", file)
+
+
+def _names(file: str) -> Iterator[str]:
+    """The names that a file's capture point may have, from the shortest to the one that no other has."""
+    path = Path(file)
+    name = unpacked(path.name)
+    stem = _stem(path.name)
+    for pattern in _NUMBERED[:2]:  # a mere number may be a broker's
+        if (found := pattern.fullmatch(stem)) and found[1]:
+            stem = found[1] + (found[2] or "")
+            break
+    yield stem
+    yield name
+    for folder in [*path.parents][:-1]:
+        name = f"{folder.name}/{name}"
+        yield name
+    yield str(path.absolute())
+
+
+def _distinct(names: list[list[str]]) -> list[str]:
+    """The first of each one's names that no other has."""
+    chosen = [0] * len(names)
+    while True:
+        times = Counter(each[at] for each, at in zip(names, chosen, strict=True))
+        again = [n for n, at in enumerate(chosen) if times[names[n][at]] > 1 and at + 1 < len(names[n])]
+        if not again:
+            return [each[at] for each, at in zip(names, chosen, strict=True)]
+        for n in again:
+            chosen[n] += 1
 
 
 def _files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[str]:

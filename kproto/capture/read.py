@@ -12,7 +12,7 @@ from kproto.api import CONTROL_APIS
 from kproto.errors import CaptureError, first_reasons
 from kproto.framing import DEFAULT_LIMIT
 
-from .capture_points import CapturePoint, capture_points, in_order
+from .capture_points import CapturePoint, capture_points, in_order, point_name
 from .model import Exchange, Frame
 from .ordering import TimeOrder
 from .reader import CaptureReader
@@ -177,7 +177,7 @@ def _points(captures: Any, capture: str | None, summary: CaptureSummary) -> list
         return [_Point(capture or captures.name, captures.files)]
     if is_file(captures):
         if not isinstance(captures, (str, os.PathLike)) or not Path(captures).is_dir():
-            return [_Point(file_name(captures) if capture is None else capture, [captures])]
+            return [_Point(_name_of(captures) if capture is None else capture, [captures])]
         captures = _readable(capture_points([captures]), summary)
     items = iter(captures)
     first = next(items, None)
@@ -189,6 +189,11 @@ def _points(captures: Any, capture: str | None, summary: CaptureSummary) -> list
         (files,) = in_order([file for point in points for file in point.files], one=True)
         return [_Point(capture, files)]
     return [_Point(point.name, point.files) for point in points]
+
+
+def _name_of(capture: Any) -> str:
+    """The name of a capture point of one file; of an open file its own."""
+    return point_name(capture) if isinstance(capture, (str, os.PathLike)) else file_name(capture)
 
 
 def _readable(points: Sequence[CapturePoint], summary: CaptureSummary) -> list[str]:
@@ -216,7 +221,7 @@ def _read(
 ) -> Iterator[_Read]:
     """Read a capture point to its end."""
     summary = reader.summary
-    summary.file = summary.file or point.name
+    summary.file = summary.file or (file_name(point.files[0]) if len(point.files) == 1 else point.name)
     done, read, total = 0, 0, _total_size(point.files)
 
     def advanced(now: int, size: int | None) -> None:

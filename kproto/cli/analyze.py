@@ -90,6 +90,11 @@ Examples:
     help="Read captures of twice this size or more in parts of this size, by several tasks; 0: never.",
 )
 @click.option(
+    "--capture-point",
+    metavar="NAME",
+    help="All captures were recorded at this place, one after the other, whatever their names.",
+)
+@click.option(
     "--follow", "follows", is_flag=True, help="Add captures to the tables as they arrive in CAPTURE, until Ctrl-C."
 )
 @click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other files too.")
@@ -107,6 +112,7 @@ def command(
     master: str | None,
     conf: tuple[str, ...],
     split_mb: int,
+    capture_point: str | None,
     follows: bool,
     overwrite: bool,
     form: str,
@@ -123,7 +129,8 @@ def command(
 
     DIR is made if need be. Tables that kproto wrote there before are replaced, when all new ones are complete. Captures
     that it has read already, with the same filters, are not read again: new ones are added to their tables, and where
-    nothing is new, nothing is done. When one of them has changed, all are read.
+    nothing is new, nothing is done. When one of them has changed, all are read. Rows stay when their captures are
+    deleted; --overwrite gives them up where all must be read again.
     """
     paths = [] if follows else _readable(captures)
     check_apis(filters)
@@ -149,10 +156,11 @@ def command(
     if follows:
         check_followable(directory)
         directory.check_writable()
-        _follow(captures, directory, filters, split_mb << 20, spark_session(master, log=log, settings=settings))
+        session = spark_session(master, log=log, settings=settings)
+        _follow(captures, directory, filters, split_mb << 20, capture_point, session)
         return
     directory.check()
-    run = unchanged(paths, directory, filters)
+    run = unchanged(paths, directory, filters, capture_point)
     if run is None:
         directory.check_writable()
         small = sum(map(file_size, paths)) < _SMALL
@@ -166,7 +174,11 @@ def command(
             if is_cluster(spark.sparkContext.master):
                 steps.show("asking the workers")
                 check_workers(spark, [path if is_uri(path) else str(Path(path).absolute()) for path in paths], out)
-            run = analyze(spark, paths, directory, filters=filters, split_bytes=split_mb << 20, on_step=steps.show)
+            run = analyze(
+                spark, paths, directory, filters=filters, split_bytes=split_mb << 20, capture_point=capture_point,
+                on_step=steps.show,
+            )  # fmt: skip
+    _warn_of_gone(run, out)
     warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out))
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary))
@@ -183,6 +195,7 @@ def _follow(
     out: OutputDirectory,
     filters: Filters,
     split_bytes: int,
+    capture_point: str | None,
     session: AbstractContextManager[SparkSession],
 ) -> None:
     """Follow a directory until Ctrl-C, and print a line about each run."""
@@ -206,6 +219,7 @@ def _follow(
             out,
             filters=filters,
             split_bytes=split_bytes,
+            capture_point=capture_point,
             on_run=said,
             on_nothing=lambda reason: print(f"no tables yet: {reason}", file=sys.stderr, flush=True),
         )
@@ -213,6 +227,13 @@ def _follow(
             query.awaitTermination()
         except KeyboardInterrupt:
             query.stop()
+
+
+def _warn_of_gone(run: Run, out: Place) -> None:
+    """Say on standard error which captures are gone whose rows the tables keep."""
+    if run.gone:
+        rest = f" and {len(run.gone) - 3} more" if len(run.gone) > 3 else ""
+        print(f"{', '.join(run.gone[:3])}{rest}: gone; their rows stay in {out}", file=sys.stderr)
 
 
 def _listed(out: Place) -> str:

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kproto.capture.capture_points import unpacked
 from kproto.errors import ConfigurationError
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.files import file_state
-from kproto.tables.places import Place, RemotePath, copy
+from kproto.tables.places import Place, RemotePath, copy, place_of
 from kproto.tables.stages import SMALL_TABLES
 from kproto.tables.stored import MANIFEST, SUMMARY, checked_run, table_files
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from kproto.capture import CapturePoint
+    from kproto.pipeline.output import OutputDirectory
     from kproto.tables.filters import Filters
 
 __all__ = ["Former", "at_store", "fingerprint", "store_facts"]
@@ -46,6 +48,12 @@ def fingerprint(points: Sequence[CapturePoint], filters: Filters) -> dict[str, A
 
 def _state_of(file: str) -> list[str | int]:
     return [file, *file_state(file)]
+
+
+def _gone(before: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> list[str]:
+    """The files of a capture point that no longer exist, neither as they were nor compressed."""
+    there = {unpacked(file) for file, *_ in now}
+    return [file for file, *_ in before if unpacked(file) not in there and not place_of(file).exists()]
 
 
 def _plain(value: Any) -> Any:
@@ -101,6 +109,37 @@ class Former:
             return cls(run, manifest, facts, [(capture, ip, port) for capture, ip, port in stored["addresses"]])
         except (ConfigurationError, OSError, ValueError, LookupError, TypeError):
             return None
+
+    def with_gone(self, wanted: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Add to a run's inputs the capture points whose files are gone, as they were; return the missing files too.
+
+        Args:
+            wanted: The run's ``fingerprint``; a capture point of which a file is gone, and no other was added or has
+                changed, gets its former files.
+        """
+        points, missing = dict(wanted["points"]), []
+        for name, files in self.manifest.get("points", {}).items():
+            now = points.get(name, [])
+            gone = _gone(files, now)
+            if gone and all(file in files for file in now):
+                points[name] = files
+                missing += gone
+        return wanted | {"points": points}, missing
+
+    def check_not_lost(self, wanted: dict[str, Any], out: OutputDirectory) -> None:
+        """Check before all captures are read again that no rows are lost whose captures are gone.
+
+        Raises:
+            ConfigurationError: There are such rows, and the user did not say that they may be replaced.
+        """
+        before = self.manifest.get("points", {})
+        gone = [file for name, files in before.items() for file in _gone(files, wanted["points"].get(name, []))]
+        if gone and not out.overwrite:
+            raise ConfigurationError(
+                f"{out.path} has rows of {len(gone)} captures that are gone, {', '.join(gone[:3])}"
+                f"{' ...' if len(gone) > 3 else ''}, and this run would have to read all captures again: choose "
+                "another directory with --out, or add --overwrite to give up these rows"
+            )
 
     def added(self, points: Sequence[CapturePoint], wanted: dict[str, Any], version: str) -> list[CapturePoint] | None:
         """The new capture points; None if the former ones have changed, or were read with other filters.

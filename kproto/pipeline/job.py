@@ -67,6 +67,7 @@ class Run:
         bad_inputs: Pieces of captures that could not be read; without an offset: captures without any request.
         summary: As ``kproto.verdicts.summarize`` gives it.
         seconds: Wall time.
+        gone: Files that no longer exist, and whose rows the tables keep.
     """
 
     inputs: list[str]
@@ -76,6 +77,7 @@ class Run:
     bad_inputs: list[BadInput] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    gone: list[str] = field(default_factory=list)
 
 
 def analyze(
@@ -85,6 +87,7 @@ def analyze(
     *,
     filters: Filters | None = None,
     split_bytes: int = SPLIT_BYTES,
+    capture_point: str | None = None,
     on_step: Callable[[str], object] = lambda _step: None,
 ) -> Run:
     """Make the tables of some captures.
@@ -95,40 +98,52 @@ def analyze(
         out: The directory for the tables.
         filters: Which requests to keep; None keeps all control requests.
         split_bytes: Captures of twice this size or more are read in parts of about this size; 0: never.
+        capture_point: The place where all captures were recorded, one after the other; None finds it by their names.
         on_step: Called with a short description of each step.
 
     Raises:
         CaptureError: None of the captures holds a wanted control request; says why.
-        ConfigurationError: ``out`` cannot be written to.
+        ConfigurationError: ``out`` cannot be written to; or rows would be lost whose captures are gone.
     """
     started = time.monotonic()
     filters = filters or Filters()
-    points = points_of(captures)
+    points = points_of(captures, capture_point)
     with out.writing():
-        if (same := unchanged(captures, out, filters)) is not None:
+        if (same := unchanged(captures, out, filters, capture_point)) is not None:
             return same
         inputs = fingerprint(points, filters)
         former = Former.of(out.path)
-        added = former.added(points, inputs, kproto.__version__) if former else None
         job = _Job(spark, out.run, filters, split_bytes, on_step, Run(list(captures)))
-        if not (former and added and job.add_to(former, added)):
+        if former:
+            together, gone = former.with_gone(inputs)
+            added = former.added(points, together, kproto.__version__)
+        if former and added and job.add_to(former, added):
+            inputs, job.run.gone = together, gone
+        else:
+            if former:
+                former.check_not_lost(inputs, out)
             job.make(points)
         job.run.seconds = time.monotonic() - started
         out.publish(_manifest(job.run) | inputs)
     return job.run
 
 
-def unchanged(captures: Sequence[str], out: OutputDirectory, filters: Filters | None = None) -> Run | None:
-    """The run whose tables ``out`` holds, if the same captures as they are today were read with the same filters."""
+def unchanged(
+    captures: Sequence[str], out: OutputDirectory, filters: Filters | None = None, capture_point: str | None = None
+) -> Run | None:
+    """The run whose tables ``out`` holds, if the same captures as they are today were read with the same filters.
+
+    Captures that are gone since then, and whose rows are kept, do not count as a change.
+    """
     filters = filters or Filters()
     former = Former.of(out.path)
     if former is None:
         return None
-    points = points_of(captures)
-    wanted = fingerprint(points, filters)
+    points = points_of(captures, capture_point)
+    wanted, gone = former.with_gone(fingerprint(points, filters))
     if former.added(points, wanted, kproto.__version__) != []:
         return None
-    if len(former.manifest["points"]) != len(points):
+    if len(former.manifest["points"]) != len(wanted["points"]):
         return None
     try:
         summary = former.summary()
@@ -142,6 +157,7 @@ def unchanged(captures: Sequence[str], out: OutputDirectory, filters: Filters | 
         bad_inputs=[BadInput(**bad) for bad in said["bad_inputs"]],
         summary=summary,
         seconds=said["seconds"],
+        gone=gone,
     )
 
 

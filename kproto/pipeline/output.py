@@ -65,13 +65,14 @@ class OutputDirectory:
 
     Attributes:
         path: The directory.
+        overwrite: As given.
         run: The directory for the tables of the run that ``writing`` began.
     """
 
     def __init__(self, path: Place | str, *, overwrite: bool = False) -> None:
         self.path: Place = place_of(path).absolute()
         self.run: Place = self.path / RUNS / "none"
-        self._overwrite = overwrite
+        self.overwrite = overwrite
         self._check_lock: Callable[[], None] = lambda: None
 
     @property
@@ -99,7 +100,7 @@ class OutputDirectory:
             if not self.path.is_dir():
                 raise ConfigurationError(f"{self.path} is a file; --out takes a directory")
             found = sorted(entry.name for entry in self.path.iterdir() if entry.name not in (RUNS, LOCKS, CHECKPOINT))
-        if found and MANIFEST not in found and not self._overwrite:
+        if found and MANIFEST not in found and not self.overwrite:
             raise ConfigurationError(
                 f"{self.path} holds something else ({', '.join(found[:3])}{' ...' if len(found) > 3 else ''}); "
                 f"choose an empty directory, or add --overwrite to replace its {', '.join(TABLES)}"

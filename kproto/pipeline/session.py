@@ -40,6 +40,9 @@ _CHATTER: Final = re.compile(
 """What stands before the message in a line of Spark's."""
 
 _MASTERS: Final = "try --master local[*], local[4], spark://HOST:7077, yarn or k8s://https://HOST:6443"
+_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*\]")
+"""A master of Spark's own tests: so many workers, of so many cores, of so many MB."""
+
 _ADVICE: Final = {
     "Master must": _MASTERS,
     "parse Master URL": _MASTERS,
@@ -159,6 +162,8 @@ def spark_session(
         local = master.startswith("local")
         small &= not is_cluster(master)
         wanted = _SETTINGS | ((_LOCAL_SETTINGS | (_SMALL_SETTINGS if small else {})) if local else {}) | wanted
+        if local and (found := _LOCAL_CLUSTER.fullmatch(master)):
+            wanted.setdefault("spark.executor.memory", f"{found[1]}m")  # Spark's default is more than such workers have
         if local:
             environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DRIVER_MEMORY": "2g"}
     builder = SparkSession.builder.appName("kproto").config(map=cast("dict[str, Any]", _SQL_SETTINGS | wanted))

@@ -41,6 +41,7 @@ def follow(
     *,
     filters: Filters | None = None,
     split_bytes: int = SPLIT_BYTES,
+    capture_point: str | None = None,
     once: bool = False,
     seconds: float = 10,
     on_run: Callable[[Run], object] = lambda _run: None,
@@ -56,7 +57,7 @@ def follow(
         directory: A directory, or its URI.
         out: Where the tables go, and what was noticed.
         filters: As of ``analyze``.
-        split_bytes: As of ``analyze``.
+        split_bytes, capture_point: As of ``analyze``.
         once: Whether to end when all files that are there now are in the tables.
         seconds: How often to look for new files.
         on_run: Told each run.
@@ -73,7 +74,7 @@ def follow(
 
     def add(_files: DataFrame, _batch: int) -> None:
         try:
-            on_run(analyze(spark, [place], out, filters=filters, split_bytes=split_bytes))
+            on_run(analyze(spark, [place], out, filters=filters, split_bytes=split_bytes, capture_point=capture_point))
         except CaptureError as e:
             if out.is_written:
                 raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from kproto import capture
 from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary
+from kproto.capture.capture_points import point_name
 from kproto.capture.read import problem_of
 from kproto.codec import get_codec
 from kproto.errors import CaptureError
@@ -34,7 +34,7 @@ AGREEMENTS: Final = frozenset({"equal", "both_reject", "incomplete", "bad_input"
 AUDIT: Final = described(
     "Control frames that the decoders disagree on, a row each; and how many frames had every other outcome.",
     column("frame_id", pa.binary(), "The frame. Joins frames; null in a row that counts frames."),
-    column("capture", pa.string(), "Capture point: the file's name, or its path where names repeat."),
+    column("capture", pa.string(), "Capture point: as declared, or the file's name without rotation and compression."),
     column("ts", TIME, "When the frame's first byte passed (UTC, us); null in a row that counts."),
     column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata."),
     column("api_version", pa.int16(), "Version of the request; its response has the same."),
@@ -92,7 +92,7 @@ def audit(
     """
     decoders = codec_decoders() if decoders is None else decoders
     for each in captures:
-        point = CapturePoint(Path(each).name, (each,)) if isinstance(each, str) else each
+        point = CapturePoint(point_name(each), (each,)) if isinstance(each, str) else each
         counts: Counter[tuple[int, int, str, str]] = Counter()
         summary = CaptureSummary()
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from kproto.capture import capture_points
+from kproto.capture import CapturePoint, capture_points
+from kproto.capture.capture_points import in_order
 from kproto.capture.source import HEAD
 from kproto.capture.splits import Split, is_splittable
 from kproto.errors import CaptureError
@@ -15,8 +16,6 @@ from kproto.tables.splitting import Part
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kproto.capture import CapturePoint
-
 __all__ = ["SPLIT_BYTES", "plan", "points_of"]
 
 SPLIT_BYTES: Final = 128 << 20
@@ -25,14 +24,24 @@ SPLIT_BYTES: Final = 128 << 20
 _PACKED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
 
-def points_of(captures: Iterable[str]) -> list[CapturePoint]:
+def points_of(captures: Iterable[str], capture_point: str | None = None) -> list[CapturePoint]:
     """Return the capture points in files, directories, patterns and URIs.
 
+    Args:
+        captures: The files.
+        capture_point: All of them were recorded at this place, one after the other, whatever their names; None finds
+            by names and times which were.
+
     Raises:
-        CaptureError: A directory or pattern holds no capture.
+        CaptureError: A directory or pattern holds no capture; or one of several files of a named place is none.
     """
     absolute = (path if is_uri(path) else str(Path(path).absolute()) for path in expand(captures))
-    return capture_points(absolute, opener=open_file)
+    points = capture_points(absolute, opener=open_file)
+    if capture_point is None:
+        return points
+    files = [file for point in points for file in point.files]
+    (ordered,) = in_order(files, one=True, opener=open_file) if len(files) > 1 else [files]
+    return [CapturePoint(capture_point, tuple(ordered))]
 
 
 def plan(

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from kproto import capture
 from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary
+from kproto.capture.capture_points import point_name
 from kproto.capture.payloads import PayloadStore
 from kproto.capture.read import problem_of
 from kproto.capture.summary import LOSSES
@@ -113,7 +114,7 @@ def scan(
 
     Args:
         captures: Capture points (``kproto.capture.capture_points`` groups files), or files, each of which is a capture
-            point of its own, named as the file is.
+            point of its own, named as of ``point_name``.
         ports, apis, since_ns, until_ns, always: As of ``Selection``.
         on_capture: Called with 1 before each capture, to count the captures, for instance in an accumulator.
         every_payload: Whether to give each frame's body; else a body is given with the earliest of its frames so far.
@@ -129,7 +130,7 @@ def scan(
     payloads = PayloadStore()
     for each in captures:
         summary = CaptureSummary()
-        point = CapturePoint(Path(each).name, (each,)) if isinstance(each, str) else each
+        point = CapturePoint(point_name(each), (each,)) if isinstance(each, str) else each
         rows.begin_capture()
         if on_capture is not None:
             on_capture(1)

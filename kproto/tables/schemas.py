@@ -70,7 +70,9 @@ def description(of: pa.Field | pa.Schema) -> str:
     return bytes((of.metadata or {}).get(b"description", b"")).decode()
 
 
-_CAPTURE: Final = column("capture", pa.string(), "Capture point: the file's name, or its path where names repeat.")
+_CAPTURE: Final = column(
+    "capture", pa.string(), "Capture point: as declared, or the file's name without rotation and compression."
+)
 _REQUEST_FRAME: Final = column(
     "frame_id", _ID, "The request's frame. Joins requests, responses, partition_errors and frames."
 )

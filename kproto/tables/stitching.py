@@ -132,7 +132,8 @@ class Counts:
         """
         rows = ScanRows()
         for capture, parts in sorted(self._parts.items()):
-            total = CaptureSummary(file=capture, reading=capture)
+            files = points[capture].files
+            total = CaptureSummary(file=file_name(files[0]) if len(files) == 1 else capture, reading=capture)
             for _, summary in sorted(parts.items()):
                 total.add(summary)
             rows.add_summary(total, points[capture], total.problem())

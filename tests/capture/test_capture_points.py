@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from kproto import CaptureError
 from kproto.capture import CapturePoint, CaptureSummary, capture_points, exchanges, frames
+from kproto.capture.capture_points import point_name
 from kproto.tables import read
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def test_rotated_files_are_read_as_one(naming: str, pack: bool, tmp_path: Path) 
         paths.append(path)
     expected = told(original)
     (point,) = capture_points(reversed(paths))
-    assert point == CapturePoint(paths[0].name, tuple(map(str, paths)))
+    name = {"numbers": "part-0.pcap", "numbers of different length": "part8.pcap"}.get(naming, "control.pcap")
+    assert point == CapturePoint(name, tuple(map(str, paths)))
     assert told(point) == told(tmp_path) == told(reversed(paths)) == expected
 
 
@@ -101,7 +103,7 @@ def test_captures_that_overlap_are_of_different_places(tmp_path: Path) -> None:
         for n, part in enumerate(cut(later, 3, seed=place)):
             (tmp_path / f"broker-{place}.pcap{n}").write_bytes(make.pcap(part, link))
     points = capture_points([tmp_path])
-    assert [(p.name, len(p.files)) for p in points] == [("broker-1.pcap0", 3), ("broker-2.pcap0", 3)]
+    assert [(p.name, len(p.files)) for p in points] == [("broker-1.pcap", 3), ("broker-2.pcap", 3)]
     one = list(exchanges(points[0]))
     both = list(exchanges(tmp_path))
     assert len(both) == 2 * len(one)
@@ -111,6 +113,51 @@ def test_captures_that_overlap_are_of_different_places(tmp_path: Path) -> None:
     for path in names:
         path.write_bytes(make.pcap(packets, link))
     assert [p.name for p in capture_points(names)] == ["broker-1.pcap", "broker-2.pcap"]
+
+
+def test_a_capture_point_is_named_as_its_files_without_rotation_and_compression() -> None:
+    for file, name in {
+        "control.pcap": "control.pcap",
+        "control.pcap.zst": "control.pcap",
+        "/data/control.pcap12.gz": "control.pcap",
+        "control_00007_20261121063557.pcapng.gz": "control.pcapng",
+        "control-2026-11-21_06.35.00.pcap": "control.pcap",
+        "kafka-request.log.2026-11-21-06": "kafka-request.log",
+        "broker-3.pcap": "broker-3.pcap",
+        "20261121.pcap": "20261121.pcap",
+        "s3://bucket/captures/control.pcap.gz": "control.pcap",
+    }.items():
+        assert point_name(file) == name
+
+
+def test_ids_do_not_hang_on_compression_rotation_or_directory(tmp_path: Path) -> None:
+    original = DATA / "captures" / "ibp-2.8-a.pcap.gz"
+    link, packets = make.read_pcap(original)
+    half = len(packets) // 2
+    (tmp_path / "a").mkdir()
+    plain, packed = tmp_path / "control.pcap", tmp_path / "a" / "control.pcap.gz"
+    plain.write_bytes(make.pcap(packets, link))
+    packed.write_bytes(gzip.compress(make.pcap(packets, link), 1))
+    rotated = [tmp_path / "a" / "control.pcap1", tmp_path / "a" / "control.pcap2.gz"]
+    rotated[0].write_bytes(make.pcap(packets[:half], link))
+    rotated[1].write_bytes(gzip.compress(make.pcap(packets[half:], link), 1))
+    ids = [
+        [table.column(column).to_pylist() for column in ("frame_id", "conn_id", "capture")]
+        for table in (read(*paths)["requests"].sort_by("frame_id") for paths in ([plain], [packed], rotated))
+    ]
+    assert ids[0] == ids[1] == ids[2]
+
+
+def test_captures_of_one_name_are_told_apart_by_as_much_of_their_paths_as_that_takes(tmp_path: Path) -> None:
+    files = []
+    for n, name in enumerate(["x/1/control.pcap.gz", "y/1/control.pcap", "y/2/control.pcap", "y/2/control.pcap.gz"]):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.append(recording(path, 0, 100 + n))
+    names = [point.name for point in capture_points(files)]
+    assert names[:2] == ["x/1/control.pcap", "y/1/control.pcap"]
+    assert len(set(names)) == len(names)
+    assert [point.name for point in capture_points(files[1:2])] == ["control.pcap"]
 
 
 def recording(path: Path, first_ns: int, last_ns: int) -> str:
@@ -191,7 +238,7 @@ def test_files_of_other_names_or_folders_are_of_different_places(tmp_path: Path)
     paths[2].parent.mkdir()
     for n, path in enumerate(paths):
         path.write_bytes(make.pcap(packets[n : n + 1]))
-    assert [p.name for p in capture_points(paths)] == [str(paths[0]), "b.pcap", str(paths[2])]
+    assert [p.name for p in capture_points(paths)] == [f"{tmp_path.name}/a.pcap", "b.pcap", "inner/a.pcap"]
 
 
 def test_files_said_to_be_of_one_place_are(tmp_path: Path) -> None:
@@ -246,9 +293,8 @@ def test_tables_of_rotated_files_are_those_of_one(tmp_path: Path) -> None:
     for n, part in enumerate(cut(packets, 4)):
         (tmp_path / f"ibp-3.9-a.pcap{n}").write_bytes(make.pcap(part, link))
     parts, whole = read(tmp_path), read(original)
-    left_out = {"frame_id", "conn_id", "capture", "file", "response_frame_id", "request_frame_id"}
     for name in ("requests", "responses", "partition_states", "frames"):
-        columns = [column for column in whole[name].column_names if column not in left_out]
+        columns = [column for column in whole[name].column_names if column != "file"]
         assert parts[name].select(columns).to_pylist() == whole[name].select(columns).to_pylist()
 
 
@@ -275,7 +321,7 @@ def with_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_files_named_as_captures_stay_in_the_list_whatever_they_hold(with_unreadable: Path) -> None:
     names = {point.name for point in capture_points([with_unreadable])}
-    assert names == {"good.pcap.gz", "garbage.pcap1", "packed.pcapng.xz", "empty.PCAP", "locked.pcap"}
+    assert names == {"good.pcap", "garbage.pcap", "packed.pcapng.xz", "empty.PCAP", "locked.pcap"}
 
 
 def test_files_of_a_directory_that_cannot_be_read_cost_only_themselves(with_unreadable: Path) -> None:

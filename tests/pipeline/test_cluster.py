@@ -42,7 +42,7 @@ from kproto.pipeline import OutputDirectory, analyze, check_workers, spark_sessi
 from kproto.errors import KprotoError
 master, out, *captures = sys.argv[1:]
 out = Path(out)
-settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "600m",
+settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
             "spark.cores.max": "2", "spark.executor.cores": "1",
             # Two small captures need neither Spark's 200 shuffle partitions nor the JVM's second compiler.
             "spark.sql.shuffle.partitions": "2",

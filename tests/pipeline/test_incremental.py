@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from packets import pcap, read_pcap
 from table_truth import CAPTURES
 
+from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory, analyze, unchanged
 from kproto.pipeline.former import Former
 from kproto.tables import TABLES, Filters
 from kproto.tables.brokers import BrokerFacts
+from kproto.tables.stages import SMALL_TABLES
 from kproto.tables.stored import current_run
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
+IDS = ("frame_id", "conn_id", "capture")
 NAMES = ("ibp-3.9-a.", "external-controller-a.", "ibp-2.8-a.")
 
 
@@ -77,8 +81,7 @@ def test_new_captures_are_added_without_reading_the_others(
     once = analyze(spark, captures, whole)
     assert rows(out.path) == rows(whole.path)
     assert (run.rows, run.summary, run.bodies_decoded) == (once.rows, once.summary, once.bodies_decoded)
-    small = {"brokers", "captures", "bad_inputs"}
-    kept = {file: inode for file, inode in before.items() if file.partition("/")[0] not in small}
+    kept = {file: inode for file, inode in before.items() if file.partition("/")[0] not in SMALL_TABLES}
     assert kept.items() <= inodes(out.path).items()
     assert unchanged(captures, out) is not None
 
@@ -106,6 +109,70 @@ def test_fewer_captures_or_other_filters_make_the_tables_anew(
     assert 0 < some.rows["requests"] < everything.rows["requests"]
     assert unchanged(captures[:2], out, Filters(apis=frozenset({4}))) is not None
     assert analyze(spark, captures[:1], out).captures_read == 1
+
+
+def test_rows_stay_when_their_captures_are_deleted_and_the_run_says_so(
+    spark: SparkSession, captures: list[str], tmp_path: Path
+) -> None:
+    out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
+    analyze(spark, captures[:2], out)
+    analyze(spark, captures, whole)
+    Path(captures[0]).unlink()
+    known = unchanged(captures[1:2], out)
+    assert known is not None
+    assert known.gone == captures[:1]
+    run = analyze(spark, captures[1:], out)
+    assert (run.captures_read, run.gone) == (1, captures[:1])
+    assert rows(out.path) == rows(whole.path)
+    assert unchanged(captures[1:], out) is not None
+
+
+def test_rows_whose_captures_are_gone_are_given_up_only_when_the_user_says_so(
+    spark: SparkSession, captures: list[str], tmp_path: Path
+) -> None:
+    out = OutputDirectory(tmp_path / "out")
+    analyze(spark, captures[:2], out)
+    before = rows(out.path)
+    Path(captures[0]).unlink()
+    other = Filters(apis=frozenset({4}))
+    with pytest.raises(ConfigurationError, match="has rows of 1 captures that are gone"):
+        analyze(spark, captures[1:2], out, filters=other)
+    assert rows(out.path) == before
+    run = analyze(spark, captures[1:2], OutputDirectory(out.path, overwrite=True), filters=other)
+    assert (run.rows["captures"], run.gone) == (1, [])
+
+
+def test_a_capture_that_was_compressed_gives_the_same_rows(
+    spark: SparkSession, captures: list[str], tmp_path: Path
+) -> None:
+    out = OutputDirectory(tmp_path / "out")
+    plain = Path(captures[0].removesuffix(".gz"))
+    plain.write_bytes(gzip.decompress(Path(captures[0]).read_bytes()))
+    Path(captures[0]).unlink()
+    analyze(spark, [str(plain)], out)
+    ids = [sorted(pq.read_table(out.path / "frames", columns=[name])[name].to_pylist()) for name in IDS]
+    Path(captures[0]).write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    assert analyze(spark, captures[:1], out).captures_read == 1
+    assert [sorted(pq.read_table(out.path / "frames", columns=[name])[name].to_pylist()) for name in IDS] == ids
+
+
+def test_files_of_any_names_are_one_capture_where_its_place_is_named(
+    spark: SparkSession, captures: list[str], tmp_path: Path
+) -> None:
+    """The frames between two files, too."""
+    link, packets = read_pcap(Path(captures[0]))
+    files, third = [], len(packets) // 3
+    for n, name in enumerate(("monday", "evening", "second-try")):
+        files.append(str(tmp_path / f"{name}.pcap"))
+        Path(files[-1]).write_bytes(pcap(packets[n * third : (n + 1) * third if n < 2 else None], link))
+    whole = analyze(spark, captures[:1], OutputDirectory(tmp_path / "whole"))
+    out = OutputDirectory(tmp_path / "out")
+    run = analyze(spark, files[::-1], out, capture_point="broker-1")
+    assert {**run.rows, "captures": 1} == {**whole.rows, "captures": 1}
+    assert set(pq.read_table(out.path / "frames", columns=["capture"])["capture"].to_pylist()) == {"broker-1"}
+    assert unchanged(files, out, None, "broker-1") is not None
+    assert unchanged(files, out) is None
 
 
 def test_what_new_captures_tell_of_the_brokers_makes_former_requests_be_read_again(tmp_path: Path) -> None:

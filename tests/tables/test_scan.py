@@ -195,7 +195,7 @@ def test_a_capture_point_can_be_named() -> None:
     (named,) = {row["capture"] for row in frames_of(pa.Table.from_batches(scan([point])).to_pylist())}
     assert named == "broker-7:eth0"
     (unnamed,) = {row["capture"] for row in frames_of(scanned("ibp-2.8-a"))}
-    assert unnamed == "ibp-2.8-a.pcap.gz"
+    assert unnamed == "ibp-2.8-a.pcap"
 
 
 def test_a_file_that_is_no_capture_is_told_and_the_others_are_read(tmp_path: Path) -> None:
