@@ -65,7 +65,7 @@ Examples:
 )
 @click.argument("words", nargs=-1, required=True, metavar="DIR|CAPTURE... [QUESTION]")
 @answer_filters
-@click.option("--at", metavar="TIME", help="Only rows that were valid at this time; for the question leader.")
+@click.option("--at", metavar="TIME", help="Only rows valid at this time, of leader, offline and under-replicated.")
 @click.option("--sql", metavar="TEXT", help="A query of your own, instead of a question.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
 @format_option("json", "csv")

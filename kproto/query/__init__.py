@@ -1,8 +1,9 @@
 """Answers questions from the tables that ``kproto analyze`` wrote, with DuckDB.
 
-    with open_tables(Path("tables")) as sql:
-        sql.sql("SELECT * FROM leadership WHERE topic = 'orders'").df()
-        ask(sql, "leader", Filters(topics=("orders",)))
+    with open_tables(kproto.tables.read("control.pcap")) as sql:  # or open_tables("tables"), as analyze wrote them
+        ask(sql, "leader", Filters(topics=("orders",))).rows
+        sql.table("leadership").to_arrow_table()  # each derived table of ``kproto tables``, as Arrow
+        sql.sql("SELECT * FROM isr_events WHERE topic = 'orders'").df()
 
 Needs the extra ``query`` (duckdb).
 """

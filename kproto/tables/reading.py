@@ -145,9 +145,9 @@ class TableReader:
         self._open = []
         new = self.given = first_bodies(stretch)
         stretch = _without_payloads(stretch)
-        if self._known:
-            new = new.filter(pc.invert(pc.is_in(new["body_id"], value_set=pa.array(self._known, pa.binary()))))
-        self._known.update(new["body_id"].to_pylist())
+        ids = new["body_id"].to_pylist()
+        new = new.filter(pa.array([body_id not in self._known for body_id in ids], pa.bool_()))
+        self._known.update(ids)
         every_state = self._states or self._filters.by_partition
         for kind, rows in decode(with_payloads(new), states=every_state):
             self._decoded.add(kind, rows)

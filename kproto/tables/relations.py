@@ -57,6 +57,11 @@ class Decoded:
         """All rows of one kind."""
         return pa.Table.from_batches(self._parts[name], PARTS[name])
 
+    def of_bodies(self, name: str, body_ids: pa.ChunkedArray) -> pa.Table:
+        """The rows of one kind that belong to some bodies."""
+        rows = self.table(name)
+        return rows.filter(pc.is_in(rows["body_id"], value_set=_column(pc.unique(body_ids)), skip_nulls=True))
+
     def forget(self, name: str) -> None:
         """Drop the rows of one kind."""
         self._parts[name].clear()
@@ -99,7 +104,7 @@ class Relations:
         self._decoded = decoded
         self._directory = directory
         self._filters = filters
-        self._heads = decoded.table("head")
+        self._heads = decoded.of_bodies("head", scan["body_id"])
         is_frame = pc.is_valid(scan["frame_id"])
         is_response = pc.equal(scan["direction"], "resp")
         self._responses = scan.filter(pc.and_(is_frame, is_response))
@@ -186,7 +191,7 @@ class Relations:
         """The table ``partition_errors``. Responses that name topics by id get the names from their requests."""
         answered = requests.filter(pc.is_valid(requests["response_frame_id"]))
         answer = _joined(answered["response_frame_id"], self._responses, "frame_id")
-        errors = self._decoded.table("error")
+        errors = self._decoded.of_bodies("error", answer["body_id"])
         # One body of errors may answer several requests: repeat its rows for each of them.
         by_body: dict[bytes, list[int]] = {}
         for row, body_id in enumerate(errors["body_id"].to_pylist()):
@@ -290,9 +295,11 @@ def _whole(filters: Filters, topic: str) -> bool:
 def learn_brokers(directory: BrokerDirectory | BrokerFacts, scan: pa.Table, decoded: Decoded) -> None:
     """Pass the UpdateMetadata and LeaderAndIsr requests of a scan to the directory, in the order of time."""
     requests = scan.filter(pc.fill_null(pc.equal(scan["direction"], "req"), False))
-    head = _joined(requests["body_id"], decoded.table("head"), "body_id")
+    head = _joined(requests["body_id"], decoded.of_bodies("head", requests["body_id"]), "body_id")
     listeners: dict[bytes, list[tuple[int, str, int]]] = {}
-    for row in decoded.table("broker").to_pylist():
+    listed_now = decoded.table("broker")
+    listed_now = listed_now.filter(pc.is_in(listed_now["brokers_id"], value_set=_column(pc.unique(head["brokers_id"]))))
+    for row in listed_now.to_pylist():
         listeners.setdefault(row["brokers_id"], []).append((row["broker_id"], row["host"], row["port"]))
     requests = requests.select(["ts_ns", "capture", "api_key", "flow"])
     requests = requests.append_column("brokers_id", head["brokers_id"]).append_column("common", head["common_replicas"])

@@ -7,12 +7,16 @@ import gzip
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import packets as make
 import pytest
 from click.testing import CliRunner, Result
 
+import kproto.tables
 from kproto.cli import main
+from kproto.query import ask, open_tables
+from kproto.verdicts.derived import VIEWS
 
 CAPTURE = Path(__file__).parent.parent / "data" / "captures" / "external-controller-a.pcap.gz"
 
@@ -76,7 +80,7 @@ def test_an_empty_answer_names_the_filter_that_nothing_matches(form: str) -> Non
     ("arguments", "words"),
     [
         (("nowhere", "leader"), "nowhere: no such file or directory; check the path, or make tables: kproto analyze"),
-        ((str(CAPTURE), "who"), "there is no question 'who'; try leader, behind"),
+        ((str(CAPTURE), "who"), "there is no question 'who'; try leader, offline"),
         ((str(CAPTURE), "lag", "--topic", "t"), "--topic does not apply to the question 'lag'"),
         ((str(CAPTURE), "--sql", "SELECT nothing FROM requests"), "nothing"),
         ((str(CAPTURE), "--sql", "from leader"), "; kproto tables lists the tables"),
@@ -99,6 +103,60 @@ def test_what_cannot_be_asked_is_said_in_one_line(
     assert result.exit_code == 2
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+# ---- states in time --------------------------------------------------------------------------------------------------
+
+
+def state_of(capture: str, until_s: float) -> dict[tuple[str, int], dict[str, Any]]:
+    """The newest state of each partition that any broker had accepted by a time, read from ``kproto inspect``."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    shown = CliRunner().invoke(main, ["inspect", capture, "--format", "json"]).stdout.splitlines()
+    for row in map(json.loads, shown):
+        if row["api"] not in ("LeaderAndIsr", "UpdateMetadata") or row["time"] > until_s or row["outcome"] == "refused":
+            continue
+        for topic in row["request"]["topicStates"]:
+            for state in topic["partitionStates"]:
+                place = topic["topicName"], state["partitionIndex"]
+                if state["leader"] == -2:
+                    found.pop(place, None)
+                elif place not in found or _epochs(state) >= _epochs(found[place]):
+                    found[place] = state
+    return found
+
+
+def _epochs(state: dict[str, Any]) -> tuple[int, int]:
+    return state["leaderEpoch"], state.get("zkVersion", state.get("partitionEpoch", -1))
+
+
+@pytest.mark.parametrize("name", ["ibp-3.9-a", "ibp-2.8-a"])
+@pytest.mark.parametrize("at_s", [20.5, 45.5, 58.5])
+def test_partitions_without_leader_or_replicas_at_a_time_are_those_of_the_newest_states(name: str, at_s: float) -> None:
+    capture = str(CAPTURE.with_name(f"{name}.pcap.gz"))
+    shown = CliRunner().invoke(main, ["inspect", capture, "--format", "json"]).stdout.splitlines()
+    at_s += json.loads(shown[0])["time"]
+    states = state_of(capture, at_s)
+    offline = {(row["topic"], row["partition"]) for row in rows_of(capture, "offline", "--at", f"{at_s:.6f}")}
+    assert offline == {place for place, state in states.items() if state["leader"] == -1}
+    lacking = {
+        (row["topic"], row["partition"]): row["missing"]
+        for row in rows_of(capture, "under-replicated", "--at", f"{at_s:.6f}")
+    }
+    assert lacking == {
+        place: sorted(set(state["replicas"]) - set(state["isr"]))
+        for place, state in states.items()
+        if set(state["replicas"]) - set(state["isr"])
+    }
+
+
+def test_questions_and_derived_tables_are_answered_in_python_without_spark() -> None:
+    """As the documentation of kproto.query shows it."""
+    with open_tables(kproto.tables.read(str(CAPTURE.with_name("ibp-3.9-a.pcap.gz")))) as sql:
+        answer = ask(sql, "leader")
+        leadership = sql.table("leadership").to_arrow_table()
+        assert leadership.num_rows == len(answer.rows) > 10
+        for name, derived in VIEWS.items():
+            assert sql.table(name).to_arrow_table().column_names == derived.schema.names
 
 
 # ---- several captures ------------------------------------------------------------------------------------------------

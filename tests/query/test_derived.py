@@ -392,7 +392,7 @@ def test_topics_are_chosen_by_patterns_and_answers_by_time() -> None:
 @pytest.mark.parametrize(
     ("question", "options", "words"),
     [
-        ("who", {}, "no question 'who'; try leader, behind"),
+        ("who", {}, "no question 'who'; try leader, offline"),
         ("flaps", {"filters": Filters(brokers=frozenset({1}))}, "--broker does not apply to the question 'flaps'"),
         ("lag", {"filters": Filters(since_ns=1)}, "--since does not apply to the question 'lag'"),
         ("isr", {"at_ns": 1}, "--at does not apply to the question 'isr'"),
