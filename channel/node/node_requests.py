@@ -38,7 +38,7 @@ _TRANSACTION_STATES: Final = frozenset(
 class NodeRequests:
     """Answers what a node without records can answer, and hands the rest to its controller; a ``ControllerApis``.
 
-    The node coordinates no groups and no transactions, and has no log directories, so its lists of these are empty.
+    The node coordinates no groups and no transactions, so its lists of these are empty, and so is its log directory.
 
     Args:
         broker: The node as a broker.
@@ -66,7 +66,8 @@ class NodeRequests:
             case ApiKey.LIST_GROUPS:
                 answer(messages.ListGroupsResponse())
             case ApiKey.DESCRIBE_LOG_DIRS:
-                answer(messages.DescribeLogDirsResponse())
+                # An answer without any directory is a refusal to Kafka's clients.
+                answer(messages.DescribeLogDirsResponse(results=[messages.DescribeLogDirsResult(log_dir="none")]))
             case ApiKey.LIST_TRANSACTIONS:
                 unknown = [state for state in request.state_filters if state not in _TRANSACTION_STATES]
                 answer(messages.ListTransactionsResponse(unknown_state_filters=unknown))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode
 from channel.logs import bounded, get_logger
@@ -16,18 +17,23 @@ from kproto.json_form import uuid_to_json
 from .contents import decoded_or_none
 from .operations import Check, Create, Delete, SetData, Stat, Transaction
 from .znodes import (
+    ADMIN_DELETE_TOPICS,
+    BROKER_IDS,
     CLUSTER_ID,
     CONFIG_CHANGES,
     CONTROLLER,
     CONTROLLER_EPOCH,
     PERSISTENT,
+    TOPICS,
     ControllerRegistration,
     broker_path,
     decode_config,
     decode_controller,
+    decode_topic,
     encode_config,
     encode_config_change,
     encode_controller,
+    topic_path,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "WonElection",
     "cluster_id",
+    "controller_status",
     "create_persistent_nodes",
     "delete_controller",
     "fenced",
@@ -123,6 +130,37 @@ def register_broker(session: ZooKeeperSession, broker_id: int, data: bytes) -> i
         _log.info("broker %d: deleting the registration of the expired session 0x%x", broker_id, found.owner)
         with contextlib.suppress(NoNode):
             session.delete(path)
+
+
+def controller_status(session: ZooKeeperSession) -> dict[str, Any]:
+    """Who leads the cluster, since when, and what is under way, as an object for ``json``."""
+    found, epoch = read_controller(session), read_controller_epoch(session)
+    names = session.children(TOPICS)
+    topics = {
+        name: decoded_or_none(decode_topic, name, each[0])
+        for name, each in zip(names, session.get_many([topic_path(name) for name in names]), strict=True)
+        if each is not None
+    }
+    return {
+        "controller": None if found is None else found[0].broker_id,
+        "kraft": found is not None and found[0].kraft_epoch >= 0,
+        "since": None if found is None or found[0].timestamp_ms < 0 else _time_text(found[0].timestamp_ms),
+        "controller_epoch": None if epoch is None else epoch[0],
+        "brokers": sorted(int(name) for name in session.children(BROKER_IDS) if name.isdigit()),
+        "topics": len(names),
+        "reassignments": [
+            f"{name}-{partition}"
+            for name, topic in sorted(topics.items())
+            if topic is not None
+            for partition, assignment in sorted(topic.partitions.items())
+            if assignment.is_being_reassigned
+        ],
+        "deletions": sorted(session.children(ADMIN_DELETE_TOPICS)),
+    }
+
+
+def _time_text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------

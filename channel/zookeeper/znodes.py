@@ -132,10 +132,14 @@ def partition_state_path(tp: TopicPartition) -> str:
 
 
 class ControllerRegistration(NamedTuple):
-    """The contents of ``/controller``: the active controller, and its KRaft epoch if it is a KRaft controller."""
+    """The contents of ``/controller``: who leads, its KRaft epoch if it is a KRaft controller, and since when.
+
+    ``timestamp_ms`` is in ms since 1970, -1 if the znode does not tell it.
+    """
 
     broker_id: int
     kraft_epoch: int = -1
+    timestamp_ms: int = -1
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
@@ -148,7 +152,9 @@ def decode_controller(data: bytes) -> ControllerRegistration:
     with Decoding(CONTROLLER):
         value = json_object(data)
         return ControllerRegistration(
-            whole_number(value["brokerid"]), whole_number(value.get("kraftControllerEpoch", -1))
+            whole_number(value["brokerid"]),
+            whole_number(value.get("kraftControllerEpoch", -1)),
+            int(value.get("timestamp", -1)),
         )
 
 

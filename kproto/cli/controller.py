@@ -56,6 +56,7 @@ Examples:
   kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --record recordings --metrics 127.0.0.1:9404 --log-json
   kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --security broker.properties
   kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --quorum 3000@127.0.0.1:9093
+  kproto controller --zookeeper 127.0.0.1:2181 --status
 
 \b
 --config has Kafka's own names, --security those of a broker's listener:
@@ -67,7 +68,7 @@ Examples:
     "--zookeeper", required=True, metavar="HOST:PORT[,...][/PATH]", help="Where ZooKeeper is; /PATH is a chroot."
 )
 @click.option(
-    "--id", "controller_id", required=True, type=click.IntRange(0, (1 << 31) - 1), help="A broker id not in use."
+    "--id", "controller_id", type=click.IntRange(0, (1 << 31) - 1), help="A broker id not in use; required to lead."
 )
 @click.option(
     "--listener", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT",
@@ -90,17 +91,19 @@ Examples:
     help="The KRaft controllers of a migration; it ends once they lead.",
 )  # fmt: skip
 @click.option("--metrics", metavar="HOST:PORT", help="Serve http://HOST:PORT/metrics for Prometheus.")
+@click.option("--status", is_flag=True, help="Show who leads and what is under way, and end.")
 @click.option("--log-json", is_flag=True, help="Write log lines as JSON objects.")
 @click.option("--verbose", "-v", is_flag=True, help="Log state changes too, one line for each request.")
 def command(
     zookeeper: str,
-    controller_id: int,
+    controller_id: int | None,
     listener: str,
     config: Path | None,
     security: Path | None,
     record: Path | None,
     quorum: str | None,
     metrics: str | None,
+    status: bool,
     log_json: bool,
     verbose: bool,
 ) -> None:
@@ -108,6 +111,15 @@ def command(
     from channel.addresses import parse_address, parse_voters
     from channel.node.controller_node import ControllerNode
 
+    if status:
+        from channel.zookeeper.cluster import controller_status
+        from channel.zookeeper.session import ZooKeeperSession
+
+        with ZooKeeperSession(zookeeper) as session:
+            _line(controller_status(session))
+        return
+    if controller_id is None:
+        raise click.UsageError("--id is missing; give a broker id that no broker of the cluster has")
     host, port = parse_address(listener)
     settings = _settings(config, security)
     _log_to_stderr(as_json=log_json, verbose=verbose)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from asking import ask_port
+from click.testing import CliRunner
 from network_peers import until
 from real_brokers import real_kafka, zookeeper_alone
 from zookeeper_faults import expire
@@ -24,6 +27,7 @@ from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto import codec, headers
 from kproto.api import ApiKey
+from kproto.cli.controller import command as controller_command
 from kproto.error_codes import ErrorCode
 from kproto.messages import (
     AllocateProducerIdsRequest,
@@ -602,3 +606,20 @@ def test_features_are_refused_as_by_a_broker_with_zookeeper(node: ControllerNode
     (result,) = ask(node, UpdateFeaturesRequest(feature_updates=[update]), 1).results
     assert result.error_code == ErrorCode.INVALID_REQUEST
     assert "not supported" in result.error_message
+
+
+def test_the_status_tells_who_leads_and_what_is_under_way(fleet: Fleet, node: ControllerNode) -> None:
+    fleet.create_topic("t", (0,))
+    fleet.topic_id("t")
+    done = CliRunner().invoke(controller_command, ["--zookeeper", fleet.zookeeper, "--status"])
+    status = json.loads(done.output)
+    assert re.fullmatch(r"20[0-9-]+T[0-9:.]+Z", status.pop("since"))
+    assert status == {
+        "controller": 77, "kraft": False, "controller_epoch": 1, "brokers": [0, 1, 2, 77], "topics": 1,
+        "reassignments": [], "deletions": [],
+    }  # fmt: skip
+    moving = ReplicaAssignment((1, 0), (1,), (0,))
+    fleet.admin.set(znodes.topic_path("t"), znodes.encode_topic({0: moving}, fleet.topic_id("t")))
+    assert zk.controller_status(fleet.admin)["reassignments"] == ["t-0"]
+    node.close()
+    assert zk.controller_status(fleet.admin)["controller"] is None

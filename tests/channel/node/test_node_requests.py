@@ -14,6 +14,7 @@ from kproto.api import ApiKey
 from kproto.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeLogDirsRequest,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -77,6 +78,12 @@ def test_what_the_node_does_not_have_is_an_empty_list() -> None:
     request = ListTransactionsRequest(state_filters=["Ongoing", "Unheard"])
     assert answer(request, 1).unknown_state_filters == ("Unheard",)
     assert not takes(request, 1)
+
+
+def test_a_client_takes_the_one_empty_log_directory_for_an_answer() -> None:
+    for version in range(5):
+        (found,) = answer(DescribeLogDirsRequest(topics=None), version).results
+        assert (found.error_code, list(found.topics)) == (0, [])
 
 
 def test_records_are_none_of_its_business() -> None:
