@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,7 +15,13 @@ from kproto.cli.output_format import format_option
 from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from kproto.cli.sections import Section
     from kproto.tables.filters import Filters
+    from kproto.verdicts.rules import Finding
 
 __all__ = ["command"]
 
@@ -51,17 +57,65 @@ def command(captures: tuple[str, ...], filters: Filters, *, every: bool, form: s
     from kproto.tables.reading import chunks, why_nothing
     from kproto.verdicts.summary import summarize
 
-    summary = summarize(chunks(captures, filters=filters))
+    facts = _FactPieces()
+    pieces = chunks(captures, filters=filters)
+    summary = summarize(pieces if filters.by_request else facts.kept(pieces))
     if not summary["requests"]:
         raise CaptureError(why_nothing(summary["bad_inputs"]))
     warn_of_bad_inputs(summary["bad_inputs"], "all stand in bad_inputs of --format json")
     match form:
         case "json":
-            print(json.dumps(summary))
+            found = facts.findings()
+            rows = None if found is None else [finding.to_json() for finding in found]
+            print(json.dumps({"findings": rows} | summary))
         case "line":
             print(one_line(summary))
         case _:
-            print_sections(sections_of(summary) if every else page_of(summary, "--all shows them"))
+            sections = sections_of(summary) if every else page_of(summary, "--all shows them")
+            first = [] if filters.by_request else [_findings_section(facts.findings())]
+            print_sections([*first, *sections])
+
+
+_MOST_STATES: Final = 100_000
+"""The most partition states of which a summary tells the findings; of more, ``kproto doctor`` does."""
+
+
+class _FactPieces:
+    """Keeps what the rules of ``kproto doctor`` look at, of captures that are small enough."""
+
+    def __init__(self) -> None:
+        self._pieces: list[dict[str, pa.Table]] | None = []
+        self._states = 0
+
+    def kept(self, pieces: Iterable[Mapping[str, pa.Table]]) -> Iterator[Mapping[str, pa.Table]]:
+        """Yield the pieces as they come."""
+        from kproto.verdicts.facts import FACT_COLUMNS
+
+        for piece in pieces:
+            self._states += piece["partition_states"].num_rows
+            if self._states > _MOST_STATES:
+                self._pieces = None
+            if self._pieces is not None:
+                self._pieces.append({name: piece[name].select(columns) for name, columns in FACT_COLUMNS.items()})
+            yield piece
+
+    def findings(self) -> list[Finding] | None:
+        """Return the findings; None: the captures are too large, or a part of them was chosen."""
+        from kproto.verdicts.facts import Facts
+        from kproto.verdicts.rules import findings
+
+        return findings(Facts(self._pieces)) if self._pieces else None
+
+
+def _findings_section(found: list[Finding] | None) -> Section:
+    from kproto.cli.doctor import finding_lines
+    from kproto.cli.sections import Section
+
+    if found is None:
+        return Section("Findings", text="the captures are large; kproto doctor tells their findings")
+    if not found:
+        return Section("Findings", text="nothing is wrong, as far as the captures show")
+    return Section("Findings", ["_finding"], [[line] for line in finding_lines(found, ())])
 
 
 def check_apis(filters: Filters) -> None:

@@ -112,3 +112,15 @@ def test_wrong_use_is_one_line(arguments: list[str], told: str) -> None:
     result = doctor(*arguments)
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+def test_a_summary_begins_with_the_same_findings() -> None:
+    runner = CliRunner()
+    summary = json.loads(runner.invoke(main, ["summary", UNCLEAN, "--format", "json"]).stdout)
+    assert next(iter(summary)) == "findings"
+    assert summary["findings"] == rows(UNCLEAN)
+    text = runner.invoke(main, ["summary", UNCLEAN]).stdout.splitlines()
+    assert text[0] == "Findings"
+    assert text[2].strip() == doctor(UNCLEAN).stdout.splitlines()[0]
+    chosen = runner.invoke(main, ["summary", UNCLEAN, "--broker", "1", "--format", "json"]).stdout
+    assert json.loads(chosen)["findings"] is None  # of a part of the requests nothing follows
