@@ -72,5 +72,5 @@ class Worker:
         while (work := self._queue.get()) is not None and not self._is_closed:
             try:
                 work()
-            except Exception:  # noqa: BLE001  (the next piece of work belongs to another peer)
+            except BaseException:  # noqa: BLE001  (the next piece of work belongs to another peer)
                 _log.exception("work on %s failed", self._name)

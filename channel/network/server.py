@@ -211,6 +211,8 @@ class SocketServer:
         try:
             while not self._stopping:
                 self._turn()
+        except BaseException:  # noqa: BLE001  (reported here, as nobody waits for the thread)
+            _log.critical("%s has died: its listeners are closed", self._thread.name, exc_info=True)
         finally:
             self._end()
 

@@ -54,3 +54,16 @@ def test_work_that_closes_its_own_worker_is_the_last() -> None:
     assert not worker._thread.is_alive()
     assert done == [1]
     worker.close()
+
+
+def test_a_task_that_would_end_its_thread_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    worker, last = Worker("worker-under-test"), threading.Event()
+
+    def leave() -> None:
+        raise SystemExit("the thread ends")
+
+    worker.submit(leave)
+    worker.submit(last.set)
+    assert last.wait(60)
+    worker.close()
+    assert "the thread ends" in caplog.text

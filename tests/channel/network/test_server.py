@@ -551,3 +551,19 @@ def test_many_announcements_take_little_memory(server):
     for peer in peers:
         peer.sock.close()
     until(lambda: not listener.connections)
+
+
+def test_a_network_thread_that_dies_says_so_and_closes_its_sockets(caplog: pytest.LogCaptureFixture) -> None:
+    def die() -> None:
+        raise SystemExit("the thread ends")
+
+    server = SocketServer("dying")
+    listener = server.listen(lambda request: None)
+    server.start()
+    server.call_soon(die)
+    server._thread.join(60)
+    assert "dying-network-thread has died" in caplog.text
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", listener.port), timeout=60)
+    server.close()
+    server.close()
