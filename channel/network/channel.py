@@ -79,7 +79,8 @@ class Channel:
     """
 
     __slots__ = (
-        "_wanted", "authentication_error", "authenticator", "broken", "client_information", "closed", "connected",
+        "_wanted", "authentication_error", "authenticator", "broken", "cipher_information", "client_information",
+        "closed", "connected",
         "connection", "ended", "fd", "has_completed_receive", "id", "lock", "metrics", "node_metrics", "registered",
         "transport", "unanswered", "watched",
     )  # fmt: skip
@@ -103,6 +104,7 @@ class Channel:
         self.authentication_error: AuthenticationFailed | None = None
         self.unanswered: list[ClientRequest] = []
         self.client_information: tuple[str, str] | None = None
+        self.cipher_information: tuple[str, str] | None = None
         self.metrics: SelectorMetrics | None = None
         self.node_metrics: NodeMetrics | None = None
         self._wanted = 0

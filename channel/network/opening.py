@@ -152,6 +152,8 @@ class ChannelOpener:
                 began = channel.begin_session(now)
             if began and channel.metrics is not None:
                 channel.metrics.passed(channel.authenticator)
+        if channel.metrics is not None and channel.cipher_information is None:
+            channel.metrics.cipher_changed(channel, channel.transport.cipher_information)
         self._expiry.opening.forget(channel)
         self._registry.prepared.append(channel.id)
         if channel.connection.outgoing is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.errors import IllegalState
 from channel.logs import bounded, get_logger
-from kproto.api import ApiKey
+from kproto.api import CONTROL_APIS, ApiKey
 from kproto.errors import DecodeError
 
 from .api_versions import VersionDiscovery, VersionsRefused
@@ -29,13 +30,15 @@ __all__ = ["RequestOutcomes"]
 
 _log = get_logger(__name__)
 
-_THROTTLES_FROM: Final[dict[int, int]] = {
+_WITHOUT_THROTTLE_TIME: Final = {*CONTROL_APIS, ApiKey.CONTROLLED_SHUTDOWN}
+_THROTTLES_FROM: Final[dict[int, float]] = {
+    **{key: math.inf for key in ApiKey if key not in _WITHOUT_THROTTLE_TIME},
     ApiKey.PRODUCE: 6,
     ApiKey.FETCH: 8,
     ApiKey.METADATA: 6,
     ApiKey.API_VERSIONS: 2,
 }
-"""The first version of each API in which the client must keep a response's throttle time; other APIs have none."""
+"""The first version of each API in which the client must keep a response's throttle time; infinite where never."""
 
 
 class RequestOutcomes:
@@ -112,8 +115,8 @@ class RequestOutcomes:
             return
         body = parse_response(request, payload)
         throttles_from = _THROTTLES_FROM.get(request.api_key)
-        if throttles_from is not None and request.version >= throttles_from:
-            self._maybe_throttle(request, body, now)
+        if throttles_from is not None:
+            self._note_throttle(request, body, now, throttles_from)
         responses.append(ClientResponse(request, now, body))
 
     def _check_early_answer(self, channel: Channel, request: ClientRequest) -> None:
@@ -153,18 +156,23 @@ class RequestOutcomes:
                 self._metadata.handle_failed_request(now, None)
             raise
         throttles_from = _THROTTLES_FROM.get(request.api_key)
-        if throttles_from is not None and request.version >= throttles_from:
-            self._maybe_throttle(request, body, now)
+        if throttles_from is not None:
+            self._note_throttle(request, body, now, throttles_from)
         if request.internal:
             self._metadata.handle_successful_response(request, now, body)
         else:
             responses.append(ClientResponse(request, now, body))
 
-    def _maybe_throttle(self, request: ClientRequest, body: Any, now: int) -> None:
-        throttle_ms = body.throttle_time_ms
-        if throttle_ms > 0:
+    def _note_throttle(self, request: ClientRequest, body: Any, now: int, throttles_from: float) -> None:
+        """Count the throttle time of a response, and keep it from the version on in which the client must."""
+        throttle_ms = getattr(body, "throttle_time_ms", None)
+        if throttle_ms is None:
+            return
+        channel = self._nodes.channel(request.destination)
+        if channel is not None and channel.metrics is not None:
+            channel.metrics.throttles.record(throttle_ms)
+        if throttle_ms > 0 and request.version >= throttles_from:
             self._states.throttle(request.destination, now + throttle_ms)
-            channel = self._nodes.channel(request.destination)
             if channel is not None:
                 channel.connection.in_flight.throttle(throttle_ms)
 
@@ -259,8 +267,7 @@ class RequestOutcomes:
             self._close_locally(responses, node_id, now)
             return
         if node_id in self._versions.known:
-            if request.version >= _THROTTLES_FROM[ApiKey.API_VERSIONS]:
-                self._maybe_throttle(request, answer, now)
+            self._note_throttle(request, answer, now, _THROTTLES_FROM[ApiKey.API_VERSIONS])
             channel = self._selector.channels.get(node_id)
             if channel is not None:
                 channel.connection.enter(Phase.READY)

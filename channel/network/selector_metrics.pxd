@@ -14,7 +14,7 @@ cdef class NodeMetrics:
 
 cdef class SelectorMetrics:
     cdef object _metrics
-    cdef dict _tags, _clients
+    cdef dict _tags, _counts
     cdef public str group
     cdef str _node_group
     cdef list _names
@@ -25,5 +25,5 @@ cdef class SelectorMetrics:
     cdef public Meter closed, created, authenticated, reauthenticated, not_authenticated, not_reauthenticated
     cdef public Meter outgoing, incoming, requests, responses
     cdef public long long without_renewal
-    cdef public Histogram renewals
+    cdef public Histogram renewals, throttles
     cdef public Counter expired

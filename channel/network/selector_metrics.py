@@ -19,12 +19,15 @@ __all__ = ["NodeMetrics", "PollTimes", "SelectorMetrics"]
 
 _COMBINATIONS: Final = 100
 _UNKNOWN: Final = ("unknown", "unknown")
+_CLIENT: Final = ("clientSoftwareName", "clientSoftwareVersion")
+_CIPHER: Final = ("cipher", "protocol")
 
 
 class _Counted(Protocol):
-    """The part of a channel that is counted under its client's software."""
+    """The parts of a channel that it is counted under: its client's software, and its cipher suite and TLS version."""
 
     client_information: tuple[str, str] | None
+    cipher_information: tuple[str, str] | None
 
 
 class PollTimes:
@@ -94,7 +97,7 @@ class SelectorMetrics:
         self._node_group = f"{prefix}-node-metrics"
         self.per_connection = per_connection
         self.polls = polls = PollTimes(metrics.clock) if polls is None else polls
-        self._clients: dict[tuple[str, str], int] = {}
+        self._counts: dict[tuple[str, str], dict[tuple[str, str], int]] = {_CLIENT: {}, _CIPHER: {}}
         self.connections = 0
         self.reads = 0
         self.writes = 0
@@ -108,6 +111,7 @@ class SelectorMetrics:
         self.requests, self.responses = Meter(metrics.clock), Meter(metrics.clock)
         self.without_renewal = 0
         self.renewals = Histogram()
+        self.throttles = Histogram()
         self.expired = Counter()
         self._names = metrics.gauges(self.group, _GAUGES, self, tags)
         # This metric outlives ``close``: it shows whether a closed selector has closed all its connections.
@@ -149,23 +153,34 @@ class SelectorMetrics:
         return {**self._tags, "node-id": f"node-{channel_id}"}
 
     def client_changed(self, channel: _Counted, to: tuple[str, str] | None) -> None:
-        """Count a connection under its client's software name and version, None when it closes.
+        """Count a connection under its client's software name and version, None when it closes."""
+        self._count(_CLIENT, channel.client_information, -1)
+        self._count(_CLIENT, to, 1)
+        channel.client_information = to
+
+    def cipher_changed(self, channel: _Counted, to: tuple[str, str] | None) -> None:
+        """Count a TLS connection under its cipher suite and protocol version, None when it closes."""
+        self._count(_CIPHER, channel.cipher_information, -1)
+        self._count(_CIPHER, to, 1)
+        channel.cipher_information = to
+
+    def _count(self, tags: tuple[str, str], values: tuple[str, str] | None, change: int) -> None:
+        """Change the number of connections with these values of two tags.
 
         At most 100 combinations are told apart: a client may call itself anything.
         """
-        for client, change in ((channel.client_information, -1), (to, 1)):
-            if client is None:
-                continue
-            if client not in self._clients and len(self._clients) >= _COMBINATIONS:
-                client = _UNKNOWN
-            if client not in self._clients:
-                tags = {**self._tags, "clientSoftwareName": client[0], "clientSoftwareVersion": client[1]}
-                self._clients[client] = 0
-                read = partial(self._clients.__getitem__, client)
-                name = self._metrics.gauge(self.group, "connections", read, tags, "connections of this client")
-                self._names.append(name)
-            self._clients[client] = max(0, self._clients[client] + change)
-        channel.client_information = to
+        if values is None:
+            return
+        counts = self._counts[tags]
+        if values not in counts and len(counts) >= _COMBINATIONS:
+            values = _UNKNOWN
+        if values not in counts:
+            counts[values] = 0
+            read = partial(counts.__getitem__, values)
+            named = {**self._tags, **dict(zip(tags, values, strict=True))}
+            text = f"connections with this {' and '.join(tags)}"
+            self._names.append(self._metrics.gauge(self.group, "connections", read, named, text))
+        counts[values] = max(0, counts[values] + change)
 
     def close(self) -> None:
         """Remove all metrics but the number of open connections; metrics with other tags stay."""
@@ -213,6 +228,8 @@ _GAUGES: Final[tuple[tuple[str, Callable[[SelectorMetrics], float], str], ...]] 
      "connections that passed authentication and cannot renew it"),
     ("reauthentication-latency-avg", lambda m: m.renewals.mean(), "mean time of renewing an authentication in ms"),
     ("reauthentication-latency-max", lambda m: m.renewals.maximum, "longest time of renewing an authentication in ms"),
+    ("throttle-time-avg", lambda m: m.throttles.mean(), "mean throttle time of answers in ms"),
+    ("throttle-time-max", lambda m: m.throttles.maximum, "longest throttle time of an answer in ms"),
     ("expired-connections-killed-count", lambda m: m.expired.value,
      "connections closed because a request came after the end of the session"),
     ("request-size-avg", lambda m: m.outgoing.value / max(1, m.requests.value), "mean size of frames sent"),

@@ -122,10 +122,10 @@ class TlsTransport(SocketTransport):
         return self._tls.version() if self._context is None else None
 
     @property
-    def cipher(self) -> str | None:
-        """The cipher suite that was agreed on, for example ``TLS_AES_256_GCM_SHA384``; None before the handshake."""
+    def cipher_information(self) -> tuple[str, str] | None:
+        """The cipher suite and the protocol that were agreed on, by OpenSSL's names; None before the handshake."""
         found = self._tls.cipher() if self._context is None else None
-        return None if found is None else found[0]
+        return None if found is None else (found[0], self._tls.version() or "unknown")
 
     # ---- handshake ---------------------------------------------------------------------------------------------------
 

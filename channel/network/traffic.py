@@ -99,6 +99,7 @@ class Traffic:
             metrics.closed.value += 1
             metrics.forget_node(channel.id)
             metrics.client_changed(channel, None)
+            metrics.cipher_changed(channel, None)
         if self.recorder is not None and channel.connected:
             ends = channel.transport
             try:

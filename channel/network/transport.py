@@ -106,6 +106,10 @@ class Transport(Protocol):
         """Write as much of the buffers, one after the other, as the socket takes now; they are never joined."""
 
     @property
+    def cipher_information(self) -> tuple[str, str] | None:
+        """Cipher suite and TLS version, None without TLS."""
+
+    @property
     def has_pending_writes(self) -> bool:
         """Whether bytes taken (and encrypted) by ``write`` have not gone out yet."""
 
@@ -245,6 +249,7 @@ class PlaintextTransport(SocketTransport):
 
     __slots__ = ("_fd",)
 
+    cipher_information = None
     has_pending_writes = False
     has_bytes_buffered = False
 

@@ -19,7 +19,7 @@ from channel.network.client import NetworkClient
 from channel.network.connection import Phase
 from channel.network.frames import Send
 from channel.network.recorder import PcapngRecorder
-from channel.network.request import BodyRequest
+from channel.network.request import BodyRequest, MessageRequest
 from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
@@ -30,7 +30,7 @@ from channel.security import MECHANISMS, Credentials, Password, SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.api import ApiKey
 from kproto.capture import exchanges
-from kproto.codec import message_class
+from kproto.codec import encode, message_class
 
 LIFETIME_MS = 10_000
 GROUP = "test-metrics"
@@ -443,6 +443,44 @@ def test_a_renewal_counts_from_its_arrival_and_not_from_the_beginning_of_a_poll(
     serving.server.call(renew)
     until(lambda: not asking.client.in_flight_count(), step=lambda: asking.client.poll(10))
     assert asking.counts() == [1, 2, 0, 0]
+
+
+def test_connections_are_counted_by_cipher_and_tls_version(protocol, serve, ask):
+    def ciphers(end):
+        named = [dict(name.tags) for name in end.metrics.names() if name.name == "connections"]
+        return [
+            (tags["cipher"], tags["protocol"], end.metrics.value(GROUP, "connections", tags))
+            for tags in named
+            if "cipher" in tags
+        ]
+
+    serving = serve()
+    asking = ask(serving)
+    asking.ask()
+    open_now = [("TLS_AES_256_GCM_SHA384", "TLSv1.3", 1)] if protocol.uses_tls else []
+    assert ciphers(serving) == ciphers(asking) == open_now
+    asking.client.disconnect("1")
+    closed = [(cipher, version, 0) for cipher, version, _ in open_now]
+    assert ciphers(asking) == closed
+    until(lambda: ciphers(serving) == closed)
+
+
+def test_throttle_times_are_averaged_and_the_longest_is_kept(serve, ask):
+    times = iter([40, 0])
+
+    def throttle(request):
+        response = message_class(ApiKey.METADATA, "response")(throttle_time_ms=next(times), controller_id=1)
+        request.respond([request.payload[4:8], encode(response, 4)])
+
+    serving = serve()
+    serving.handler = throttle
+    asking = ask(serving)
+    question = MessageRequest(message_class(ApiKey.METADATA, "request")(), 4)
+    for _ in range(2):
+        assert await_ready(asking.client, asking.node, 10_000)
+        send_and_receive(asking.client, asking.client.new_request("1", question))
+    assert asking.metrics.value(GROUP, "throttle-time-avg") == 20
+    assert asking.metrics.value(GROUP, "throttle-time-max") == 40
 
 
 def test_a_paused_listener_renews_when_it_goes_on(serve, ask):

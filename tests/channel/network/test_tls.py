@@ -459,7 +459,7 @@ def test_a_client_that_sends_nothing_costs_a_server_little_memory() -> None:
         for (near, far), transport in zip(pairs, silent, strict=True):
             near.setblocking(False)
             assert transport.handshake() == EVENT_READ
-            assert (transport.version, transport.cipher, transport.peer_certificate) == (None, None, None)
+            assert (transport.version, transport.cipher_information, transport.peer_certificate) == (None,) * 3
             assert far.fileno() >= 0
         assert tracemalloc.get_traced_memory()[0] < 100 * 2_000 + 65_536  # and a buffer that all share
         for transport in silent:
