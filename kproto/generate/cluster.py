@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from .events import Event
     from .fleet import Fleet
 
-__all__ = ["Cluster"]
+__all__ = ["FULL", "Cluster"]
 
 _NO_LEADER: Final = -1
 _BEING_DELETED: Final = -2
 _FIRST_BROKER_EPOCH: Final = 4_294_967_296
 _FIRST_KRAFT_BROKER_EPOCH: Final = 3_000
-_INCREMENTAL, _FULL = 1, 2
+_INCREMENTAL: Final = 1
+FULL: Final = 2
+"""The type of a KRaft controller's requests that hold everything."""
 
 
 class Cluster:
@@ -238,7 +240,7 @@ class Cluster:
         told, every = [broker for broker in self.live if broker != without], self.all()
         self._request_type = 0
         contents = [self.update_metadata(every, told)]
-        self._request_type = _FULL
+        self._request_type = FULL
         contents += self.leader_and_isr(every, told)
         for content in contents[1:]:
             content.partition_error = ErrorCode.STALE_CONTROLLER_EPOCH

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 
+from .cluster import FULL
 from .plants import SLOW_BROKER, Finding, Planted
 from .schedule import Schedule
 from .traffic import Traffic
@@ -96,6 +97,9 @@ def findings_truth(fleet: Fleet) -> Truth:
         if traffic.cluster.controller.is_kraft:  # its lists of live brokers name those that are down too
             planted.allowed += [finding for finding in planted.required if finding.rule == "KP023"]
             planted.required = [finding for finding in planted.required if finding.rule != "KP023"]
+        swept = [f for f in planted.required if f.rule == "KP041" and history.swept(f.broker) > planted.time_ns]
+        planted.allowed += swept
+        planted.required = [finding for finding in planted.required if finding not in swept]
         truth.required += planted.required
         truth.allowed += planted.allowed
     history.say(fleet, truth)
@@ -116,6 +120,11 @@ class _History:
         self._states: dict[_Partition, list[_State]] = {}
         self._epochs: dict[tuple[int, bool], int] = {}
         self._fenced: set[int] = set()
+        self._swept: dict[int, int] = {}
+
+    def swept(self, broker: int | None) -> int:
+        """When a broker last got a full LeaderAndIsr of a KRaft controller, by which it removes strays; else 0."""
+        return self._swept.get(broker or 0, 0)
 
     def add(self, content: Content, broker: int, broker_epoch: int, time_ns: int) -> None:
         """Take in a request."""
@@ -129,6 +138,8 @@ class _History:
             self._epochs[key] = broker_epoch
         if content.api_key == ApiKey.STOP_REPLICA:
             return
+        if content.api_key == ApiKey.LEADER_AND_ISR and content.request_type == FULL:
+            self._swept[broker] = time_ns
         rows = content.rows
         names = ("leader_epoch", "partition_epoch", "leader", "isr", "replicas")
         columns = zip(rows["topic"], rows["partition"], *(rows[name] for name in names), strict=True)
