@@ -34,7 +34,7 @@ UNCLEAN = {  # an unclean election was provoked on both partitions of this topic
     "ibp-3.9-a-lossy": "tVPM9N8d",
 }
 PROVOKED = {  # what the program that played the controller did, see its steps
-    ("KP003", None, None), ("KP010", None, "noleader"), ("KP042", 0, "err.topic"), ("KP023", 9, "deadleader"),
+    ("KP003", None, None), ("KP010", None, "noleader"), ("KP023", 9, "deadleader"),
     ("KP043", 0, "err.topic"), ("KP043", 0, "made.by-python_1"), ("KP043", 0, "__consumer_offsets"),
     ("KP050", 0, None), ("KP051", 0, "elsewhere"), ("KP051", 0, "norep"),
 }  # fmt: skip
