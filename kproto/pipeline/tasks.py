@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from kproto.pipeline.parquet import parquet_rows, spark_schema
-from kproto.tables.places import arrow_path, place_of
+from kproto.tables.places import arrow_path, open_input, open_output, place_of
 from kproto.tables.stages import CLAIMS, chosen_of, gather, relate, settle
 from kproto.tables.staging import StagedTables, read_batch
 from kproto.tables.stored import read_parquet
@@ -34,10 +35,12 @@ __all__ = [
     "count_changes",
     "gather_pieces",
     "make_tables",
+    "read_part",
     "receipt",
     "results",
     "task_each",
     "task_numbers",
+    "write_parts",
 ]
 
 RECEIPT: Final = pa.schema([("receipt", pa.binary())])
@@ -54,6 +57,8 @@ _BODY_BYTES_A_TASK: Final = 32 << 20
 _CLAIMS_ON_DRIVER: Final = 200_000
 """The most bodies among which the driver itself chooses the first copies."""
 
+_HISTORY: Final = "history"
+_U64: Final = struct.Struct(">Q")
 _CLAIMS_FILE: Final = "claims.parquet"
 _CHOSEN: Final = "chosen"
 
@@ -188,8 +193,7 @@ def _settled(
     history = made.figures.history
     if len(history) > most:
         made.history_parts = parts
-        for number, part in enumerate(history.split(parts)):
-            (place_of(made.path) / f"history-{number}").write_bytes(pickle.dumps(part))
+        write_parts(place_of(made.path) / _HISTORY, [pickle.dumps(part) for part in history.split(parts)])
         made.figures.history = PartitionHistory()
     return made
 
@@ -209,10 +213,29 @@ def count_changes(spark: SparkSession, made: Sequence[Made]) -> list[Changes]:
         for number in numbers:
             history = PartitionHistory()
             for place in places:
-                history.merge(pickle.loads((place_of(place) / f"history-{number}").read_bytes()))  # noqa: S301  # our own
+                history.merge(pickle.loads(read_part(place_of(place) / _HISTORY, number)))  # noqa: S301  # our own
             yield history.changes(MOST_CHANGED)
 
     return results(_for_each(spark, max(each.history_parts for each in made), run))
+
+
+def write_parts(place: Place, parts: Sequence[bytes]) -> None:
+    """Write parts into one file, of which ``read_part`` reads one: their number, their ends, and the parts."""
+    ends = list(accumulate(map(len, parts)))
+    with open_output(place) as file:
+        file.write(struct.pack(f">{1 + len(ends)}Q", len(ends), *ends))
+        for part in parts:
+            file.write(part)
+
+
+def read_part(place: Place, number: int) -> bytes:
+    """Read one of the parts that ``write_parts`` wrote."""
+    with open_input(place) as file:
+        (count,) = _U64.unpack(file.read_at(8, 0))
+        (end,) = _U64.unpack(file.read_at(8, 8 * (1 + number)))
+        (begin,) = _U64.unpack(file.read_at(8, 8 * number)) if number else (0,)
+        part: bytes = file.read_at(end - begin, 8 * (1 + count) + begin)
+    return part
 
 
 def _for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], Iterator[object]]) -> DataFrame:
