@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -36,13 +36,15 @@ def install_command(extra: str) -> str:
 
 def _source() -> tuple[Path | None, bool]:
     """Return the directory that kproto was installed from, None for a package index; and whether it is editable."""
+    # A clone has a kproto.egg-info beside what pip has noted, and only pip's says where it came from.
+    noted = (each.read_text("direct_url.json") for each in distributions(name="kproto"))
     try:
-        origin = json.loads(distribution("kproto").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        clone = Path(__file__).resolve().parent.parent
-        return (clone, True) if (clone / "pyproject.toml").exists() else (None, False)
+        origin = json.loads(next((text for text in noted if text), "{}"))
     except ValueError:
         return None, False
+    if not origin:
+        clone = Path(__file__).resolve().parent.parent
+        return (clone, True) if (clone / "pyproject.toml").exists() else (None, False)
     url = urlsplit(str(origin.get("url", "")))
     if url.scheme != "file" or "dir_info" not in origin:
         return None, False

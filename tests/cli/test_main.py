@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -130,14 +131,15 @@ def test_every_foreseen_failure_is_one_line(error: Exception, told: str) -> None
     ],
 )
 def test_an_extra_is_installed_from_where_the_package_came(
-    origin: dict[str, object] | None, command: str, monkeypatch: pytest.MonkeyPatch
+    origin: dict[str, object] | None, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Distribution:
         def read_text(self, name: str) -> str | None:
             assert name == "direct_url.json"
             return None if origin is None else json.dumps(origin)
 
-    monkeypatch.setattr("kproto.extras.distribution", lambda _name: Distribution())
+    monkeypatch.setattr("kproto.extras.distributions", lambda name: [Distribution()])
+    monkeypatch.setattr("kproto.extras.__file__", str(tmp_path / "site-packages" / "kproto" / "extras.py"))
     assert install_command("cli") == command
 
 

@@ -727,5 +727,5 @@ def test_the_channel_builder_is_told_the_hosts_name_and_the_listener(clock, plai
 
     selector = Selector(clock=clock, channel_builder=builder)
     selector.connect("0", plain_server.address, host="broker-1.example", listener="INTERNAL")
-    assert peers == [("broker-1.example", plain_server.address[1], "INTERNAL", False)]
+    assert peers == [("broker-1.example", plain_server.address[1], "INTERNAL", False, "0")]
     selector.close()
