@@ -92,8 +92,8 @@ def test_requests_that_nobody_can_read_have_their_row_and_no_states(analyzed: An
         assert row["unmatched_reason"]
         assert row["body_id"] not in states
     assert {captures[row["frame_id"]] for row in unreadable} <= {
-        "external-controller-a.pcap.gz",
-        "ibp-3.9-a-lossy.pcap.gz",
+        "external-controller-a.pcap",
+        "ibp-3.9-a-lossy.pcap",
     }
 
 

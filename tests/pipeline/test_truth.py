@@ -50,7 +50,7 @@ def by_partition(rows: list[Row]) -> list[Row]:
 
 @pytest.mark.parametrize("name", [name_of(path) for path in WITH_TRUTH])
 def test_what_brokers_logged_is_in_the_tables(tables: Tables, name: str) -> None:
-    found = tables.requests[f"{name}.pcap.gz"]
+    found = tables.requests[f"{name}.pcap"]
     seen = 0
     for key, logged in truth_by_key(name).items():
         # Brokers log a request when it is answered; a port used again is told apart by time.
