@@ -68,7 +68,7 @@ class ZooKeeperStore:
 
     def __init__(self, session: ZooKeeperSession, put: Callable[[ControllerEvent], object]) -> None:
         self._session = session
-        self._put = put
+        self._put_at_once = put
         self._watched: set[str] = set()
         self._settling: threading.Timer | None = None
 
@@ -84,10 +84,21 @@ class ZooKeeperStore:
         self._session.unwatch(path)
 
     def _brokers_changed(self) -> None:
-        """Put the event once all brokers that come or go together have done so."""
-        self._settling = threading.Timer(_SETTLING_S, self._put, [BrokerChange()])
+        """Put the event once all brokers that come or go together have done so, or before a later event of a watch."""
+        self._settling = threading.Timer(_SETTLING_S, self._put_at_once, [BrokerChange()])
         self._settling.name, self._settling.daemon = "controller-brokers-settling", True
         self._settling.start()
+
+    def _put(self, event: ControllerEvent) -> None:
+        """Put the event of a watch, after the change of the brokers that came before it.
+
+        A topic is thus created over all brokers that were registered before it was.
+        """
+        settling = self._settling
+        if settling is not None and not settling.finished.is_set():
+            settling.cancel()
+            self._put_at_once(BrokerChange())  # a second one, if the timer has just put it too, finds nothing changed
+        self._put_at_once(event)
 
     def _watched_children(
         self, path: str, event: ControllerEvent, changed: Callable[[], object] | None = None
@@ -108,12 +119,18 @@ class ZooKeeperStore:
 
     # ---- brokers
 
+    def _watch_broker(self, broker_id: int) -> None:
+        """Watch a registration; its end changes the children too, and is not put before the others that go with it."""
+        path = znodes.broker_path(broker_id)
+        self._watched.add(path)
+        self._session.watch_node(path, lambda: self._put_at_once(BrokerModifications(broker_id)))
+
     def read_brokers(self) -> Mapping[Broker, int]:
         """All registered brokers with their epochs."""
         names = self._watched_children(znodes.BROKER_IDS, BrokerChange(), self._brokers_changed)
         ids = [broker_id for name in names if (broker_id := decoded_or_none(znodes.decode_broker_id, name)) is not None]
         for broker_id in ids:
-            self._watch_node(znodes.broker_path(broker_id), BrokerModifications(broker_id))
+            self._watch_broker(broker_id)
         brokers = {}
         for broker_id, found in zip(
             ids, self._session.get_many([znodes.broker_path(broker_id) for broker_id in ids]), strict=True
@@ -126,7 +143,7 @@ class ZooKeeperStore:
     def read_broker(self, broker_id: int) -> Broker | None:
         """The registration of one broker, None if there is none."""
         path = znodes.broker_path(broker_id)
-        self._watch_node(path, BrokerModifications(broker_id))
+        self._watch_broker(broker_id)
         found = self._session.get_many([path])[0]
         if found is None:
             self._unwatch(path)  # the broker's return is a change of the children

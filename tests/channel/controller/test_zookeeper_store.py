@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
-from channel.controller.cluster_events import PartitionReassignmentIsrChange
+from channel.controller import zookeeper_store
+from channel.controller.cluster_events import (
+    BrokerChange,
+    BrokerModifications,
+    PartitionReassignmentIsrChange,
+    TopicChange,
+)
 from channel.controller.zookeeper_store import ZooKeeperStore
 from channel.errors import NoNode
 from channel.types import Broker, EndPoint, LeaderAndIsr
@@ -123,3 +130,31 @@ def test_a_watch_that_is_over_is_forgotten() -> None:
     assert events == [PartitionReassignmentIsrChange(TopicPartition("t", i)) for i in range(100)]
     kept = {znodes.broker_path(i) for i in range(100)}
     assert session.handlers.keys() == store._watched == kept
+
+
+def test_a_change_of_the_brokers_comes_before_the_topic_that_was_created_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long brokers that go together are waited for; the end of each registration waits for nothing."""
+    monkeypatch.setattr(zookeeper_store, "_SETTLING_S", 600)
+    events: list[Any] = []
+    session = Watched({znodes.BROKER_IDS: ["7"], znodes.TOPICS: []})
+    store = _store(session, events)
+    store.read_brokers()
+    store.read_topics()
+    session.handlers[znodes.BROKER_IDS]()
+    session.handlers[znodes.broker_path(7)]()
+    assert events == [BrokerModifications(7)]
+    session.handlers[znodes.TOPICS]()
+    session.handlers[znodes.TOPICS]()
+    assert events == [BrokerModifications(7), BrokerChange(), TopicChange(), TopicChange()]
+
+
+def test_a_change_of_the_brokers_waits_for_no_other_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_store, "_SETTLING_S", 0.001)
+    events: SimpleQueue[Any] = SimpleQueue()
+    session = Watched({znodes.BROKER_IDS: ["7"]})
+    store = ZooKeeperStore(cast("ZooKeeperSession", cast("Any", session)), events.put)
+    store.read_brokers()
+    session.handlers[znodes.BROKER_IDS]()
+    assert events.get(timeout=60) == BrokerChange()
