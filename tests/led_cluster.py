@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from free_ports import free_ports
 from real_brokers import client_settings, real_kafka, security_file
 
+from channel.errors import NoNode
 from channel.types import LeaderAndIsr
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
@@ -153,8 +154,11 @@ class LedCluster:
         return znodes.decode_partition_state(tp, data, stat.version).leader_and_isr
 
     def is_in_sync(self, topic: str, partitions: int, isr: set[int]) -> bool:
-        """Whether the first partitions of a topic all have this ISR."""
-        return all(set(self.state(topic, p).isr) == isr for p in range(partitions))
+        """Whether the first partitions of a topic all have this ISR: none has one before its state is written."""
+        try:
+            return all(set(self.state(topic, p).isr) == isr for p in range(partitions))
+        except NoNode:
+            return False
 
     def folders(self, topic: str) -> list[Path]:
         """The folders of a topic's replicas, without those that are being deleted."""

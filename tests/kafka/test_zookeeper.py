@@ -108,7 +108,7 @@ def test_a_zookeeper_controller_waits_for_a_kraft_controller_to_leave(session: Z
     assert register_kraft(2, 4) == 3
     found = cluster.read_controller(session)
     assert found is not None
-    assert found[0] == (3000, 42)
+    assert found[0] == (3000, 42, 1)
 
 
 @pytest.mark.conformance("ZKC-06")
