@@ -13,7 +13,7 @@ analyze: ## captures of real clusters -> tables and a summary
 
 test:    ## every test that needs no Maven
 	@tools/setup test java chromium tshark
-	.venv/bin/pytest -m "not java and not kafka"
+	.venv/bin/pytest -m "not java and not kafka" -n auto --dist loadfile
 
 QUESTIONS = 20000
 oracle:  ## both codecs against Kafka's own classes: make oracle QUESTIONS=200000 asks more
