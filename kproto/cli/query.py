@@ -40,6 +40,8 @@ Questions:
   leader   who led a partition, from when to when, and which controller said so
   behind   which brokers were never sent the newest state of a partition
   missed   which metadata updates a broker never got that most others got
+  offline  which partitions had no leader, from when to when
+  under-replicated  which partitions had fewer in-sync replicas than replicas, from when to when
   isr      when in-sync replicas left and came back
   flaps    which partitions changed their leader again and again
   stale    which requests came from a controller that was none any more, or meant an earlier life of a broker

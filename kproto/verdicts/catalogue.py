@@ -192,7 +192,7 @@ RULES: Final[dict[str, Rule]] = {
             "KP016", "leader-flapping", "warning", "leaders",
             "The leader of a partition changed often within a few minutes.",
             "A broker that loses its session again and again, or preferred elections that fail.",
-            "Find the broker that leaves and comes (kproto query isr, restarts), and why.",
+            "Find the broker that leaves and comes (kproto query isr; kproto doctor --rule KP035), and why.",
             "A rolling restart: changes within a minute of a broker's coming or going are not counted.",
             ("flaps", "flap-minutes"),
         ),

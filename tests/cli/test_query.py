@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 import kproto.tables
 from kproto.cli import main
 from kproto.query import ask, open_tables
+from kproto.query.questions import QUESTIONS
 from kproto.verdicts.derived import VIEWS
 
 CAPTURE = Path(__file__).parent.parent / "data" / "captures" / "external-controller-a.pcap.gz"
@@ -201,3 +202,9 @@ def test_a_capture_that_cannot_be_read_is_a_warning_beside_one_that_can(tmp_path
     assert result.exit_code == 0
     assert result.stdout == query(str(CAPTURE), "leader").stdout
     assert result.stderr.startswith(f"warning: {tmp_path}/none.pcap: no such file; check the path")
+
+
+def test_help_lists_every_question() -> None:
+    told = CliRunner().invoke(main, ["query", "--help"], prog_name="kproto").output
+    listed = [line.split()[0] for line in told.partition("Questions:\n")[2].partition("\n\n")[0].splitlines()]
+    assert sorted(listed) == sorted(QUESTIONS)
