@@ -113,7 +113,7 @@ def test_lists_of_partitions_and_reassignments() -> None:
 def test_controller_settings_and_producer_ids() -> None:
     assert znodes.decode_controller(znodes.encode_controller(5, 77)) == (5, -1, 77)
     assert json.loads(znodes.encode_controller(5, 77))["timestamp"] == "77"
-    assert znodes.decode_controller(b'{"version":1,"brokerid":4,"timestamp":"1"}') == (4, -1)
+    assert znodes.decode_controller(b'{"version":1,"brokerid":4,"timestamp":"1"}') == (4, -1, 1)
     settings = {"retention.ms": "1"}
     assert znodes.decode_config("/config/topics/t", znodes.encode_config(settings)) == settings
     block = znodes.ProducerIdBlock(3, 1000, 1999)
