@@ -6,7 +6,8 @@ from .selector_metrics cimport NodeMetrics, SelectorMetrics
 cdef class Channel:
     cdef public str id
     cdef public Connection connection
-    cdef public object transport, authenticator, lock, ended, authentication_error, client_information, cipher_information
+    cdef public object transport, authenticator, lock, ended, authentication_error
+    cdef public object client_information, cipher_information
     cdef public SelectorMetrics metrics
     cdef public NodeMetrics node_metrics
     cdef public list unanswered

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import api_name
+from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.options import CaptureCommand, parse_ports
 from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
-from kproto.cli.summary import keep_pandas_out
 from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.text import printable

@@ -118,7 +118,7 @@ def command(
 
 def _facts(sources: Sequence[Place], *, redact: bool) -> Facts:
     """Read the facts of captures in pieces, or of tables."""
-    from kproto.cli.summary import keep_pandas_out
+    from kproto.cli.no_pandas import keep_pandas_out
     from kproto.cli.table_source import tables_in
     from kproto.tables.reading import chunks, why_nothing
     from kproto.tables.stored import checked_run, reader_of

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.cli.bad_inputs import warn_of_bad_inputs
+from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.output_format import format_option
 from kproto.errors import CaptureError, ConfigurationError
@@ -130,25 +130,3 @@ def check_apis(filters: Filters) -> None:
             f"there are tables of LeaderAndIsr, StopReplica and UpdateMetadata alone; for {api_name(others[0])} "
             f"try kproto inspect --api {api_name(others[0])}"
         )
-
-
-class _NoPandas:
-    """An import hook that hides pandas."""
-
-    @staticmethod
-    def find_spec(name: str, _path: object = None, _target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("not wanted here", name=name)
-
-
-def keep_pandas_out() -> None:
-    """Hide pandas from pyarrow, which would import it with the first array: half a second for no use here."""
-    if "pandas" in sys.modules:
-        return
-    sys.meta_path.insert(0, _NoPandas)
-    try:
-        import pyarrow as pa
-
-        pa.array([0])
-    finally:
-        sys.meta_path.remove(_NoPandas)

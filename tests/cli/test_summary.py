@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproto.cli import main
+from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.sections import Section, lines_of
-from kproto.cli.summary import keep_pandas_out
 from kproto.cli.summary_text import _losses
 from kproto.verdicts.request_figures import moment
 
