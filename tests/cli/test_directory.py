@@ -73,7 +73,7 @@ def test_ids_learnt_late_name_the_requests_before_them(tmp_path: Any) -> None:
 def test_what_the_wire_says_cannot_drive_the_terminal() -> None:
     evil = "\x1b[2J\x1b]0;owned\x07\u202e\r\n"
     request = update_metadata({evil: [metadata_state(0, 2)]}, [live(7, evil)])
-    result = inspect("-v", "--topic", "*", packets=talk(1, TWO, request))
+    result = inspect("--details", "--topic", "*", packets=talk(1, TWO, request))
     assert "\\x1b[2J" in result.stdout
     assert not set(result.stdout) & {"\x1b", "\x07", "\r", "\u202e"}
 

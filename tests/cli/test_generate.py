@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import kproto.generate
 import kproto.tables
 from kproto.cli import main
 from kproto.generate import write_captures
@@ -86,6 +87,54 @@ def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
     refused = run("generate", "--out", str(tmp_path / "control.pcap"))
     assert refused.exit_code == 2
     assert "control.pcap: a file; name a directory with --out" in refused.output
+
+
+SMALL = {"brokers": 4, "topics": 2, "partitions": 20, "isr_changes": 5}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--topics", 5),
+        ("--replication", 2),
+        ("--failovers", 3),
+        ("--restarts", 4),
+        ("--elections", 2),
+        ("--batch", 3),
+        ("--zombies", 0),
+        ("--deletions", 2),
+        ("--loss", 0.3),
+        ("--capture-loss", 0.3),
+        ("--bodies", "distinct"),
+    ],
+)
+def test_an_option_sets_the_field_of_its_name(option: str, value: Any, tmp_path: Path) -> None:
+    small = [text for name, number in SMALL.items() for text in (f"--{name.replace('_', '-')}", str(number))]
+    made = run("generate", "--out", str(tmp_path / "made"), *small, option, str(value))
+    assert made.exit_code == 0, made.output
+    fields: dict[str, Any] = {**SMALL, option[2:].replace("-", "_"): value}
+    for name, of in (("default", SMALL), ("with", fields)):
+        (tmp_path / name).mkdir()
+        write_captures(kproto.generate.Fleet(**of), tmp_path / name)
+    found, default, expected = ((tmp_path / n / "control.pcap").read_bytes() for n in ("made", "default", "with"))
+    assert found == expected != default
+
+
+@pytest.mark.parametrize(
+    ("option", "setting"),
+    [(("--rotate", "20K"), {"rotate_bytes": 20_000}), (("--zstd",), {"zstd": True}), (("--mss", "500"), {"mss": 500})],
+)
+def test_an_option_sets_how_files_are_written(option: tuple[str, ...], setting: Any, tmp_path: Path) -> None:
+    made = run("generate", "--out", str(tmp_path / "made"), "--partitions", "20", *option)
+    assert made.exit_code == 0, made.output
+    contents = []
+    for name, settings in (("made", None), ("default", {}), ("with", setting)):
+        if settings is not None:
+            (tmp_path / name).mkdir()
+            write_captures(kproto.generate.Fleet(partitions=20), tmp_path / name, **settings)
+        contents.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
+    found, default, expected = contents
+    assert found == expected != default
 
 
 def test_a_capture_goes_through_a_pipe(tmp_path: Path) -> None:

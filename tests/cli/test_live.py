@@ -283,6 +283,14 @@ def test_each_request_that_a_broker_answers_is_one_line_of_json(capsys):
     assert not gone.is_set()
 
 
+def test_send_reads_its_request_from_a_file(tmp_path):
+    (tmp_path / "request.json").write_text(json.dumps(UPDATE))
+    with EmbeddedCluster(1) as cluster:
+        address = f"127.0.0.1:{cluster[0].port}"
+        result = CliRunner().invoke(main, ["send", address, "--api", "6", "--file", str(tmp_path / "request.json")])
+    assert (result.exit_code, result.stdout) == (0, '{"errorCode": 0}\n')
+
+
 def test_send_prints_the_answer_alone():
     with EmbeddedCluster(1) as cluster:
         result = CliRunner().invoke(
