@@ -15,7 +15,7 @@ from .content import Controller
 from .fleet import KRAFT_CONTROLLER, random_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from random import Random
 
     from .cluster import Cluster
@@ -586,17 +586,28 @@ def _deletion_waiting(scene: _Scene) -> _Stages:
     yield cluster.delete(topic)
 
 
-@_named("stray-replica", stages=3)
-def _stray(scene: _Scene) -> _Stages:
+def _deleted_in_absence(
+    scene: _Scene,
+) -> Generator[list[Content], None, tuple[int, int, str] | None]:
+    """Stop a replica holder and delete its topic; it is never asked to delete. Gives topic, broker and the name."""
     cluster = scene.cluster
     found = _topic(scene)
     if found is None:
-        return
+        return None
     topic, broker = found
     yield cluster.stop(broker)
     yield cluster.delete(topic)
     cluster.forget_deletion(broker)
-    name = cluster.topic[cluster.partitions_of(topic)[0]]
+    return topic, broker, cluster.topic[cluster.partitions_of(topic)[0]]
+
+
+@_named("stray-replica", stages=3)
+def _stray(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    deleted = yield from _deleted_in_absence(scene)
+    if deleted is None:
+        return
+    _, broker, name = deleted
     scene.planted.required.append(Finding("KP041", broker, name))
     scene.planted.allowed.append(Finding("KP040", broker, name))
     yield cluster.start(broker)
@@ -605,14 +616,10 @@ def _stray(scene: _Scene) -> _Stages:
 @_named("name-used-again-over-stray", stages=4)
 def _name_used_again(scene: _Scene) -> _Stages:
     cluster = scene.cluster
-    found = _topic(scene)
-    if found is None:
+    deleted = yield from _deleted_in_absence(scene)
+    if deleted is None:
         return
-    topic, broker = found
-    yield cluster.stop(broker)
-    yield cluster.delete(topic)
-    cluster.forget_deletion(broker)
-    name = cluster.topic[cluster.partitions_of(topic)[0]]
+    topic, broker, name = deleted
     topic_id = scene.random.randbytes(16) if cluster.fleet.has_topic_ids else bytes(16)
     scene.planted.required.append(Finding("KP042", broker, name))
     scene.planted.allowed += [Finding(rule, broker, name) for rule in ("KP040", "KP041", "KP043")]

@@ -171,7 +171,7 @@ local function emit_value(out, declared, kind, flexible, visible, wanted)
     end
     return
   end
-  line(string.format("start = r.at; length = text_length(r, %s)", tostring(flexible and not declared.plain)))
+  line(string.format("start = r.at; length = text_length(r, %s)", tostring(flexible)))
   line("if length < 0 then")
   if not declared.nullable then
     line('  r.at = start; fail(r, "null, where null is not allowed")')
