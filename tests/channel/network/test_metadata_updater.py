@@ -315,9 +315,9 @@ def test_a_wait_for_a_topic_wakes_the_poll_in_progress(topic: str) -> None:
                     client.poll(FOREVER)
 
         thread = threading.Thread(target=run)
+        version = metadata.update_version  # before the thread starts: its first response may come at once
         thread.start()
         try:
-            version = metadata.update_version
             metadata.await_update(version, 10_000)
             assert sorted(metadata.snapshot.nodes) == [0, 1]
             creation = threading.Timer(0.1, controller.create_topic, ("later",), {"partitions": 3})
