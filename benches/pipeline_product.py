@@ -24,9 +24,9 @@ from kproto import tables
 from kproto.capture import capture_points
 from kproto.pipeline import OutputDirectory, analyze, spark_session
 from kproto.pipeline.parquet import spark_schema
+from kproto.pipeline.stages import learn
 from kproto.pipeline.tasks import gather_pieces, make_tables
 from kproto.tables.filters import Filters
-from kproto.tables.stages import learn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from kproto.tables.stages import Piece
+    from kproto.pipeline.stages import Piece
 
 T = TypeVar("T")
 

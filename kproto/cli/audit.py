@@ -95,7 +95,7 @@ def command(
     from kproto.cli.sections import print_sections
     from kproto.tables.auditing import AGREEMENTS, AUDIT, audit, codec_decoders
     from kproto.tables.kafka_decoder import KafkaDecoder
-    from kproto.tables.planning import points_of
+    from kproto.tables.points import points_of
     from kproto.tables.whole_file import whole_file
 
     with ExitStack() as stack:

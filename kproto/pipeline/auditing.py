@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kproto.capture import CapturePoint
 from kproto.tables.auditing import AUDIT, audit
-from kproto.tables.planning import points_of
+from kproto.tables.points import points_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -14,14 +14,13 @@ from kproto import tables
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture.splits import SplitError
 from kproto.pipeline.parquet import spark_schema
+from kproto.pipeline.splitting import SPLIT, plan, scan_parts
+from kproto.pipeline.stages import gather
+from kproto.pipeline.staging import aside
+from kproto.pipeline.stitching import Counts, stitch
 from kproto.pipeline.tasks import RECEIPT, gather_pieces, receipt, results, task_each, task_numbers
 from kproto.tables.files import file_size
-from kproto.tables.planning import plan
 from kproto.tables.scanning import Selection
-from kproto.tables.splitting import SPLIT, scan_parts
-from kproto.tables.stages import gather
-from kproto.tables.staging import aside
-from kproto.tables.stitching import Counts, stitch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kproto.capture import CapturePoint
+    from kproto.pipeline.splitting import Part
+    from kproto.pipeline.stages import Piece
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
-    from kproto.tables.splitting import Part
-    from kproto.tables.stages import Piece
 
 __all__ = ["gather_captures", "joined_parts", "parallelism", "scan_options", "shares_of"]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kproto.capture.capture_points import unpacked
 from kproto.errors import ConfigurationError
+from kproto.pipeline.stages import SMALL_TABLES
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.files import file_state
 from kproto.tables.places import Place, RemotePath, copy, place_of
-from kproto.tables.stages import SMALL_TABLES
 from kproto.tables.stored import MANIFEST, SUMMARY, checked_run, table_files
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.captures import joined_parts, parallelism, shares_of
 from kproto.pipeline.options import checked, columns_of, rows_of, scan_arguments
 from kproto.pipeline.parquet import spark_schema
+from kproto.pipeline.splitting import SPLIT_BYTES, plan
 from kproto.pipeline.tasks import task_each, task_numbers
-from kproto.tables.planning import SPLIT_BYTES, plan, points_of
+from kproto.tables.points import points_of
 from kproto.tables.scanning import scan
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from kproto.tables.stitching import Counts
+    from kproto.pipeline.stitching import Counts
 
 __all__ = ["read_frames"]
 

@@ -15,12 +15,13 @@ from kproto import tables
 from kproto.errors import CaptureError
 from kproto.pipeline.captures import gather_captures
 from kproto.pipeline.former import Former, at_store, fingerprint, store_facts
+from kproto.pipeline.splitting import SPLIT_BYTES
+from kproto.pipeline.stages import SMALL_TABLES, learn, small_table
 from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.filters import Filters
 from kproto.tables.places import place_of, remove_tree
-from kproto.tables.planning import SPLIT_BYTES, points_of
+from kproto.tables.points import points_of
 from kproto.tables.reading import why_nothing
-from kproto.tables.stages import SMALL_TABLES, learn, small_table
 from kproto.tables.stored import SUMMARY, read_parquet, stored_pieces
 from kproto.tables.writing import write_table
 from kproto.verdicts.summary import SUMMARY_COLUMNS, Figures, summarize
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
     from kproto.capture import CapturePoint
     from kproto.pipeline.output import OutputDirectory
+    from kproto.pipeline.stages import Knowledge, Made, Piece
     from kproto.tables.brokers import BrokerFacts
     from kproto.tables.places import Place
-    from kproto.tables.stages import Knowledge, Made, Piece
 
 __all__ = ["BadInput", "Run", "analyze", "unchanged"]
 

@@ -16,7 +16,7 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.captures import shares_of
 from kproto.pipeline.options import checked, columns_of, rows_of, scan_arguments
 from kproto.pipeline.parquet import spark_schema
-from kproto.tables.planning import points_of
+from kproto.tables.points import points_of
 from kproto.tables.scanning import scan
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.job import analyze
 from kproto.pipeline.output import CHECKPOINT
+from kproto.pipeline.splitting import SPLIT_BYTES
 from kproto.tables.files import is_uri
-from kproto.tables.planning import SPLIT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

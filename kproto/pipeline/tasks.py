@@ -1,4 +1,4 @@
-"""The stages of ``kproto.tables.stages`` as Spark jobs: a task makes files, and tells the driver which in one row."""
+"""The stages of ``kproto.pipeline.stages`` as Spark jobs: a task makes files, and tells the driver which in one row."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from kproto.pipeline.parquet import parquet_rows, spark_schema
+from kproto.pipeline.stages import CLAIMS, chosen_of, gather, relate, settle
+from kproto.pipeline.staging import StagedTables, read_batch
 from kproto.tables.places import arrow_path, open_input, open_output, place_of
-from kproto.tables.stages import CLAIMS, chosen_of, gather, relate, settle
-from kproto.tables.staging import StagedTables, read_batch
 from kproto.tables.stored import read_parquet
 from kproto.verdicts.changes import PartitionHistory
 from kproto.verdicts.summary import MOST_CHANGED
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kproto.pipeline.stages import Knowledge, Made, Piece
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
-    from kproto.tables.stages import Knowledge, Made, Piece
     from kproto.verdicts.changes import Changes
 
 __all__ = [

@@ -13,14 +13,13 @@ from kproto.errors import CaptureError, first_reasons
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
-from kproto.tables.planning import points_of
+from kproto.tables.points import points_of
 from kproto.tables.relations import Decoded, Earlier, Relations, bad_inputs, captures, first_bodies, learn_brokers
 from kproto.tables.scanning import scan
-from kproto.tables.schemas import SCAN, TABLES
-from kproto.tables.staging import with_payloads
+from kproto.tables.schemas import BODIES, SCAN, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kproto.tables.brokers import BrokerFacts
 
@@ -119,14 +118,25 @@ class TableReader:
         filters: Which requests to keep.
         directory: Learns the brokers' addresses and tells their ids.
         states: Whether to make ``partition_states`` and ``bodies``; else they are missing.
+        payloads: Yields bodies, given with the columns of ``BODIES`` and ``staged``, with their payloads.
 
     Attributes:
         given: The bodies of the last stretch, as ``first_bodies`` gives them, known before or not.
     """
 
-    def __init__(self, filters: Filters, directory: BrokerDirectory | BrokerFacts, *, states: bool = True) -> None:
+    def __init__(
+        self,
+        filters: Filters,
+        directory: BrokerDirectory | BrokerFacts,
+        *,
+        states: bool = True,
+        payloads: Callable[[pa.Table], Iterable[pa.RecordBatch]] = lambda bodies: bodies.select(
+            BODIES.names
+        ).to_batches(),
+    ) -> None:
         self._filters = filters
         self._states = states
+        self._payloads = payloads
         self._directory = directory
         self._decoded = Decoded()
         self._known: set[bytes] = set()
@@ -149,7 +159,7 @@ class TableReader:
         new = new.filter(pa.array([body_id not in self._known for body_id in ids], pa.bool_()))
         self._known.update(ids)
         every_state = self._states or self._filters.by_partition
-        for kind, rows in decode(with_payloads(new), states=every_state):
+        for kind, rows in decode(self._payloads(new), states=every_state):
             self._decoded.add(kind, rows)
         learn_brokers(self._directory, stretch, self._decoded)
         if not last:
@@ -184,7 +194,7 @@ class TableReader:
         asked = pc.is_in(stretch["frame_id"], value_set=answers["request_frame_id"].combine_chunks(), skip_nulls=True)
         refused = pc.unique(stretch.filter(asked)["body_id"])
         bodies = new.filter(pc.is_in(new["body_id"], value_set=refused, skip_nulls=True))
-        for kind, rows in decode(with_payloads(bodies)):
+        for kind, rows in decode(self._payloads(bodies)):
             if kind == "state":
                 self._decoded.add(kind, rows)
 

@@ -16,9 +16,9 @@ from table_truth import CAPTURES
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory, analyze, unchanged
 from kproto.pipeline.former import Former
+from kproto.pipeline.stages import SMALL_TABLES
 from kproto.tables import TABLES, Filters
 from kproto.tables.brokers import BrokerFacts
-from kproto.tables.stages import SMALL_TABLES
 from kproto.tables.stored import current_run
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from table_truth import CAPTURES, Analyzed, name_of
 from kproto.capture import CapturePoint
 from kproto.capture.splits import SplitError
 from kproto.pipeline import OutputDirectory, analyze, tasks
+from kproto.pipeline.splitting import plan, scan_parts
 from kproto.tables import TABLES
-from kproto.tables.planning import plan
 from kproto.tables.scanning import Selection
-from kproto.tables.splitting import scan_parts
 
 if TYPE_CHECKING:
     from pathlib import Path

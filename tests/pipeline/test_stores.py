@@ -22,7 +22,7 @@ from kproto.report import write_report
 from kproto.tables import TABLES, read
 from kproto.tables.auditing import audit
 from kproto.tables.places import RemotePath, place_of
-from kproto.tables.planning import points_of
+from kproto.tables.points import points_of
 from kproto.tables.stored import MANIFEST, current_run, read_parquet
 from kproto.verdicts.derived import VIEWS
 

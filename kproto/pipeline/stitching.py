@@ -20,12 +20,7 @@ from kproto.capture.source import file_name
 from kproto.capture.splits import Split, SplitError, read_split
 from kproto.capture.summary import CaptureSummary
 from kproto.framing import DEFAULT_LIMIT
-from kproto.tables import ids
-from kproto.tables.batches import BATCH_BYTES
-from kproto.tables.files import open_file
-from kproto.tables.scanning import ScanRows
-from kproto.tables.schemas import SCAN
-from kproto.tables.splitting import (
+from kproto.pipeline.splitting import (
     FRAME,
     LEFT_OUT,
     PLACE,
@@ -37,6 +32,11 @@ from kproto.tables.splitting import (
     add_event,
     is_selected,
 )
+from kproto.tables import ids
+from kproto.tables.batches import BATCH_BYTES
+from kproto.tables.files import open_file
+from kproto.tables.scanning import ScanRows
+from kproto.tables.schemas import SCAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -19,18 +19,17 @@ from table_truth import CAPTURES, name_of
 
 from kproto.capture import CapturePoint
 from kproto.capture.splits import SplitError
+from kproto.pipeline.splitting import plan, scan_parts
+from kproto.pipeline.stitching import Counts, stitch
 from kproto.tables import SCAN, scan
 from kproto.tables.ids import body_id
-from kproto.tables.planning import plan
 from kproto.tables.scanning import Selection
-from kproto.tables.splitting import scan_parts
-from kproto.tables.stitching import Counts, stitch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kproto.tables.splitting import Part
+    from kproto.pipeline.splitting import Part
 
 Row = dict[str, Any]
 BUCKETS = 3

@@ -12,15 +12,14 @@ import pytest
 from table_truth import CAPTURES, name_of
 
 from kproto.capture import CapturePoint
+from kproto.pipeline.splitting import plan, scan_parts
+from kproto.pipeline.stages import chosen_of, gather, learn, relate, settle
+from kproto.pipeline.staging import aside, read_bodies
+from kproto.pipeline.stitching import Counts, stitch
 from kproto.tables import BODIES, scan
 from kproto.tables.filters import Filters
 from kproto.tables.ids import body_id
-from kproto.tables.planning import plan
 from kproto.tables.scanning import Selection
-from kproto.tables.splitting import scan_parts
-from kproto.tables.stages import chosen_of, gather, learn, relate, settle
-from kproto.tables.staging import aside, read_bodies
-from kproto.tables.stitching import Counts, stitch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

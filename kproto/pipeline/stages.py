@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kproto.pipeline.staging import StagedTables, read_bodies, read_staged, with_payloads
 from kproto.tables.arrays import rows_of
 from kproto.tables.batches import BATCH_BYTES, slices
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
@@ -27,7 +28,6 @@ from kproto.tables.places import place_of
 from kproto.tables.reading import CHUNK_BYTES, TableReader, stretches
 from kproto.tables.relations import wanted_partitions
 from kproto.tables.schemas import BODIES, REQUESTS, STAGED, TABLES
-from kproto.tables.staging import StagedTables, read_bodies, read_staged
 from kproto.tables.writing import TableFiles
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
@@ -139,7 +139,7 @@ def gather(batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters
     path = directory / f"piece-{uuid.uuid4().hex}"
     staged = StagedTables(path)
     facts = BrokerFacts()
-    reader = TableReader(replace(filters, brokers=frozenset()), facts, states=False)
+    reader = TableReader(replace(filters, brokers=frozenset()), facts, states=False, payloads=with_payloads)
     bodies = _StagedBodies(staged, str(path))
     rows: Counter[str] = Counter()
     seen: list[pa.Table] = []

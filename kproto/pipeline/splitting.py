@@ -1,4 +1,4 @@
-"""Reads parts of large captures into rows that ``stitch`` joins to the frames of the whole capture.
+"""Plans the parts of large captures, and reads them into rows that ``stitch`` joins to the frames of the whole capture.
 
 A part begins and ends in the middle of connections. Between two moments at which a connection rests (no byte and no
 request waits for another) its exchanges depend on nothing outside: they are given as frames. The packets before the
@@ -18,23 +18,23 @@ from kproto.capture.collector import Collector
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import FIN, RST, SYN, endpoints, reverse, segment
 from kproto.capture.model import Connection, Frame
-from kproto.capture.source import file_name
-from kproto.capture.splits import SplitError, read_split
+from kproto.capture.source import HEAD, file_name
+from kproto.capture.splits import Split, SplitError, is_splittable, read_split
 from kproto.capture.summary import CaptureSummary
 from kproto.errors import CaptureError
 from kproto.framing import DEFAULT_LIMIT
 from kproto.tables.batches import BATCH_BYTES
-from kproto.tables.files import open_file
+from kproto.tables.files import file_size, open_file
 from kproto.tables.scanning import ScanRows
 from kproto.tables.schemas import SCAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kproto.capture import CapturePoint
     from kproto.capture.collector import Rest
     from kproto.capture.conversation import Event
     from kproto.capture.link import Segment
-    from kproto.capture.splits import Split
     from kproto.tables.scanning import Selection
 
 __all__ = [
@@ -46,10 +46,12 @@ __all__ = [
     "SEGMENT",
     "SEGMENT_ROW",
     "SPLIT",
+    "SPLIT_BYTES",
     "SUMMARY",
     "Part",
     "add_event",
     "is_selected",
+    "plan",
     "scan_parts",
 ]
 
@@ -76,6 +78,12 @@ carries another protocol, is left out but for its openings and ends."""
 SEGMENT_ROW: Final = Struct(">qIIBI?")
 """Time (ns), sequence number, acknowledged number, flags, length on the wire,
 whether the addresses are the other way around than in ``key``. The payload follows."""
+
+SPLIT_BYTES: Final = 128 << 20
+"""Bytes of a part of a file. A capture point of fewer than twice these bytes is read by one task."""
+
+_PACKED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+"""How gzip and zstd files begin."""
 
 PLACE: Final = Struct(">?q")
 """A frame of a part: whether it is a response, and how many bytes its stream had then since ``REST_BEGINS``."""
@@ -110,6 +118,67 @@ class Part(NamedTuple):
     number: int
     split: Split
     is_last: bool
+
+
+def plan(
+    points: Iterable[CapturePoint],
+    split_bytes: int = SPLIT_BYTES,
+    *,
+    opener: Callable[[str], IO[bytes]] = open_file,
+) -> tuple[list[CapturePoint], list[Part]]:
+    """Choose the captures that are read in parts.
+
+    Each file of a large capture point is a part; uncompressed files larger than ``split_bytes`` are cut into parts.
+
+    Args:
+        points: The capture points.
+        split_bytes: About how large a part shall be; 0 reads every capture point by one task.
+        opener: Opens a file.
+
+    Returns:
+        The capture points that are read whole, and the parts of the others.
+    """
+    whole: list[CapturePoint] = []
+    parts: list[Part] = []
+    for point in points:
+        sizes = [_size(file) for file in point.files]
+        splits: list[Split] = []
+        if split_bytes and sum(sizes) >= 2 * split_bytes:
+            heads = [_head(file, opener) for file in point.files]
+            if all(is_splittable(head) or _is_packed(head) for head in heads):
+                for file, size, head in zip(point.files, sizes, heads, strict=True):
+                    splits += _splits(file, size, split_bytes) if is_splittable(head) else [Split(file)]
+        if len(splits) < 2:
+            whole.append(point)
+        else:
+            last = len(splits) - 1
+            parts += [Part(point.name, n, split, n == last) for n, split in enumerate(splits)]
+    return whole, parts
+
+
+def _splits(file: str, size: int, split_bytes: int) -> Iterator[Split]:
+    count = max(1, round(size / split_bytes))
+    for n in range(count):
+        yield Split(file, size * n // count, size * (n + 1) // count, size)
+
+
+def _size(file: str) -> int:
+    try:
+        return file_size(file)
+    except CaptureError:
+        return 0  # reading the file reports the error
+
+
+def _head(file: str, opener: Callable[[str], IO[bytes]]) -> bytes:
+    try:
+        with opener(file) as opened:
+            return opened.read(HEAD)
+    except OSError:
+        return b""
+
+
+def _is_packed(head: bytes) -> bool:
+    return head.startswith(_PACKED)
 
 
 def scan_parts(
