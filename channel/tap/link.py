@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from channel.clock import Clock
     from channel.network.recorder import Direction, Recorder
 
-    from .mask import SecretMask
-
 __all__ = ["CHUNK", "READ", "WRITE", "Link", "LinkTransport"]
 
 CHUNK: Final = 262_144
@@ -86,7 +84,6 @@ class Link:
         client_address, node_address: The client's own address and the node's, as they appear in the recording.
         recorder: Takes what passes.
         clock: Time.
-        mask: Hides secrets in the recording, None to record them.
 
     Attributes:
         client, node, client_address, node_address: As given.
@@ -97,7 +94,7 @@ class Link:
     """
 
     __slots__ = (
-        "_clock", "_flows", "_mask", "_recorder", "client", "client_address", "deadline_ns", "interests", "node",
+        "_clock", "_flows", "_recorder", "client", "client_address", "deadline_ns", "interests", "node",
         "node_address", "opened", "relayed",
     )  # fmt: skip
 
@@ -109,7 +106,6 @@ class Link:
         node_address: Address,
         recorder: Recorder,
         clock: Clock,
-        mask: SecretMask | None,
     ) -> None:
         self.client = client
         self.node = node
@@ -121,7 +117,6 @@ class Link:
         self.interests = {client.fileno(): 0, node.fileno(): 0}
         self._recorder = recorder
         self._clock = clock
-        self._mask = mask
         self._flows = (_Flow(client, node, "sent"), _Flow(node, client, "received"))
 
     # ---- opening and ending ------------------------------------------------------------------------------------------
@@ -207,9 +202,7 @@ class Link:
             self.relayed += count
             chunk = buffer[:count]
             now = self._clock.wall_nanoseconds()
-            recorded = [chunk] if self._mask is None else self._mask.apply(flow.recorded_as, chunk)
-            if recorded:
-                self._recorder.record(flow.recorded_as, self.client_address, self.node_address, now, recorded)
+            self._recorder.record(flow.recorded_as, self.client_address, self.node_address, now, [chunk])
             has_gone_out = flow.write(chunk)
             if not has_gone_out or (count < len(buffer) and not flow.source.has_bytes_buffered):
                 return

@@ -29,7 +29,6 @@ from kproto.errors import ConfigurationError
 
 from .link import CHUNK, READ, WRITE, Link, LinkTransport
 from .mapping import Mapping
-from .mask import SecretMask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,8 +59,6 @@ class Tap:
         listener_tls: The TLS context for clients, or a function that returns it for each connection; None for
             plaintext. The recording is plaintext in any case.
         upstream_tls: The same towards nodes.
-        keep_secrets: Record passwords and tokens too. By default the recording has zeros in their places; the relayed
-            bytes stay as they are in any case.
         clock: Time.
 
     Attributes:
@@ -81,7 +78,6 @@ class Tap:
         *,
         listener_tls: TlsContext | None = None,
         upstream_tls: TlsContext | None = None,
-        keep_secrets: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if not mappings:
@@ -89,7 +85,6 @@ class Tap:
         self._recorder = _GuardedRecorder(recorder)
         self._listener_tls = listener_tls
         self._upstream_tls = upstream_tls
-        self._keep_secrets = keep_secrets
         self._clock = clock
         self._buffer = memoryview(bytearray(CHUNK))
         self._links: dict[int, Link] = {}
@@ -241,8 +236,7 @@ class Tap:
             self._refuse(client, node, mapping, e)
             return
         addresses = socket_address(client_address), socket_address(upstream)
-        mask = None if self._keep_secrets else SecretMask()
-        link = Link(near, far, *addresses, self._recorder, self._clock, mask)
+        link = Link(near, far, *addresses, self._recorder, self._clock)
         near.finish_connect()
         self._opening[link] = None
         for descriptor in link.interests:

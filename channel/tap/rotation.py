@@ -34,6 +34,7 @@ class RotatingRecorder:
         path: The name, with or without ``.pcapng``; files of an earlier run are not overwritten, the numbers go on.
         max_bytes: The size at which a file is finished; 0 for no limit.
         max_seconds: The age at which a file is finished; 0 for no limit.
+        keep_secrets: Record passwords and tokens too; by default zeros stand in their places.
         clock: Time.
 
     Attributes:
@@ -41,7 +42,13 @@ class RotatingRecorder:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, max_bytes: int = 0, max_seconds: float = 0, clock: Clock = SYSTEM_CLOCK
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_bytes: int = 0,
+        max_seconds: float = 0,
+        keep_secrets: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         given = Path(path)
         self._stem = given.with_suffix("") if given.suffix == ".pcapng" else given
@@ -54,7 +61,7 @@ class RotatingRecorder:
         self._frames_before = 0
         self._retry_ns = 0
         self.finished = 0
-        self._recorder = PcapngRecorder(self._part())
+        self._recorder = PcapngRecorder(self._part(), keep_secrets=keep_secrets)
 
     def __enter__(self) -> Self:
         return self

@@ -84,8 +84,9 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-    help="Record all its traffic to DIR/controller-ID.pcapng.",
+    help="Record all its traffic to DIR/controller-ID.pcapng, zeros for secrets.",
 )  # fmt: skip
+@click.option("--keep-secrets", is_flag=True, help="Record passwords and tokens; by default zeros are recorded.")
 @click.option(
     "--quorum", metavar="ID@HOST:PORT,...",
     help="The KRaft controllers of a migration; it ends once they lead.",
@@ -101,6 +102,7 @@ def command(
     config: Path | None,
     security: Path | None,
     record: Path | None,
+    keep_secrets: bool,
     quorum: str | None,
     metrics: str | None,
     status: bool,
@@ -147,7 +149,8 @@ def command(
                 record.mkdir(parents=True, exist_ok=True)
             except FileExistsError:
                 raise ConfigurationError(f"{record} is a file; --record takes a directory") from None
-            recorder = stack.enter_context(PcapngRecorder(record / f"controller-{controller_id}.pcapng"))
+            path = record / f"controller-{controller_id}.pcapng"
+            recorder = stack.enter_context(PcapngRecorder(path, keep_secrets=keep_secrets))
         node = ControllerNode(
             controller_id,
             zookeeper,

@@ -88,16 +88,21 @@ def command(
     try:
         recorder: PcapngRecorder | RotatingRecorder
         if rotate_size or rotate_seconds:
-            recorder = RotatingRecorder(out, max_bytes=(rotate_size or 0) * 10**6, max_seconds=rotate_seconds or 0)
+            recorder = RotatingRecorder(
+                out,
+                max_bytes=(rotate_size or 0) * 10**6,
+                max_seconds=rotate_seconds or 0,
+                keep_secrets=keep_secrets,
+            )
         else:
-            recorder = PcapngRecorder(out)
+            recorder = PcapngRecorder(out, keep_secrets=keep_secrets)
     except OSError as e:
         raise ConfigurationError(
             f"cannot write {out}: {str(e.strerror).lower()}; choose another file with --out"
         ) from e
     tap: Tap | None = None
     with contextlib.suppress(KeyboardInterrupt), ended_by_sigterm() as wait, recorder:
-        tap = Tap(mappings, recorder, listener_tls=near, upstream_tls=far, keep_secrets=keep_secrets)
+        tap = Tap(mappings, recorder, listener_tls=near, upstream_tls=far)
         with tap:
             wait(partial(_announce, tap, mappings, recorder.path), partial(_has_ended, tap, recorder))
     if tap is None:

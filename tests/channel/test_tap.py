@@ -28,11 +28,10 @@ from tls_certificates import certificates
 from channel.broker.cluster import EmbeddedCluster
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
-from channel.network.recorder import PcapngRecorder
+from channel.network.recorder import PcapngRecorder, SecretMask
 from channel.network.sasl import SaslClient, SaslServer
 from channel.security import Credentials, Password, SecurityConfig
 from channel.tap import Mapping, Tap
-from channel.tap.mask import SecretMask
 from channel.tap.rotation import RotatingRecorder
 from channel.tls_contexts import client_context, server_context
 from channel.types import Broker, EndPoint
@@ -425,9 +424,9 @@ def test_a_file_is_finished_by_age_unless_it_is_empty(tmp_path: Path) -> None:
         clock.sleep(11_000)
         recorder.rotate_if_due()
         assert recorder.finished == 0
-        recorder.record("sent", *ends, 0, [b"x"])
+        recorder.record("sent", *ends, 0, [METADATA])
         assert recorder.finished == 1
-        recorder.record("sent", *ends, 0, [b"y"])
+        recorder.record("sent", *ends, 0, [METADATA])
         recorder.rotate_if_due()
         assert recorder.finished == 1
         clock.sleep(11_000)
@@ -564,7 +563,7 @@ def masked(steps: list[tuple[str, bytes]], size: int) -> dict[str, bytes]:
     mask, streams = SecretMask(), {"sent": b"", "received": b""}
     for direction, data in steps:
         for at in range(0, len(data), size):
-            for piece in mask.apply(direction, memoryview(data[at : at + size])):  # type: ignore[arg-type]
+            for piece in mask.masked([data[at : at + size]], is_request=direction == "sent"):
                 streams[direction] += bytes(piece)
     return streams
 
@@ -676,8 +675,8 @@ def test_what_is_no_secret_passes_as_it_is(requests: list[tuple[int, int, bytes]
 
 def test_secrets_are_recorded_if_they_are_to_be_kept(echo: EchoServer, recording: Path) -> None:
     with (
-        PcapngRecorder(recording) as recorder,
-        Tap([Mapping(LOOPBACK, echo.address)], recorder, keep_secrets=True) as tap,
+        PcapngRecorder(recording, keep_secrets=True) as recorder,
+        Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap,
         connect(tap) as sock,
     ):
         sock.sendall(HANDSHAKE + TOKEN)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
 from functools import partial
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -18,6 +20,11 @@ import channel.node.controller_node
 import kproto.__main__
 from kproto.cli import main
 from kproto.cli.ending import ended_by_sigterm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from channel.network.recorder import PcapngRecorder
 
 
 def test_sigterm_breaks_off_the_start_but_not_what_it_cleans_up() -> None:
@@ -89,6 +96,25 @@ def test_a_controller_resigns_although_sigterm_comes_twice(monkeypatch: pytest.M
     ending.join(60)
     assert (result.exit_code, ended) == (0, ["resigned"])
     assert '"id":7' in result.stdout
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_controller_records_no_secrets_unless_they_are_to_be_kept(
+    keep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = ("127.0.0.1", 1), ("127.0.0.1", 2)
+    alter_user_scram_credentials = b"\0\x33\0\0\0\0\0\7\0\1ahunter2"
+
+    def node(*_: object, recorder: PcapngRecorder, **__: object) -> None:
+        recorder.opened(*ends, 0, initiator=False)
+        recorder.record("received", *ends, 0, [struct.pack(">i", 18), alter_user_scram_credentials])
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(channel.node.controller_node, "ControllerNode", node)
+    command = ["controller", "--zookeeper", "127.0.0.1:1", "--id", "7", "--record", str(tmp_path)]
+    assert CliRunner().invoke(main, [*command, *(["--keep-secrets"] if keep else [])]).exit_code == 0
+    recorded = (tmp_path / "controller-7.pcapng").read_bytes()
+    assert (b"hunter2" in recorded, alter_user_scram_credentials[:8] in recorded) == (keep, True)
 
 
 def test_ctrl_c_while_the_modules_are_loaded_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

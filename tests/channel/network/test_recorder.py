@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import struct
 import threading
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_peers import frame
 
+from channel.broker.cluster import EmbeddedCluster
 from channel.network.recorder import PcapngRecorder
 from kproto.capture import GAP, WHOLE, CaptureSummary, frames
 from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG
@@ -213,7 +215,7 @@ def test_a_packet_that_was_cut_short_since_is_no_damaged_one(recording, tmp_path
 def test_both_streams_are_kept_byte_for_byte(tmp_path_factory, script):
     path = tmp_path_factory.mktemp("recording") / "recording.pcapng"
     streams = {True: b"", False: b""}
-    with PcapngRecorder(path) as recorder:
+    with PcapngRecorder(path, keep_secrets=True) as recorder:
         for number, (sent, sizes) in enumerate(script):
             pieces = [bytes([number * 3 + at + 1]) * size for at, size in enumerate(sizes)]
             recorder.record("sent" if sent else "received", CLIENT, SERVER, NOW, pieces)
@@ -256,3 +258,46 @@ def test_a_file_that_cannot_be_written_any_more_ends_the_recording_and_not_the_t
     assert len([r for r in caplog.records if "has ended" in r.message]) == 1
     recorder.close()
     recorder.record("sent", CLIENT, SERVER, NOW, [request(3)])
+
+
+API_VERSIONS = frame(struct.pack(">hhih", 18, 0, 9, -1))
+SECRETS = {
+    "SCRAM credentials": b"\0\x33\0\0\0\0\0\7\0\1ahunter2",
+    "settings": b"\0\x2c\0\0\0\0\0\7\0\1ahunter2",
+    "credentials in an envelope": b"\0\x3a\0\0\0\0\0\7\0\1a\0\x14\0\x33\0\0\0\0\0\x08\0\1ahunter2\1\1\0",
+    "a token": b"\0\x24\0\0\0\0\0\7\0\1a\0\0\0\7hunter2",
+}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_the_recording_of_a_listener_has_no_secrets_of_its_clients(tmp_path, secret, keep):
+    path = tmp_path / "recording.pcapng"
+    with PcapngRecorder(path, keep_secrets=keep) as recorder, EmbeddedCluster(1, recorder=recorder) as cluster:
+        for each in (API_VERSIONS, frame(secret)):
+            with socket.create_connection(("127.0.0.1", cluster[0].port), 30) as sock:
+                sock.sendall(each)
+                sock.shutdown(socket.SHUT_WR)
+                while sock.recv(65_536):
+                    pass
+    recorded = path.read_bytes()
+    assert (b"hunter2" in recorded, API_VERSIONS in recorded, frame(secret)[:12] in recorded) == (keep, True, True)
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_a_secret_is_masked_at_either_end_however_its_frame_lies_in_memory(tmp_path, secret):
+    script = (API_VERSIONS, frame(secret), API_VERSIONS)
+    for initiator, direction in ((True, "sent"), (False, "received")):
+        for split in range(14):
+            with PcapngRecorder(tmp_path / f"{initiator}-{split}.pcapng") as recorder:
+                recorder.opened(CLIENT, SERVER, NOW, initiator=initiator)
+                for each in script:
+                    recorder.record(direction, CLIENT, SERVER, NOW, [each[:split], each[split:]])
+            stream = b""
+            for kind, body in blocks(recorder.path.read_bytes()):
+                if kind == 6:
+                    stream += body[20 + 54 : 20 + struct.unpack_from("<I", body, 12)[0]]
+            assert len(stream) == sum(map(len, script))
+            assert stream.startswith(API_VERSIONS + script[1][:12])
+            assert stream.endswith(API_VERSIONS)
+            assert b"hunter2" not in stream
