@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kproto.cli import settings
 from kproto.errors import KprotoError
 from kproto.extras import EXTRAS, install_command
 from kproto.text import printable
@@ -66,6 +67,14 @@ class Commands(click.Group):
         command = importlib.import_module(f"kproto.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None:
+            ctx.default_map = {name: settings.apply(command, name, COMMANDS)}
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -186,7 +195,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
 @click.group(
     name="kproto",
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Every command has its own --help, with examples. The pages in docs/ describe their input and output.",
 )
 @click.option(
@@ -196,7 +205,10 @@ def main() -> None:
     """Kafka's controller-to-broker protocol: LeaderAndIsr, StopReplica, UpdateMetadata.
 
     \b
-      kproto inspect control.pcap                                  every control request and its answer
-      kproto inspect control.pcap --broker 7 --partition orders-3  who told broker 7 that, and when?
-      kproto analyze control.pcap --out tables                     the same as Parquet tables
+      kproto inspect control.pcap
+          every control request and its answer
+      kproto inspect control.pcap --broker 7 --partition orders-3
+          who told broker 7 that, and when?
+      kproto analyze control.pcap --out tables
+          the same as Parquet tables
     """

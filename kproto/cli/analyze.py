@@ -49,26 +49,35 @@ _SMALL: Final = 32 << 20
 @click.command(
     cls=CaptureCommand,
     epilog="""\b
-When: to keep tables on disk, or for captures beyond one machine's memory. For the answer alone, in a second and
-without Java: kproto summary. For the same tables in Python, without Spark: kproto.tables.read.
+When: to keep tables on disk, or for captures beyond one machine's memory.
+For the answer alone, in a second and without Java: kproto summary. For the
+same tables in Python, without Spark: kproto.tables.read.
 
 \b
-Tables, in Parquet, below DIR: requests, responses, partition_errors, partition_states, frames, bodies, brokers,
-captures, bad_inputs. kproto tables describes every column. partition_states holds each distinct body once, however
-many brokers got it; requests.body_id joins it.
+Tables, in Parquet, below DIR: requests, responses, partition_errors,
+partition_states, frames, bodies, brokers, captures, bad_inputs. kproto
+tables describes every column. partition_states holds each distinct body
+once, however many brokers got it; requests.body_id joins it.
 
 \b
 Examples:
   kproto analyze control.pcap --out tables
-  kproto analyze captures/*.pcap.gz --out tables --overwrite --since 2026-11-21T05:59
-  kproto analyze control.pcap --out tables --report report.html    and a page to look at
-  kproto analyze control.pcap --out tables --topic 'orders*'    only what names these topics
+  kproto analyze captures/*.pcap.gz --out tables --overwrite \\
+      --since 2026-11-21T05:59
+  kproto analyze control.pcap --out tables --report report.html
+      and a page to look at
+  kproto analyze control.pcap --out tables --topic 'orders*'
+      only what names these topics
   kproto analyze control.pcap --out tables --format json | jq .requests
-  kproto analyze --follow recordings --out tables               add what arrives, until Ctrl-C
-  kproto analyze /shared/*.pcap --out /shared/tables --master spark://host:7077
+  kproto analyze --follow recordings --out tables
+      add what arrives, until Ctrl-C
+  kproto analyze /shared/*.pcap --out /shared/tables \\
+      --master spark://host:7077
   kproto analyze s3://bucket/captures/*.pcap --out s3://bucket/tables
-  spark-submit --master yarn $(which kproto) analyze hdfs.pcap --out /shared/tables
-  duckdb -c "from 'tables/requests/**/*.parquet' select target_broker, max(latency_us) group by all" """,
+  spark-submit --master yarn $(which kproto) analyze hdfs.pcap \\
+      --out /shared/tables
+  duckdb -c "select target_broker, max(latency_us)
+      from 'tables/requests/**/*.parquet' group by all" """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @click.option(

@@ -41,11 +41,16 @@ _DIRECTIONS: Final = {"req": "request", "resp": "response"}
     cls=CaptureCommand,
     epilog="""\b
 Examples:
-  kproto audit control.pcap                                      do both codecs say the same of every frame?
-  kproto audit captures/ --oracle 'tools/oracle/oracle serve'    and Kafka's own classes?
-  kproto audit big.pcap --sample 0.01                            of one frame in a hundred
-  kproto audit control.pcap --write audit.parquet                the table audit, as Parquet
-  kproto audit control.pcap --format json | jq '.mismatches[] | {outcome, field_path, cython, construct}'
+  kproto audit control.pcap
+      do both codecs say the same of every frame?
+  kproto audit captures/ --oracle 'tools/oracle/oracle serve'
+      and Kafka's own classes?
+  kproto audit big.pcap --sample 0.01
+      of one frame in a hundred
+  kproto audit control.pcap --write audit.parquet
+      the table audit, as Parquet
+  kproto audit control.pcap --format json \\
+      | jq '.mismatches[] | {outcome, field_path, cython, construct}'
 
 \b
 The exit code is 1 if any frame is read in two ways. """,

@@ -35,45 +35,60 @@ __all__ = ["command"]
 
 @click.command(
     epilog="""\b
-Brokers answer LeaderAndIsr, StopReplica, UpdateMetadata, Metadata, ControlledShutdown and ApiVersions as Kafka 3.9
-does, and keep replicas as the control plane sees them: leaders, epochs, ISR, topic ids. They store no messages.
+Brokers answer LeaderAndIsr, StopReplica, UpdateMetadata, Metadata,
+ControlledShutdown and ApiVersions as Kafka 3.9 does, and keep replicas as
+the control plane sees them: leaders, epochs, ISR, topic ids. They store no
+messages.
 
 \b
-With --zookeeper they register there, and a real Kafka controller leads them. Their leaders drop silent followers from
-the ISR; SIGTERM or Ctrl-C is a controlled shutdown, and Ctrl-C during it ends them at once. ZooKeeper must allow a
-connection for each broker (maxClientCnxns, 60 by default; 0 for no limit).
+With --zookeeper they register there, and a real Kafka controller leads
+them. Their leaders drop silent followers from the ISR; SIGTERM or Ctrl-C is
+a controlled shutdown, and Ctrl-C during it ends them at once. ZooKeeper
+must allow a connection for each broker (maxClientCnxns, 60 by default; 0
+for no limit).
 
 \b
-With --commands they take steps from standard input, one a line, and print a report of each as a JSON line:
-  kill 101,105-107     restart 101     bounce random:10     leave 103     pause 104     resume 104
-  slow 105 0.5         wait 10         new-controller           stop
-  kill controller      with --elect: the broker of these that leads the cluster
-
-  curl --json '{"step": "kill random:3"}' http://127.0.0.1:8080/steps       the same with --http 8080
-
-\b
-With --quorum they take part in a migration from ZooKeeper to KRaft: a KRaft controller registers them, and leads them.
+With --commands they take steps from standard input, one a line, and print
+a report of each as a JSON line:
+  kill 101,105-107     restart 101     bounce random:10     leave 103
+  pause 104            resume 104      slow 105 0.5         wait 10
+  new-controller       stop
+  kill controller      with --elect: the broker of these that leads
 
 \b
-With --elect every broker stands for election too. The winner leads the others, and itself over its own socket; when it
-ends, another leads with the next controller epoch. A JSON line tells of each election.
+With --http 8080 they take the same steps as requests:
+  curl --json '{"step": "kill random:3"}' http://127.0.0.1:8080/steps
+
+\b
+With --quorum they take part in a migration from ZooKeeper to KRaft: a KRaft
+controller registers them, and leads them.
+
+\b
+With --elect every broker stands for election too. The winner leads the
+others, and itself over its own socket; when it ends, another leads with the
+next controller epoch. A JSON line tells of each election.
 
 \b
 --config takes Kafka's settings for all of them, or for one:
   num.partitions=6                           of every broker
-  broker.102.default.replication.factor=1    of broker 102, once it leads the cluster
+  broker.102.default.replication.factor=1    of broker 102, if it leads
 
 \b
 Examples:
-  kproto brokers --count 3 --base-port 19092                  brokers 0-2 on ports 19092-19094
-  kproto brokers --count 3 --base-port 19092 --requests       and a JSON line for each request
-  kproto brokers --count 1000 --base-port 20000 > ports.json  a thousand; ports.json says where
-  kproto brokers --security broker.properties                 TLS, SASL or both; the file has Kafka's own names
+  kproto brokers --count 3 --base-port 19092
+      brokers 0-2 on ports 19092-19094
+  kproto brokers --count 3 --base-port 19092 --requests
+      and a JSON line for each request
+  kproto brokers --count 1000 --base-port 20000 > ports.json
+      a thousand; ports.json says where
+  kproto brokers --security broker.properties
+      TLS, SASL or both; the file has Kafka's own names
   kproto brokers --zookeeper 127.0.0.1:2181 --count 50 --first-id 100
-                                                              fifty for the controller of that cluster
+      fifty for the controller of that cluster
   kproto brokers --zookeeper 127.0.0.1:2181 --count 3 --elect
-                                                              a cluster of their own
-  echo 'bounce random:10' | kproto brokers --zookeeper 127.0.0.1:2181 --count 50 --first-id 100 --commands """
+      a cluster of their own
+  echo 'bounce random:10' | kproto brokers --zookeeper 127.0.0.1:2181 \\
+      --count 50 --first-id 100 --commands """
 )
 @click.option("--count", default=3, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
 @click.option("--base-port", default=0, type=click.IntRange(0, 65_535), help="Broker N listens at this port + N.")

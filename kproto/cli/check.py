@@ -22,7 +22,8 @@ _SHOWN = 20  # the most damages of one file that the text output lists
 Examples:
   kproto check control.pcapng
   ssh host cat tap.pcapng | kproto check -
-  kproto check /var/tmp/tap-*.pcapng --format json | jq 'select(.whole | not)' """
+  kproto check /var/tmp/tap-*.pcapng --format json \\
+      | jq 'select(.whole | not)' """
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @format_option("json")

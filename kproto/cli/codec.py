@@ -199,9 +199,11 @@ def _write(codec: Any, kind: str, message: Any, version: int) -> bytes:
 @click.command(
     epilog="""\b
 Examples:
-  echo '{"op":"decode","api":5,"version":4,"kind":"response","hex":"000b0100"}' | kproto codec
-  echo '{"op":"encode","api":5,"version":4,"kind":"response","json":{"errorCode":11,"partitionErrors":[]}}' |
-      kproto codec --implementation construct"""
+  echo '{"op":"decode","api":5,"version":4,"kind":"response",
+      "hex":"000b0100"}' | tr -d '\\n' | kproto codec
+  echo '{"op":"encode","api":5,"version":4,"kind":"response",
+      "json":{"errorCode":11,"partitionErrors":[]}}' | tr -d '\\n' \\
+      | kproto codec --implementation construct"""
 )
 @click.option(
     "--implementation",
@@ -217,16 +219,26 @@ def command(implementation: Implementation, *, strict: bool) -> None:
 
     \b
     A question:
-      op        decode, encode
-      kind      request, response, request_header, response_header
-      api       the API's key; for a header it may be left out, and version is the header's own
-      version   the body's version, 0 and up
-      hex       the bytes to decode, or base64
-      json      the message to encode, in Kafka's JSON form
-      json_version  read json in that version's form, write version
-      omit      parts to leave out of the answer to decode: ["json", "reencoded"]
-      as        hex or base64, the form of bytes in the answer
-      id        copied into the answer
+      op
+          decode, encode
+      kind
+          request, response, request_header, response_header
+      api
+          the API's key; not needed for a header, whose version is its own
+      version
+          the body's version, 0 and up
+      hex
+          the bytes to decode, or base64
+      json
+          the message to encode, in Kafka's JSON form
+      json_version
+          read json in that version's form, write version
+      omit
+          parts to leave out of the answer to decode: ["json", "reencoded"]
+      as
+          hex or base64, the form of bytes in the answer
+      id
+          copied into the answer
 
     An answer has ok; and consumed, json and reencoded (decode), hex or base64 (encode), or error (either). If a message
     can be read but not written again, reencoded is null and reencode_error says why. No question ends the process; an

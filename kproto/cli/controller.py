@@ -31,31 +31,42 @@ _M_ARENA_MAX: Final = -8
 
 @click.command(
     epilog="""\b
-It stands for election in ZooKeeper like a broker of Kafka 3.9, and leads once it is elected: leaders and ISR, new
-topics and partitions, reassignment, deletion, preferred elections, controlled shutdown. Brokers with a controller wait:
-it leads when /controller is free. It keeps no records and gets no replicas. Ctrl-C or SIGTERM: it resigns.
+It stands for election in ZooKeeper like a broker of Kafka 3.9, and leads
+once it is elected: leaders and ISR, new topics and partitions,
+reassignment, deletion, preferred elections, controlled shutdown. While
+another controller leads, it waits for /controller to be free. It keeps no
+records and gets no replicas. Ctrl-C or SIGTERM: it resigns.
 
 \b
-Its listener serves what brokers, clients and Kafka's tools ask of a controller: topics, partitions, elections,
-reassignments, producer ids, SCRAM credentials, also in an Envelope. It names the coordinators of groups and
-transactions. What any broker may answer (ACLs, quotas, settings of topics) it passes on to a live broker; with TLS or
-SASL, where it cannot speak for the client, it closes the connection, and the client asks another broker. New replicas
-are spread over the racks if every broker has one. Settings of topics are checked as Kafka 3.9 checks them.
+Its listener serves what brokers, clients and Kafka's tools ask of a
+controller: topics, partitions, elections, reassignments, producer ids,
+SCRAM credentials, also in an Envelope. It names the coordinators of groups
+and transactions. What any broker may answer (ACLs, quotas, settings of
+topics) it passes on to a live broker; with TLS or SASL, where it cannot
+speak for the client, it closes the connection, and the client asks another
+broker. New replicas are spread over the racks if every broker has one.
+Settings of topics are checked as Kafka 3.9 checks them.
 
 \b
-In a migration to KRaft --quorum names the KRaft controllers, as controller.quorum.voters does for brokers: it registers
-there too, as they wait for every registered broker, and ends once they have taken the cluster over.
+In a migration to KRaft --quorum names the KRaft controllers, as
+controller.quorum.voters does for brokers: it registers there too, as they
+wait for every registered broker, and ends once they have taken the cluster
+over.
 
 
-Prints one JSON object a line: where it listens, then who leads at each change.
+Prints one JSON object a line: where it listens, then each new leader.
 
 \b
 Examples:
   kproto controller --zookeeper 127.0.0.1:2181 --id 1000
-  kproto controller --zookeeper zk1:2181,zk2:2181/kafka --id 1000 --listener 10.0.0.7:9092 --config FILE
-  kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --record recordings --metrics 127.0.0.1:9404 --log-json
-  kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --security broker.properties
-  kproto controller --zookeeper 127.0.0.1:2181 --id 1000 --quorum 3000@127.0.0.1:9093
+  kproto controller --zookeeper zk1:2181,zk2:2181/kafka --id 1000 \\
+      --listener 10.0.0.7:9092 --config FILE
+  kproto controller --zookeeper 127.0.0.1:2181 --id 1000 \\
+      --record recordings --metrics 127.0.0.1:9404 --log-json
+  kproto controller --zookeeper 127.0.0.1:2181 --id 1000 \\
+      --security broker.properties
+  kproto controller --zookeeper 127.0.0.1:2181 --id 1000 \\
+      --quorum 3000@127.0.0.1:9093
   kproto controller --zookeeper 127.0.0.1:2181 --status
 
 \b

@@ -23,11 +23,16 @@ __all__ = ["command"]
 @click.command(
     epilog="""\b
 Examples:
-  kproto decode frame.bin                                          a whole request frame needs no options
-  xxd -s 66 packet | kproto decode                                 nor does a hex dump of it
-  kproto decode --api UpdateMetadata --version 8 body.hex          a request's body alone
-  kproto decode --kind response-frame --api 4 --version 7 x.bin    a response needs its request's API and version
-  kproto decode --kind response --api 5 --version 4 --data 000b0100 --format json"""
+  kproto decode frame.bin
+      a whole request frame needs no options
+  xxd -s 66 packet | kproto decode
+      nor does a hex dump of it
+  kproto decode --api UpdateMetadata --version 8 body.hex
+      a request's body alone
+  kproto decode --kind response-frame --api 4 --version 7 x.bin
+      a response needs its request's API and version
+  kproto decode --kind response --api 5 --version 4 --data 000b0100 \\
+      --format json"""
 )
 @click.argument("source", default="-", metavar="[FILE]")
 @click.option("--data", metavar="TEXT", help="Hex or base64, in place of a file.")

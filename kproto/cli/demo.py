@@ -23,14 +23,17 @@ __all__ = ["command"]
 
 @click.command(
     epilog="""\b
-With --zookeeper two elected controllers decide by themselves, as `kproto controller` does; without it a script does.
+With --zookeeper two elected controllers decide by themselves, as `kproto
+controller` does; without it a script does.
 
 \b
 Examples:
   kproto demo
   kproto demo --seed 7 --brokers 5 --out rehearsal
-  kproto demo --zookeeper 127.0.0.1:2181                  in a chroot of its own, which goes again
-  kproto inspect out/demo/recording.pcapng --errors       then look into what was recorded """
+  kproto demo --zookeeper 127.0.0.1:2181
+      in a chroot of its own, which goes again
+  kproto inspect out/demo/recording.pcapng --errors
+      then look into what was recorded """
 )
 @click.option("--seed", default=1, show_default=True, help="The seed of topics, replicas and changes.")
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(2, 200), help="Embedded brokers.")

@@ -40,15 +40,21 @@ _INDENT: Final = " " * 9
 @click.command(
     epilog="""\b
 Examples:
-  kproto doctor control.pcap                       what is wrong, the worst first
-  kproto doctor captures/ --fail-on warning        exit code 1 from warnings on
-  kproto doctor tables                             tables of kproto analyze
+  kproto doctor control.pcap
+      what is wrong, the worst first
+  kproto doctor captures/ --fail-on warning
+      exit code 1 from warnings on
+  kproto doctor tables
+      tables of kproto analyze
   tcpdump -i any -w - port 9092 | kproto doctor -
-  kproto doctor --explain KP011                    what a finding means
-  kproto doctor --explain all                      all rules and limits
+  kproto doctor --explain KP011
+      what a finding means
+  kproto doctor --explain all
+      all rules and limits
   kproto doctor control.pcap --limit offline=5 --limit min-isr=2
   kproto doctor control.pcap --format json > known.jsonl
-  kproto doctor later.pcap --baseline known.jsonl  only what is new
+  kproto doctor later.pcap --baseline known.jsonl
+      only what is new
 
 \b
 docs/verdicts.md defines every rule and term. """

@@ -33,11 +33,15 @@ __all__ = ["command"]
 @click.command(
     epilog="""\b
 Examples:
-  kproto encode --api UpdateMetadata --version 8 --data '{"controllerId":1,"isKRaftController":false,
+  kproto encode --api UpdateMetadata --version 8 \\
+      --data '{"controllerId":1,"isKRaftController":false,
       "controllerEpoch":2,"brokerEpoch":-1,"topicStates":[],"liveBrokers":[]}'
-  kproto encode --api 5 --version 4 --kind response --to base64 stop-replica-response.json
-  kproto decode frame.hex --format json | jq '.header.correlationId = 7' | kproto encode --to raw > frame.bin
-  kproto inspect control.pcap --format json | head -1 | kproto encode --kind request-frame --to hexdump"""
+  kproto encode --api 5 --version 4 --kind response \\
+      --to base64 stop-replica-response.json
+  kproto decode frame.hex --format json \\
+      | jq '.header.correlationId = 7' | kproto encode --to raw > frame.bin
+  kproto inspect control.pcap --format json | head -1 | kproto encode \\
+      --kind request-frame --to hexdump"""
 )
 @click.argument("source", default="-", metavar="[FILE]")
 @click.option("--data", metavar="JSON", help="JSON text, in place of a file.")

@@ -58,19 +58,29 @@ def _count(name: str, help_text: str, least: int = 0) -> Callable[[_Command], _C
 @click.command(
     epilog="""\b
 Examples:
-  kproto generate --out fleet                                    10 brokers, 1000 partitions, an hour of changes
-  kproto generate --out fleet --seed 7 --loss 0.01 --restarts 5  connections break, brokers come and go
-  kproto generate --out holes --capture-loss 0.02                the capture misses packets that were delivered
+  kproto generate --out fleet
+      10 brokers, 1000 partitions, an hour of changes
+  kproto generate --out fleet --seed 7 --loss 0.01 --restarts 5
+      connections break, brokers come and go
+  kproto generate --out holes --capture-loss 0.02
+      the capture misses packets that were delivered
   kproto generate --out big --size 256M --batch 1000 --bodies distinct
-                                                                 256 MB in which no request body is there twice
-  kproto generate --out big --size 1G --batch 1000 --brokers 100 each change goes to 100 brokers
-  kproto generate --out hosts --per-host --rotate 1M             one capture for each broker, in files of 1 MB
-  kproto generate --out large --brokers 1000 --partitions 100000 --rotate 4G --zstd
-                                                                 packed: copies of a body cost little
-  kproto generate --out fleet --expected                         with the tables that kproto analyze must find
-  kproto generate --out sick --plant missed-update,two-leaders   with faults; truth.json has what the doctor must find
-  kproto generate --out sick --plants 5 --seed 8                 with five faults that the seed chooses
-  kproto generate --out - --brokers 100 | kproto summary -       through a pipe
+      256 MB in which no request body is there twice
+  kproto generate --out big --size 1G --batch 1000 \\
+      --brokers 100 each change goes to 100 brokers
+  kproto generate --out hosts --per-host --rotate 1M
+      one capture for each broker, in files of 1 MB
+  kproto generate --out large --brokers 1000 --partitions 100000 \\
+      --rotate 4G --zstd
+      packed: copies of a body cost little
+  kproto generate --out fleet --expected
+      with the tables that kproto analyze must find
+  kproto generate --out sick --plant missed-update,two-leaders
+      with faults; truth.json has what the doctor must find
+  kproto generate --out sick --plants 5 --seed 8
+      with five faults that the seed chooses
+  kproto generate --out - --brokers 100 | kproto summary -
+      through a pipe
   kproto summary fleet/control.pcap
 
 \b

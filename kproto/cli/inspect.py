@@ -42,27 +42,39 @@ _EXIT_LOSS: Final = 3
 @click.command(
     cls=CaptureCommand,
     epilog="""\b
-A capture that can be read (on a broker's or the controller's host; the ports are the inter-broker listener's and,
-if there is one, the control-plane listener's; no TLS):
+A capture that can be read (on a broker's or the controller's host; the
+ports are the inter-broker listener's and, if there is one, the control-
+plane listener's; no TLS):
   tcpdump -i any -s 0 -w control.pcap 'tcp port 9092 or tcp port 9091'
 
 \b
 Examples:
   kproto inspect control.pcap
-  kproto inspect control.pcap --broker 7 --partition orders-3     who told broker 7 of a new leader, and when?
-  kproto inspect control.pcap --changes --since -10m              what changed in the last ten minutes
-  kproto inspect control.pcap --errors request                    refused requests, and why
-  kproto inspect control.pcap --slow 500ms                        which broker lags
-  kproto inspect control.pcap --topic 'orders*' -v                every partition on a line of its own
-  kproto inspect kafka-request.log.* --api UpdateMetadata         the brokers' own request log
-  kproto inspect /var/tmp/tap                                     all files of a directory, rotated ones as one stream
-  tcpdump -i any -s 0 -U -w - 'tcp port 9092' | kproto inspect -  follow it live
+  kproto inspect control.pcap --broker 7 --partition orders-3
+      who told broker 7 of a new leader, and when?
+  kproto inspect control.pcap --changes --since -10m
+      what changed in the last ten minutes
+  kproto inspect control.pcap --errors request
+      refused requests, and why
+  kproto inspect control.pcap --slow 500ms
+      which broker lags
+  kproto inspect control.pcap --topic 'orders*' -v
+      every partition on a line of its own
+  kproto inspect kafka-request.log.* --api UpdateMetadata
+      the brokers' own request log
+  kproto inspect /var/tmp/tap
+      all files of a directory, rotated ones as one stream
+  tcpdump -i any -s 0 -U -w - 'tcp port 9092' | kproto inspect -
+      follow it live
 
 \b
 JSON, one object a line:
-  kproto inspect control.pcap --format json | jq 'select(.outcome == "refused") | {time, broker_id, error_name, reason}'
-  kproto inspect control.pcap --format json | jq 'select(.partition_errors | length > 0) | .partition_errors[]'
-  kproto inspect control.pcap --format json | jq 'select(.latency_ms != null and .latency_ms > 500) | .broker_id'
+  kproto inspect control.pcap --format json \\
+      | jq 'select(.outcome == "refused") | {broker_id, reason}'
+  kproto inspect control.pcap --format json \\
+      | jq 'select(.partition_errors | length > 0) | .partition_errors[]'
+  kproto inspect control.pcap --format json \\
+      | jq 'select(.latency_ms != null and .latency_ms > 500) | .broker_id'
   kproto inspect control.pcap --format json | jq 'select(.record == "loss")'
 
 \b

@@ -84,8 +84,10 @@ def message_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--kind",
             type=click.Choice(KINDS),
-            help="Kind of the input. A frame is length, header and body (the length may be missing); request and "
-            "response are bodies alone. By default request if --api is given, else request-frame.",
+            metavar="KIND",
+            help=f"Kind of the input: {', '.join(KINDS)}. A frame is length, header and body (the length may "
+            "be missing); request and response are bodies alone. By default request if --api "
+            "is given, else request-frame.",
         ),
     ):
         command = option(command)

@@ -34,8 +34,10 @@ Examples:
   kproto metadata --bootstrap kafka-1:9092
   kproto metadata --bootstrap kafka-1:9092 --topic orders --watch
   kproto metadata --bootstrap kafka-1:9092 --topic orders --wait --timeout 60
-  kproto metadata --bootstrap kafka-1:9092 --all-brokers      where do brokers disagree?
-  kproto metadata --bootstrap kafka-1:9093 --security client.properties --format json | jq .controller_id """
+  kproto metadata --bootstrap kafka-1:9092 --all-brokers
+      where do brokers disagree?
+  kproto metadata --bootstrap kafka-1:9093 --security client.properties \\
+      --format json | jq .controller_id """
 )
 @click.option(
     "--bootstrap", required=True, multiple=True, metavar="HOST:PORT", help="A node to ask; several if any may be down."

@@ -37,16 +37,16 @@ _NAMES: Final = {"api_key": api_name, "error_code": error_name}
 @click.command(
     epilog="""\b
 Questions:
-  leader   who led a partition, from when to when, and which controller said so
-  behind   which brokers were never sent the newest state of a partition
-  missed   which metadata updates a broker never got that most others got
-  offline  which partitions had no leader, from when to when
-  under-replicated  which partitions had fewer in-sync replicas than replicas, from when to when
-  isr      when in-sync replicas left and came back
-  flaps    which partitions changed their leader again and again
-  stale    which requests came from a controller that was none any more, or meant an earlier life of a broker
-  lag      how long after the first broker each broker got a metadata update
-  errors   which errors brokers answered, and how often
+  leader            who led a partition, until when, by which controller
+  behind            brokers that were never sent a partition's newest state
+  missed            metadata updates that a broker never got, most others did
+  offline           partitions without a leader, from when to when
+  under-replicated  partitions with fewer in-sync replicas than replicas
+  isr               when in-sync replicas left and came back
+  flaps             partitions that changed their leader again and again
+  stale             requests of a former controller, or for a former broker
+  lag               time from the first broker's metadata update to each other
+  errors            which errors brokers answered, and how often
 
 \b
 Examples:
@@ -60,7 +60,8 @@ Examples:
   kproto query tables stale --format json | jq .controller_id
   kproto query tables flaps --format csv > flaps.csv
   kproto query s3://bucket/tables errors
-  kproto query tables --sql "SELECT target_broker, max(latency_us) FROM requests GROUP BY ALL"
+  kproto query tables \\
+      --sql "SELECT target_broker, max(latency_us) FROM requests GROUP BY ALL"
 
 \b
 --sql takes DuckDB's SQL over the tables that kproto tables describes. """

@@ -25,15 +25,21 @@ __all__ = ["check_place", "command", "page_written"]
 @click.command(
     epilog="""\b
 Examples:
-  kproto report control.pcap                            of one capture, in seconds, without Spark
-  kproto report /var/tmp/tap                            of all captures in a directory
+  kproto report control.pcap
+      of one capture, in seconds, without Spark
+  kproto report /var/tmp/tap
+      of all captures in a directory
   kproto analyze captures/*.pcap.gz --out tables
-  kproto report tables --out incident-42.html           of tables that kproto analyze wrote
-  kproto report s3://bucket/tables                      of tables in an object store
-  kproto report tables --partitions 200000              all partitions of a large cluster
+  kproto report tables --out incident-42.html
+      of tables that kproto analyze wrote
+  kproto report s3://bucket/tables
+      of tables in an object store
+  kproto report tables --partitions 200000
+      all partitions of a large cluster
 
 \b
-The page is one file and asks no network: mail it, attach it, open it from disk. """
+The page is one file and asks no network: mail it, attach it, open it from
+disk. """
 )
 @click.argument("sources", nargs=-1, required=True, metavar="DIR|CAPTURE...", type=PlaceType())
 @click.option(

@@ -23,7 +23,8 @@ __all__ = ["command"]
     epilog="""\b
 Examples:
   kproto send 127.0.0.1:19092 --api UpdateMetadata --file request.json
-  echo '{"topics":null,"allowAutoTopicCreation":false,"includeTopicAuthorizedOperations":false}' \\
+  echo '{"topics":null,"allowAutoTopicCreation":false,
+      "includeTopicAuthorizedOperations":false}' \\
     | kproto send 127.0.0.1:19092 --api Metadata --api-version 12
   kproto inspect control.pcap --format json | head -n 1 | jq .request \\
     | kproto send 127.0.0.1:19092 --api 6 --api-version 8 """

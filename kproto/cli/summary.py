@@ -30,14 +30,20 @@ __all__ = ["command"]
     cls=CaptureCommand,
     epilog="""\b
 Examples:
-  kproto summary control.pcap                            who ruled, who lagged, who was refused, what changed
-  kproto summary captures/*.pcap.gz --since -10m         the last ten minutes
-  kproto summary control.pcap --format line              one line, for a ticket
-  kproto summary control.pcap --format json | jq '.refusals[] | {broker_id, error, reason}'
-  kproto summary control.pcap --format json | jq '.slowest[0] | {broker_id, p99_ms}'
+  kproto summary control.pcap
+      who ruled, who lagged, who was refused, what changed
+  kproto summary captures/*.pcap.gz --since -10m
+      the last ten minutes
+  kproto summary control.pcap --format line
+      one line, for a ticket
+  kproto summary control.pcap --format json \\
+      | jq '.refusals[] | {broker_id, error, reason}'
+  kproto summary control.pcap --format json \\
+      | jq '.slowest[0] | {broker_id, p99_ms}'
 
 \b
-kproto inspect shows the single requests, kproto analyze writes tables with Spark. """,
+kproto inspect shows the single requests, kproto analyze writes tables with
+Spark. """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @capture_filters

@@ -29,15 +29,19 @@ __all__ = ["command"]
 
 @click.command(
     epilog="""\b
-Let brokers advertise the tap's address (advertised.listeners) and listen elsewhere: then the controller and all clients
-pass through the tap. What it writes is read by inspect, summary, analyze, tshark and Wireshark, also while it grows.
-The files are for their owner alone (mode 0600), and have zeros in the places of passwords and tokens.
+Let brokers advertise the tap's address (advertised.listeners) and listen
+elsewhere: then the controller and all clients pass through the tap. What it
+writes is read by inspect, summary, analyze, tshark and Wireshark, also
+while it grows. The files are for their owner alone (mode 0600), and have
+zeros in the places of passwords and tokens.
 
 \b
 Examples:
   kproto tap --map 127.0.0.1:19092=127.0.0.1:9092 --out control.pcapng
-  kproto tap --map :19092=kafka-1:9092 --map :19093=kafka-2:9092 --out /var/tmp/tap --rotate-size 1000
-  kproto tap --map :19092=kafka-1:9093 --listener-security near.properties --upstream-security far.properties \\
+  kproto tap --map :19092=kafka-1:9092 --map :19093=kafka-2:9092 \\
+      --out /var/tmp/tap --rotate-size 1000
+  kproto tap --map :19092=kafka-1:9093 \\
+      --listener-security near.properties --upstream-security far.properties \\
       --out control.pcapng
 
 \b

@@ -17,7 +17,8 @@ Examples:
   kproto wireshark --install
   tshark -r control.pcap -Y 'kproto.leader_epoch == 7'
   tshark -r control.pcap -Y kproto.refused -V
-  kproto wireshark > kproto.lua; tshark -X lua_script:kproto.lua -r control.pcap """
+  kproto wireshark > kproto.lua
+  tshark -X lua_script:kproto.lua -r control.pcap """
 )
 @click.option("--install", is_flag=True, help="Write the dissector into Wireshark's folder of personal Lua plugins.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Install into this folder instead.")
