@@ -35,12 +35,10 @@ from measure import machine
 from plain_sockets import LOOPBACK, at_once, received_into
 
 from channel.clock import FOREVER
-from channel.network.blocking import await_ready
-from channel.network.client import NetworkClient
+from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready
 from channel.network.request import BodyRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
-from channel.network.updater import ManualMetadataUpdater
 from channel.security import SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.api import ApiKey

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
         TopicNotKnown,
     )
     from channel.metrics import Metrics
-    from channel.network.metadata.clients import ClusterClient, ClusterWatch
-    from channel.network.metadata.sender import MetadataSender
-    from channel.network.metadata.view import ClusterView
+    from channel.network.metadata.clients import ClusterClient, ClusterWatch, MetadataSender
+    from channel.network.metadata.snapshot import ClusterView
     from channel.network.recorder import PcapngRecorder
     from channel.node.candidate import candidates
     from channel.node.controller_node import ControllerNode
@@ -106,9 +105,8 @@ _MODULES: Final = {
         "RequestTimeout StaleBrokerEpoch TopicNotKnown"
     ),
     "channel.metrics": "Metrics",
-    "channel.network.metadata.clients": "ClusterClient ClusterWatch",
-    "channel.network.metadata.sender": "MetadataSender",
-    "channel.network.metadata.view": "ClusterView",
+    "channel.network.metadata.clients": "ClusterClient ClusterWatch MetadataSender",
+    "channel.network.metadata.snapshot": "ClusterView",
     "channel.network.recorder": "PcapngRecorder",
     "channel.node.candidate": "candidates",
     "channel.node.controller_node": "ControllerNode",

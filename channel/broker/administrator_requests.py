@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from channel.api_errors import error_response
 from channel.errors import IllegalState
 from channel.logs import get_logger
-from channel.network.principal import serialized_principal
 from channel.network.request import MessageRequest
+from channel.network.server import serialized_principal
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, api_name, response_header_version
 from kproto.error_codes import ErrorCode, error_name

@@ -29,8 +29,8 @@ from .worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from channel.network.listener import Listener
     from channel.network.recorder import Recorder
+    from channel.network.server import Listener
 
 __all__ = ["ClusterMember", "EmbeddedCluster", "raise_file_limit"]
 

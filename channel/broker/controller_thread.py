@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from channel.logs import get_logger
-from channel.network.client import NetworkClient
+from channel.network.client import ManualMetadataUpdater, NetworkClient
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
-from channel.network.updater import ManualMetadataUpdater
 from channel.types import SecurityProtocol
 
 from .to_controller import NodeToControllerThread, broker_of

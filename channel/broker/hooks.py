@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
-from channel.network.principal import ANONYMOUS
+from channel.network.server import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set

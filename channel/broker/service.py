@@ -18,8 +18,7 @@ from .shared_updates import SharedUpdates
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.network.listener import ReceivedRequest
-    from channel.network.server import SocketServer
+    from channel.network.server import ReceivedRequest, SocketServer
 
     from .embedded import EmbeddedBroker
     from .worker import Worker

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from channel.clock import Clock
     from channel.config import ChannelConfig
+    from channel.network.client import MetadataUpdater
     from channel.network.recorder import Recorder
     from channel.network.selector_metrics import PollTimes, SelectorMetrics
-    from channel.network.updater import MetadataUpdater
     from channel.security import SecurityConfig
     from channel.types import Broker
 

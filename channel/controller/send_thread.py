@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from channel.clock import FOREVER
 from channel.errors import ClientClosed, IllegalState
 from channel.logs import STATE_CHANGE, TRACE, bounded
-from channel.network.updater import ManualMetadataUpdater
+from channel.network.client import ManualMetadataUpdater
 from channel.threads import StoppableThread
 from kproto.api import CONTROL_APIS, api_name
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.errors import AuthenticationFailed
-    from channel.network.client import NetworkClient
-    from channel.network.updater import MetadataUpdater
+    from channel.network.client import MetadataUpdater, NetworkClient
 
     from .broker_requests import BrokerRequests, QueueItem
     from .requests import ControlRequest

@@ -13,8 +13,7 @@ from .transport import COMPUTING, EVENT_READ, EVENT_WRITE, Address
 
 if TYPE_CHECKING:
     from .connection import Connection
-    from .frames import Send
-    from .memory import MemoryPool
+    from .frames import MemoryPool, Send
     from .request import ClientRequest
     from .selector_metrics import NodeMetrics, SelectorMetrics
     from .transport import Authenticator, Transport

@@ -1,43 +1,824 @@
 """A network client for many nodes: connects, sends requests, matches responses, times out, backs off.
 
-Nothing blocks but ``poll``; ``channel.network.blocking`` has helpers that wait.
+Nothing blocks but ``poll``, and the functions at the end, which wait for one node.
 """
 
 from __future__ import annotations
 
+import math
+import random
+from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
-from channel.errors import ClientClosed, IllegalState
+from channel.errors import ClientClosed, Disconnected, IllegalState, NoUsableVersion, RequestTimeout
 from channel.logs import bounded, get_logger
-from kproto.api import ApiKey
-from kproto.errors import DecodeError
+from kproto import __version__
+from kproto.api import CONTROL_APIS, ApiKey
+from kproto.codec import message_class
+from kproto.error_codes import ErrorCode, error_name
+from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
+from kproto.node_versions import NodeApiVersions
 
-from .api_versions import VersionDiscovery
+from .channel import ChannelState, Disconnection
+from .connection import Phase
 from .connection_states import ClusterConnectionStates
-from .nodes import NodeConnections
-from .request import Callback, ClientId, ClientRequest, ClientResponse, RequestBuilder
-from .request_outcomes import RequestOutcomes
-from .request_sender import RequestSender
-from .resolution import NameResolution
+from .request import (
+    Callback,
+    ClientId,
+    ClientRequest,
+    ClientResponse,
+    CorrelationIds,
+    MessageRequest,
+    RequestBuilder,
+    RequestFramer,
+    parse_response,
+)
+from .sockets import NameResolution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, MutableSequence, Sequence
 
     from channel.errors import AuthenticationFailed
     from channel.types import Node
-    from kproto.node_versions import NodeApiVersions
 
     from .backoff import Randomness
-    from .least_loaded import LeastLoaded
-    from .resolution import Resolution
+    from .channel import Channel, Receive
     from .selector import Selector
-    from .updater import MetadataUpdater
+    from .sockets import Resolution
+    from .transport import Bytes
 
-__all__ = ["NetworkClient"]
+__all__ = [
+    "LeastLoaded",
+    "ManualMetadataUpdater",
+    "MetadataClient",
+    "MetadataUpdater",
+    "NetworkClient",
+    "NodeConnections",
+    "RequestOutcomes",
+    "RequestSender",
+    "VersionDiscovery",
+    "VersionsRefused",
+    "await_ready",
+    "is_ready",
+    "least_loaded",
+    "maybe_raise_authentication_error",
+    "send_and_receive",
+]
 
 _log = get_logger(__name__)
+
+
+class LeastLoaded(NamedTuple):
+    """The result of the choice.
+
+    Attributes:
+        node: The chosen node, None if there is none.
+        connection_ready: Whether any connection is ready, even if it cannot take another request now.
+    """
+
+    node: Node | None
+    connection_ready: bool
+
+
+def least_loaded(
+    nodes: Iterable[Node],
+    states: ClusterConnectionStates,
+    channel_ready: Callable[[str], bool],
+    can_send: Callable[[str], bool],
+    in_flight: Callable[[str], int],
+    now: int,
+) -> LeastLoaded:
+    """Choose the ready node with the fewest requests in flight, else one connecting, else the one tried longest ago."""
+    connection_ready = False
+    ready: Node | None = None
+    preparing: Node | None = None
+    connectable: Node | None = None
+    fewest = FOREVER
+    for node in nodes:
+        key = node.key
+        if states.is_ready(key, now) and channel_ready(key):
+            connection_ready = True
+        if can_send(key):
+            count = in_flight(key)
+            if count == 0:
+                return LeastLoaded(node, True)
+            if count < fewest:
+                fewest, ready = count, node
+        elif states.is_preparing(key):
+            preparing = node
+        elif states.can_connect(key, now) and (
+            connectable is None or states.last_attempt_ms(key) < states.last_attempt_ms(connectable.key)
+        ):
+            connectable = node
+    return LeastLoaded(ready or preparing or connectable, connection_ready)
+
+
+class MetadataClient(Protocol):
+    """The part of a network client that a metadata updater uses; for the client's thread alone."""
+
+    def least_loaded_node(self) -> LeastLoaded:
+        """Choose the least loaded node."""
+
+    def can_send(self, node: Node) -> bool:
+        """Whether the node can take a request now, even while an update is due."""
+
+    def ready(self, node: Node) -> bool:
+        """Return whether the node is ready; begins to connect if the back-off allows."""
+
+    def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
+        """Send a request of the updater."""
+
+
+class MetadataUpdater(Protocol):
+    """Keeps a client's list of nodes up to date, perhaps by its own requests. Times are in ms of the client's clock."""
+
+    def attach(self, client: MetadataClient) -> None:
+        """Use this client for requests; called once, as the client is made."""
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes to choose from."""
+
+    def is_update_due(self, now: int) -> bool:
+        """Whether an update should go out before any other request."""
+
+    def maybe_update(self, now: int) -> int:
+        """Begin an update if one is due; returns the ms until the next may begin, ``FOREVER`` for never."""
+
+    def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
+        """Note that a connection ended, or could not be made."""
+
+    def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
+        """Note that a request of the updater will get no response, or got one that cannot be read."""
+
+    def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
+        """Take the response to a request of the updater."""
+
+    def close(self) -> None:
+        """Release all resources."""
+
+
+class ManualMetadataUpdater:
+    """A list of nodes that its owner sets, and that sends no requests."""
+
+    def __init__(self, nodes: Sequence[Node] = ()) -> None:
+        self._nodes = tuple(nodes)
+
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
+        """Replace the list."""
+        self._nodes = tuple(nodes)
+
+    def attach(self, client: MetadataClient) -> None:
+        """Do nothing: this updater sends no requests."""
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that were set."""
+        return self._nodes
+
+    def is_update_due(self, now: int) -> bool:
+        """Never."""
+        return False
+
+    def maybe_update(self, now: int) -> int:
+        """Do nothing: no update is ever due."""
+        return FOREVER
+
+    def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
+        """Do nothing: the senders of requests see failures."""
+
+    def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
+        """Nothing to do: it sends none."""
+
+    def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
+        """Nothing to do: it sends none."""
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""
+
+
+SOFTWARE_NAME: Final = "kproto"
+
+
+class VersionsRefused(Exception):
+    """A node refuses to tell its API versions; asking again is of no use. Never leaves the client."""
+
+
+class VersionDiscovery:
+    """The API versions that nodes have announced, and the nodes that are still to be asked.
+
+    Args:
+        known: The API versions of nodes, by node; shared between clients if given.
+    """
+
+    def __init__(self, known: dict[str, NodeApiVersions] | None = None) -> None:
+        self.known = {} if known is None else known
+        self.pending: dict[str, int] = {}
+
+    def ask(self, node_id: str, version: int = ApiKey.API_VERSIONS.info.max_version) -> None:
+        """Note that the node is to be asked by an ApiVersions request of this version."""
+        self.pending[node_id] = version
+
+    def forget(self, node_id: str) -> None:
+        """Forget a node's versions as its connection ends: the next connection may reach other software."""
+        self.pending.pop(node_id, None)
+        self.known.pop(node_id, None)
+
+    def request(self, node_id: str) -> MessageRequest:
+        """Build the ApiVersions request for a pending node, which is then no longer pending."""
+        version = self.pending.pop(node_id)
+        request = message_class(ApiKey.API_VERSIONS, "request")
+        if version < 3:
+            return MessageRequest(request(), version)
+        message = request(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        return MessageRequest(message, version)
+
+    def learn(self, request: ClientRequest, payload: Bytes) -> Any:
+        """Take a node's ApiVersions response: note its versions, or that it is to be asked again in a lower version.
+
+        Returns:
+            The decoded response.
+
+        Raises:
+            VersionsRefused: The response cannot be read, or has an error.
+        """
+        node_id = request.destination
+        try:
+            answer = parse_response(request, payload)
+        except DecodeError as e:
+            raise VersionsRefused(f"its answer cannot be read: {e}") from e
+        if answer.error_code == ErrorCode.NONE:
+            self.known[node_id] = NodeApiVersions.from_response(answer)
+        elif answer.error_code == ErrorCode.UNSUPPORTED_VERSION and request.version > 0:
+            ranges = NodeApiVersions.from_response(answer)
+            highest = ranges[ApiKey.API_VERSIONS].highest if ApiKey.API_VERSIONS in ranges else 0
+            self.ask(node_id, max(0, min(highest, request.version - 1)))  # a response may announce any range
+        else:
+            raise VersionsRefused(f"error {answer.error_code} {error_name(answer.error_code)}")
+        return answer
+
+    def choose(self, node_id: str, builder: RequestBuilder) -> int:
+        """Choose the version of a request; the builder's latest if the node's versions are not known.
+
+        Raises:
+            NoUsableVersion: No version suits both sides.
+        """
+        known = self.known.get(node_id)
+        if known is None or builder.api_key == ApiKey.API_VERSIONS:
+            return builder.latest_version
+        try:
+            return known.latest_usable(builder.api_key, builder.oldest_version, builder.latest_version)
+        except UnsupportedVersion as e:
+            raise NoUsableVersion(builder.api_key, builder.latest_version, f"{e}, for {builder}") from e
+
+
+class NodeConnections:
+    """The connections of a client, not its requests.
+
+    Args:
+        selector: Moves the bytes.
+        metadata: Keeps the nodes.
+        states: The connection state of each node.
+        resolution: Looks host names up.
+        max_in_flight: Most unanswered requests on one connection.
+        checks_versions: Whether nodes are asked for their versions.
+        send_buffer, receive_buffer: Buffer sizes of new sockets in bytes, -1 for the system's.
+        randomness: The source of jitter.
+    """
+
+    def __init__(
+        self,
+        selector: Selector,
+        metadata: MetadataUpdater,
+        states: ClusterConnectionStates,
+        resolution: Resolution,
+        max_in_flight: int,
+        *,
+        checks_versions: bool,
+        send_buffer: int = -1,
+        receive_buffer: int = -1,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.states = states
+        self._selector = selector
+        self._metadata = metadata
+        self._resolution = resolution
+        self._max_in_flight = max_in_flight
+        self._checks_versions = checks_versions
+        self._send_buffer = send_buffer
+        self._receive_buffer = receive_buffer
+        self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
+        self._lookups: deque[tuple[Node, object, Sequence[str] | OSError]] = deque()
+        self._starting = False
+
+    # ---- questions ---------------------------------------------------------------------------------------------------
+
+    def channel(self, node_id: str) -> Channel | None:
+        """Return the node's channel, even while it is being closed; None if there is none."""
+        return self._selector.channels.get(node_id) or self._selector.closing_channel(node_id)
+
+    def sendable(self, node_id: str, now: int) -> Channel | None:
+        """The node's channel, if it can take another request now."""
+        if not self.states.is_ready(node_id, now):
+            return None
+        channel = self._selector.channels.get(node_id)
+        if channel is None:
+            return None
+        connection = channel.connection
+        in_flight = connection.in_flight
+        if not connection.usable or connection.outgoing is not None or channel.broken:
+            return None  # the last frame has not gone out, even if its request was answered meanwhile
+        if in_flight.requests and not in_flight.can_send_more(self._max_in_flight):
+            return None
+        if connection.reader.waiting or connection.reader.bytes_read:
+            asked = len(in_flight)  # read first: another thread may take answers meanwhile, but sends nothing
+            if connection.reader.arrived > asked:
+                _log.warning("node %s answered a request that was not sent yet; closing the connection", node_id)
+                self._selector.writer.give_up(channel)
+                return None
+        return channel
+
+    def can_send(self, node_id: str, now: int) -> bool:
+        """Whether the node can take another request now."""
+        return self.sendable(node_id, now) is not None
+
+    def in_flight(self, node_id: str) -> int:
+        """How many requests the node has not answered."""
+        channel = self.channel(node_id)
+        return 0 if channel is None else len(channel.connection.in_flight)
+
+    def least_loaded(self, now: int) -> LeastLoaded:
+        """Choose the ready node with the fewest requests in flight, else one connecting, else one to connect to.
+
+        Raises:
+            IllegalState: There are no nodes.
+        """
+        nodes = self._metadata.nodes()
+        if not nodes:
+            raise IllegalState("there are no nodes to choose from")
+        offset = self._random.randrange(len(nodes))
+        return least_loaded(
+            [*nodes[offset:], *nodes[:offset]],
+            self.states,
+            self._selector.is_channel_ready,
+            lambda node_id: self.can_send(node_id, now),
+            self.in_flight,
+            now,
+        )
+
+    # ---- connecting --------------------------------------------------------------------------------------------------
+
+    def connect(self, node: Node, now: int) -> None:
+        """Begin to connect, if the node's back-off allows it; looks its host's name up first if need be."""
+        if not self.states.can_connect(node.key, now):
+            return
+        self.states.connecting(node.key, now, node.host)
+        if self.states.current_address(node.key) is not None:
+            self._begin(node, now)
+            return
+        attempt = self.states.attempt(node.key)
+        self._starting = True
+        try:
+            self._resolution.start(node.host, self._looked_up(node, attempt))
+        finally:
+            self._starting = False
+        self.go_on(now)
+
+    def _looked_up(self, node: Node, attempt: object) -> Callable[[Sequence[str] | OSError], None]:
+        def done(result: Sequence[str] | OSError) -> None:
+            self._lookups.append((node, attempt, result))
+            if not self._starting:
+                self._selector.wakeup()
+
+        return done
+
+    def go_on(self, now: int) -> None:
+        """Go on with nodes whose host has been looked up, unless their attempt was given up meanwhile."""
+        while self._lookups:
+            node, attempt, result = self._lookups.popleft()
+            if attempt is None or self.states.attempt(node.key) is not attempt:
+                continue
+            if isinstance(result, OSError):
+                self._failed(node, result, now)
+            else:
+                self.states.resolved(node.key, result)
+                self._begin(node, now)
+
+    def _begin(self, node: Node, now: int) -> None:
+        address = self.states.current_address(node.key)
+        assert address is not None
+        _log.debug("connecting to node %s at %s", node, address)
+        try:
+            self._selector.connect(
+                node.key,
+                (address, node.port),
+                self._send_buffer,
+                self._receive_buffer,
+                host=node.host,
+                listener=node.listener,
+                checks_versions=self._checks_versions,
+            )
+        except OSError as e:
+            self._failed(node, e, now)
+
+    def _failed(self, node: Node, error: OSError, now: int) -> None:
+        _log.warning("could not connect to node %s: %s", node, error)
+        self.states.disconnected(node.key, now)
+        self._metadata.handle_server_disconnect(now, node.key, None)
+
+
+class RequestSender:
+    """Sends the requests of a client.
+
+    Args:
+        selector: Moves the bytes.
+        metadata: Takes the failures of its own requests.
+        versions: The API versions of nodes.
+        client_id: Goes into every header; None for none, a function of the node's id where nodes get different ones.
+        request_timeout_ms: The time limit of requests without one of their own.
+        clock: The source of time.
+
+    Attributes:
+        request_timeout_ms: As given.
+        next_timeout_ms: A time before which no in-flight request times out.
+        unanswered: In-flight requests that expect no response.
+        aborted: The responses of requests that were not sent, or whose connection was closed from this side.
+    """
+
+    __slots__ = (
+        "_client_id_of", "_clock", "_framer", "_framers", "_ids", "_metadata", "_selector", "_versions", "_writer",
+        "aborted", "next_timeout_ms", "request_timeout_ms", "unanswered",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        selector: Selector,
+        metadata: MetadataUpdater,
+        versions: VersionDiscovery,
+        client_id: ClientId,
+        request_timeout_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._selector = selector
+        self._writer = selector.writer
+        self._metadata = metadata
+        self._versions = versions
+        self._client_id_of = client_id if callable(client_id) else None
+        self._framer = RequestFramer(None if callable(client_id) else client_id)
+        self._framers: dict[str, RequestFramer] = {}
+        self._ids: dict[str, CorrelationIds] = {}
+        self._clock = clock
+        self.request_timeout_ms = request_timeout_ms
+        self.next_timeout_ms = clock.milliseconds() + request_timeout_ms
+        self.unanswered = 0
+        self.aborted: deque[ClientResponse] = deque()
+
+    def next_correlation_id(self, node_id: str) -> int:
+        """Take the next correlation id of this node; each node has its own 0, 1, 2 ..."""
+        try:
+            return self._ids[node_id].take()
+        except KeyError:
+            ids = self._ids[node_id] = CorrelationIds()
+            return ids.take()
+
+    def new_request(
+        self,
+        node_id: str,
+        builder: RequestBuilder,
+        *,
+        callback: Callback | None = None,
+        expects_response: bool = True,
+        timeout_ms: int | None = None,
+        created_ms: int | None = None,
+    ) -> ClientRequest:
+        """Make a request; it takes a correlation id, whether it is sent or not.
+
+        Args:
+            node_id: The receiver's ``Node.key``.
+            builder: Makes the body.
+            callback: Called in ``poll`` with the response: an answer, or the reason why there is none.
+            expects_response: Whether the node answers at all.
+            timeout_ms: The time limit of the response; None for the client's own.
+            created_ms: The time from which the request's latency counts; None for now.
+        """
+        return ClientRequest(
+            node_id,
+            builder,
+            self.next_correlation_id(node_id),
+            self._clock.milliseconds() if created_ms is None else created_ms,
+            self.request_timeout_ms if timeout_ms is None else timeout_ms,
+            expects_response=expects_response,
+            callback=callback,
+        )
+
+    def request(
+        self, node_id: str, builder: RequestBuilder, callback: Callback, now: int, channel: Channel
+    ) -> ClientRequest:
+        """Make a request and write it at once.
+
+        Raises:
+            IllegalState, EncodeError: As ``send``.
+        """
+        correlation_id = self.next_correlation_id(node_id)
+        request = ClientRequest(node_id, builder, correlation_id, now, self.request_timeout_ms, callback)
+        self.send(request, now, channel)
+        return request
+
+    def forget(self, node_id: str) -> None:
+        """Count a node's correlation ids from 0 again."""
+        self._ids.pop(node_id, None)
+        self._framers.pop(node_id, None)
+
+    def send(self, request: ClientRequest, now: int, channel: Channel | None = None) -> None:
+        """Frame a request, and hand it to the selector; with a channel, write it at once.
+
+        If no version suits both sides, the request's response says so.
+
+        Raises:
+            IllegalState: There is no connection that can take it.
+            EncodeError: The request cannot be written.
+        """
+        builder, node_id = request.builder, request.destination
+        version = builder.latest_version
+        try:
+            if self._versions.known:
+                version = self._versions.choose(node_id, builder)
+            body = builder.build(version)
+        except (UnsupportedVersion, FieldNotInVersion) as e:
+            error = e if isinstance(e, UnsupportedVersion) else NoUsableVersion(request.api_key, version, str(e))
+            _log.debug("%s cannot be sent: %s", request, e)
+            if request.internal:
+                self._metadata.handle_failed_request(now, error)
+            else:
+                self.aborted.append(ClientResponse(request, now, version_mismatch=error))
+                self._selector.wakeup()
+            return
+        request.version = version
+        framer = self._framer if self._client_id_of is None else self._framer_of(node_id, self._client_id_of)
+        request.send = send = framer.frame(request, body)
+        request.sent_ms = now
+        if not request.expects_response:
+            self.unanswered += 1
+        if now + request.timeout_ms < self.next_timeout_ms:
+            self.next_timeout_ms = now + request.timeout_ms
+        if channel is None:
+            self._selector.send(send)
+        else:
+            self._writer.write_at_once(channel, send)
+
+    def _framer_of(self, node_id: str, client_id_of: Callable[[str], str]) -> RequestFramer:
+        """Return the framer of a node whose client id is its own."""
+        framer = self._framers.get(node_id)
+        if framer is None:
+            framer = self._framers[node_id] = RequestFramer(client_id_of(node_id))
+        return framer
+
+
+_WITHOUT_THROTTLE_TIME: Final = {*CONTROL_APIS, ApiKey.CONTROLLED_SHUTDOWN}
+_THROTTLES_FROM: Final[dict[int, float]] = {
+    **{key: math.inf for key in ApiKey if key not in _WITHOUT_THROTTLE_TIME},
+    ApiKey.PRODUCE: 6,
+    ApiKey.FETCH: 8,
+    ApiKey.METADATA: 6,
+    ApiKey.API_VERSIONS: 2,
+}
+"""The first version of each API in which the client must keep a response's throttle time; infinite where never."""
+
+
+class RequestOutcomes:
+    """Completes the requests of a client after each poll of its selector.
+
+    Args:
+        selector: Moves the bytes.
+        metadata: Takes the outcomes of its own requests.
+        states: The connection state of each node.
+        nodes: The connections.
+        versions: The API versions of nodes.
+        sender: Sends ApiVersions requests, and knows when requests time out.
+        discover_versions: Whether nodes are asked for their versions.
+
+    Attributes:
+        newly_ready: The nodes that have become ready for requests.
+    """
+
+    __slots__ = (
+        "_discover_versions", "_metadata", "_nodes", "_selector", "_sender", "_states", "_versions", "newly_ready",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        selector: Selector,
+        metadata: MetadataUpdater,
+        states: ClusterConnectionStates,
+        nodes: NodeConnections,
+        versions: VersionDiscovery,
+        sender: RequestSender,
+        *,
+        discover_versions: bool,
+    ) -> None:
+        self._selector = selector
+        self._metadata = metadata
+        self._states = states
+        self._nodes = nodes
+        self._versions = versions
+        self._sender = sender
+        self._discover_versions = discover_versions
+        self.newly_ready: list[str] = []
+
+    def _take(self, request: ClientRequest) -> ClientRequest:
+        self._sender.unanswered -= not request.expects_response
+        return request
+
+    def complete_sends(self, responses: list[ClientResponse], now: int) -> None:
+        """Complete requests that expect no response and have gone out."""
+        for send in self._selector.completed_sends:
+            channel = self._nodes.channel(send.destination)
+            requests = () if channel is None else channel.connection.in_flight.requests
+            if requests and requests[-1].send is send and not requests[-1].expects_response:
+                assert channel is not None
+                request = self._take(channel.connection.in_flight.complete_last_sent())
+                responses.append(ClientResponse(request, now))
+
+    def complete_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
+        """Match a received frame with the oldest in-flight request, and complete the request.
+
+        Raises:
+            IllegalState, DecodeError: The frame is no response to the request.
+        """
+        channel, payload = receive.channel, receive.payload
+        assert payload is not None
+        in_flight = channel.connection.in_flight
+        request = in_flight.requests.popleft() if in_flight.requests else in_flight.complete_next()
+        send = request.send
+        if send is not None and not send.completed:
+            self._check_early_answer(channel, request)
+        if channel.node_metrics is not None:
+            channel.node_metrics.latency.record(now - request.sent_ms)
+        if request.internal or not request.expects_response:
+            self._complete_special(responses, request, payload, now)
+            return
+        body = parse_response(request, payload)
+        throttles_from = _THROTTLES_FROM.get(request.api_key)
+        if throttles_from is not None:
+            self._note_throttle(request, body, now, throttles_from)
+        responses.append(ClientResponse(request, now, body))
+
+    def _check_early_answer(self, channel: Channel, request: ClientRequest) -> None:
+        """Take the answer to a request that has not gone out whole, as Kafka does, and end its connection.
+
+        The node may never read the rest of the request, so that no other request could follow it.
+
+        Raises:
+            IllegalState: No byte of the request had gone out: the frame cannot be its answer.
+        """
+        send = request.send
+        assert send is not None
+        with channel.lock:  # another thread may be writing the request
+            if send.completed:
+                return
+        if send.remaining == send.size:
+            self._take(request)
+            raise IllegalState(f"an answer came before its request was sent: {bounded(str(request))}")
+        _log.warning(
+            "node %s answered before %d bytes of the request had gone out; closing the connection: %s",
+            request.destination, send.remaining, bounded(str(request)),
+        )  # fmt: skip
+        self._selector.writer.give_up(channel)
+
+    def _complete_special(
+        self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
+    ) -> None:
+        """Do ``complete_receive`` for requests of the client itself and requests that expect no response."""
+        self._take(request)
+        if request.internal and request.api_key == ApiKey.API_VERSIONS:
+            self._learn_versions(responses, request, payload, now)
+            return
+        try:
+            body = parse_response(request, payload)
+        except (IllegalState, DecodeError):
+            if request.internal:
+                self._metadata.handle_failed_request(now, None)
+            raise
+        throttles_from = _THROTTLES_FROM.get(request.api_key)
+        if throttles_from is not None:
+            self._note_throttle(request, body, now, throttles_from)
+        if request.internal:
+            self._metadata.handle_successful_response(request, now, body)
+        else:
+            responses.append(ClientResponse(request, now, body))
+
+    def _note_throttle(self, request: ClientRequest, body: Any, now: int, throttles_from: float) -> None:
+        """Count the throttle time of a response, and keep it from the version on in which the client must."""
+        throttle_ms = getattr(body, "throttle_time_ms", None)
+        if throttle_ms is None:
+            return
+        channel = self._nodes.channel(request.destination)
+        if channel is not None and channel.metrics is not None:
+            channel.metrics.throttles.record(throttle_ms)
+        if throttle_ms > 0 and request.version >= throttles_from:
+            self._states.throttle(request.destination, now + throttle_ms)
+            if channel is not None:
+                channel.connection.in_flight.throttle(throttle_ms)
+
+    def disconnect(
+        self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, *, timed_out: bool = False
+    ) -> None:
+        """Take the end of a connection: note the reason, end its requests, and notify the metadata updater."""
+        self._states.disconnected(node_id, now)
+        self._versions.forget(node_id)
+        match ended.state:
+            case ChannelState.AUTHENTICATION_FAILED if ended.error is not None:
+                self._states.authentication_failed(node_id, now, ended.error)
+                _log.error("connection to node %s (%s) failed authentication: %s", node_id, ended.remote, ended.error)
+            case ChannelState.AUTHENTICATE:
+                _log.warning(
+                    "connection to node %s (%s) ended during authentication: a firewall may block it, "
+                    "or the node may expect TLS", node_id, ended.remote,
+                )  # fmt: skip
+            case ChannelState.NOT_CONNECTED:
+                _log.warning("connection to node %s could not be established; the node may be down", node_id)
+        self.cancel(ended.unanswered, now, responses, timed_out=timed_out)
+        self._metadata.handle_server_disconnect(now, node_id, ended.error)
+
+    def cancel(
+        self,
+        unanswered: Sequence[ClientRequest],
+        now: int,
+        responses: MutableSequence[ClientResponse],
+        *,
+        timed_out: bool = False,
+    ) -> None:
+        """End requests whose connection has ended; the metadata updater is notified of its own."""
+        for request in unanswered:
+            self._take(request)
+            if not request.internal:
+                responses.append(ClientResponse(request, now, disconnected=True, timed_out=timed_out))
+            elif request.api_key != ApiKey.API_VERSIONS:
+                self._metadata.handle_failed_request(now, None)
+
+    def time_out_connections(self, responses: list[ClientResponse], now: int) -> None:
+        """Give up attempts to connect that have taken too long."""
+        for node_id in self._states.timed_out_connections(now):
+            _log.info("connecting to node %s took longer than %d ms", node_id, self._states.setup_timeout_ms(node_id))
+            self._close_locally(responses, node_id, now, timed_out=True)
+
+    def time_out_requests(self, responses: list[ClientResponse], now: int) -> None:
+        """Time out in-flight requests: all are checked once per request timeout, as later requests end later."""
+        earliest = now + self._sender.request_timeout_ms
+        for node_id, channel in list(self._selector.channels.items()):
+            if channel.connection.in_flight.timed_out(now):
+                _log.info("node %s did not answer in time; closing the connection", node_id)
+                self._close_locally(responses, node_id, now, timed_out=True)
+            else:
+                deadline = channel.connection.in_flight.earliest_deadline()
+                if deadline is not None and deadline < earliest:
+                    earliest = deadline
+        self._sender.next_timeout_ms = earliest
+
+    def _close_locally(
+        self, responses: list[ClientResponse], node_id: str, now: int, *, timed_out: bool = False
+    ) -> None:
+        unanswered = self._selector.close_channel(node_id)
+        ended = Disconnection(ChannelState.LOCAL_CLOSE, unanswered=tuple(unanswered))
+        self.disconnect(responses, node_id, now, ended, timed_out=timed_out)
+
+    def begin_connections(self) -> None:
+        """Go on with new connections: ask for the node's versions, or note that the node is ready."""
+        for node_id in self._selector.connected:
+            if self._discover_versions:
+                self._versions.ask(node_id)
+            else:
+                self._states.ready(node_id)
+
+    def ask_versions(self, now: int) -> None:
+        """Send ApiVersions requests to the pending nodes that can take a request."""
+        for node_id in list(self._versions.pending):
+            channel = self._selector.channels.get(node_id)
+            if channel is not None and channel.connection.usable:
+                self._states.checking_api_versions(node_id)
+                request = self._sender.new_request(node_id, self._versions.request(node_id))
+                request.internal = True
+                self._sender.send(request, now)
+
+    def _learn_versions(
+        self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
+    ) -> None:
+        node_id = request.destination
+        try:
+            answer = self._versions.learn(request, payload)
+        except VersionsRefused as e:
+            _log.warning("node %s does not tell its versions (%s); disconnecting", node_id, e)
+            self._close_locally(responses, node_id, now)
+            return
+        if node_id in self._versions.known:
+            self._note_throttle(request, answer, now, _THROTTLES_FROM[ApiKey.API_VERSIONS])
+            channel = self._selector.channels.get(node_id)
+            if channel is not None:
+                channel.connection.enter(Phase.READY)
+            self._states.ready(node_id)
+            self.newly_ready.append(node_id)
+            _log.debug("node %s has versions %s", node_id, self._versions.known[node_id])
+
 
 _FAILED_POLL_MS: Final = 100
 """The longest pause after a poll that the system refused, so that a lasting fault does not fill log and processor."""
@@ -395,3 +1176,77 @@ class NetworkClient:
         """Close in a forked child, without sending anything to any node."""
         self._phase = _Phase.CLOSED
         self._selector.abandon()
+
+
+def is_ready(client: NetworkClient, node: Node) -> bool:
+    """Poll once, as the connection may have ended meanwhile, and return whether a request can be sent."""
+    client.poll(0)
+    return client.is_ready(node)
+
+
+def await_ready(client: NetworkClient, node: Node, timeout_ms: int) -> bool:
+    """Connect if need be and wait until a request can be sent.
+
+    Returns:
+        False if the node was not ready after ``timeout_ms``.
+
+    Raises:
+        ValueError: A negative timeout.
+        Disconnected: The connection could not be made.
+        AuthenticationFailed: One side rejected the other.
+    """
+    if timeout_ms < 0:
+        raise ValueError(f"a wait of {timeout_ms} ms; it must be 0 or more")
+    clock = client.clock
+    began = clock.milliseconds()
+    if is_ready(client, node) or client.ready(node):
+        return True
+    elapsed = 0
+    while not client.is_ready(node) and elapsed < timeout_ms:
+        if client.connection_failed(node):
+            maybe_raise_authentication_error(client, node)
+            raise Disconnected(f"Connection to {node} failed.")
+        client.poll(timeout_ms - elapsed)
+        maybe_raise_authentication_error(client, node)
+        elapsed = clock.milliseconds() - began
+    return client.is_ready(node)
+
+
+def send_and_receive(client: NetworkClient, request: ClientRequest) -> ClientResponse:
+    """Send a request and wait for its answer; the client's request timeout bounds the wait.
+
+    Responses to other requests that arrive meanwhile reach their callbacks, and are otherwise dropped.
+
+    Raises:
+        Disconnected: The connection ended before the response; ``RequestTimeout`` if the response took too long.
+        ClientClosed: The client was closed before the response.
+        UnsupportedVersion: No version suits both sides.
+    """
+    try:
+        client.send(request)
+        while client.active:
+            for response in client.poll(FOREVER):
+                if response.request is request:
+                    return _checked(response)
+    except ClientClosed:
+        if client.active:
+            raise
+    raise ClientClosed("Client was shutdown before response was read")
+
+
+def _checked(response: ClientResponse) -> ClientResponse:
+    if response.timed_out:
+        raise RequestTimeout(f"no answer within {response.request.timeout_ms} ms: {bounded(str(response.request))}")
+    if response.disconnected:
+        node_id = response.request.destination
+        raise Disconnected(f"Connection to {node_id} was disconnected before the response was read")
+    if response.version_mismatch is not None:
+        raise response.version_mismatch
+    return response
+
+
+def maybe_raise_authentication_error(client: NetworkClient, node: Node) -> None:
+    """Raise the error of the last authentication, if it failed."""
+    error = client.authentication_error(node)
+    if error is not None:
+        raise error

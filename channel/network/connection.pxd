@@ -1,5 +1,5 @@
 from .frames cimport FrameReader, Send
-from .in_flight cimport InFlightRequests
+from .request cimport InFlightRequests
 
 
 cdef class Connection:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from channel.errors import IllegalState
 
 from .frames import UNLIMITED, FrameReader, Send, Window
-from .in_flight import InFlightRequests
+from .request import InFlightRequests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .memory import MemoryPool
+    from .frames import MemoryPool
     from .request import ClientRequest
     from .transport import Bytes
 

@@ -1,4 +1,6 @@
-from .delayed_close cimport DelayedCloses
+cdef class DelayedCloses:
+    cdef long long _delay_ns
+    cdef dict _due_ns
 
 
 cdef class ChannelExpiry:

@@ -15,3 +15,23 @@ cdef class ClientResponse:
     cdef public long long received_ms
     cdef public object body, version_mismatch, authentication_error
     cdef public bint disconnected, timed_out
+
+
+cdef class CorrelationIds:
+    cdef long long _following
+    cpdef long long take(self)
+
+
+cdef class RequestFramer:
+    cdef bytes _client_id
+    cdef dict _tails
+    cpdef Send frame(self, ClientRequest request, body)
+
+
+cpdef parse_response(ClientRequest request, payload)
+
+
+cdef class InFlightRequests:
+    cdef str _node_id
+    cdef public object requests
+    cpdef bint can_send_more(self, Py_ssize_t limit) except -1

@@ -1,11 +1,58 @@
 from .channel cimport Channel
 from .connection cimport Connection
 from .expiry cimport ChannelExpiry
-from .frames cimport Send
-from .reading cimport ChannelReader
-from .registry cimport ChannelRegistry
+from .frames cimport FrameReader, Send
 from .selector_metrics cimport PollTimes
-from .writing cimport ChannelWriter
+
+
+cdef class Poller:
+    cdef public object _system, changed
+    cdef object _changed
+    cdef public dict channels, callbacks
+
+    cpdef update(self, Channel channel)
+    cpdef list wait(self, timeout_ms)
+
+
+cdef class Traffic:
+    cdef object _clock
+    cdef public object recorder
+
+    cpdef read(self, Channel channel, Py_ssize_t count, payload)
+    cpdef wrote(self, Channel channel, Py_ssize_t count, Send send)
+
+
+cdef class ChannelReader:
+    cdef bint _recorded
+    cdef object _clock, _stalled
+    cdef Traffic _traffic
+    cdef public object pool
+    cdef public list completed
+    cdef public dict buffered
+    cdef public bint out_of_memory, progressed
+
+    cpdef read(self, Channel channel, long long now)
+
+
+cdef class ChannelWriter:
+    cdef object _clock, _interest_changed, _wakeup
+    cdef Traffic _traffic
+    cdef public list started, completed
+    cdef public object broken
+
+    cpdef write_at_once(self, Channel channel, Send send)
+    cpdef bint write(self, Channel channel) except -1
+
+
+cdef class ChannelRegistry:
+    cdef object _poller
+    cdef ChannelReader _reader
+    cdef Traffic _traffic
+    cdef ChannelExpiry _expiry
+    cdef public dict open, closing, disconnected
+    cdef public list immediate, connected, prepared
+
+    cpdef clear(self, long long now)
 
 
 cdef class Selector:

@@ -6,43 +6,851 @@ One ``poll`` returns at most one received frame of each connection; further fram
 from __future__ import annotations
 
 import random
+import select
+import struct
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from channel.clock import SYSTEM_CLOCK, Clock
-from channel.errors import AuthenticationFailed
+from channel.errors import AuthenticationFailed, IllegalState
 from channel.logs import get_logger
 
 from . import sockets
-from .channel import Channel
-from .channel_factory import ChannelFactory
-from .connection import MuteState, Phase
+from .channel import Channel, ChannelState, Disconnection, Receive
+from .connection import Connection, MuteState, Phase
 from .expiry import ChannelExpiry, Closing
-from .frames import UNLIMITED, Send
-from .opening import ChannelOpener
-from .poller import Poller, SystemPoller
-from .reading import ChannelReader
-from .registry import ChannelRegistry
+from .frames import UNLIMITED, Send, Window
 from .selector_metrics import PollTimes
-from .traffic import Traffic
+from .sockets import Peer
 from .transport import EVENT_READ, EVENT_WRITE
-from .writing import ChannelWriter
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from .memory import MemoryPool
-    from .recorder import Recorder
+    from .expiry import StalledFrames
+    from .frames import MemoryPool
+    from .recorder import Direction, Recorder
     from .request import ClientRequest
     from .selector_metrics import SelectorMetrics
     from .sockets import ChannelBuilder
-    from .transport import Address
+    from .transport import Address, Bytes
 
-__all__ = ["Closing", "Selector"]
+__all__ = [
+    "ChannelFactory",
+    "ChannelOpener",
+    "ChannelReader",
+    "ChannelRegistry",
+    "ChannelWriter",
+    "Closing",
+    "Poller",
+    "Selector",
+    "SystemPoller",
+    "Traffic",
+]
 
 _log = get_logger(__name__)
+
+_LONGEST: Final = 2**31 - 1  # longest wait of the system in ms; a longer one has no time limit
+
+
+class SystemPoller(Protocol):
+    """The part of ``select.epoll`` that the poller uses; tests bring their own."""
+
+    def register(self, fd: int, eventmask: int, /) -> None:
+        """Wait for these events of a descriptor."""
+
+    def modify(self, fd: int, eventmask: int, /) -> None:
+        """Wait for other events of the descriptor."""
+
+    def unregister(self, fd: int, /) -> None:
+        """Stop waiting for the descriptor."""
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        """Wait this many seconds; returns descriptors and their events."""
+
+    def close(self) -> None:
+        """Close epoll's own descriptor."""
+
+
+class Poller:
+    """Waits for events of channels, and of other descriptors with a callback each.
+
+    ``changed`` may be called from any thread, everything else by the selector's thread alone.
+
+    Args:
+        system: Waits; ``select.epoll`` if None.
+
+    Attributes:
+        channels: The registered channels, by descriptor.
+        callbacks: The callbacks of other descriptors.
+    """
+
+    __slots__ = ("_changed", "_system", "callbacks", "changed", "channels")
+
+    def __init__(self, system: SystemPoller | None = None) -> None:
+        self._system: Any = select.epoll() if system is None else system
+        self._changed: deque[Channel] = deque()
+        self.changed = self._changed.append
+        self.channels: dict[int, Channel] = {}
+        self.callbacks: dict[int, Callable[[], None]] = {}
+
+    def watch(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call back whenever the descriptor is readable."""
+        self._system.register(fd, select.EPOLLIN)
+        self.callbacks[fd] = callback
+
+    def unwatch(self, fd: int) -> None:
+        """Stop watching the descriptor."""
+        del self.callbacks[fd]
+        self._system.unregister(fd)
+
+    def apply(self) -> None:
+        """Register the changed interests of channels with the system. Raises ``OSError`` if it refuses a descriptor."""
+        while self._changed:
+            self.update(self._changed.popleft())
+
+    def update(self, channel: Channel) -> None:
+        """Register a channel's present interest with the system."""
+        wanted, registered = channel.interest, channel.registered
+        if wanted == registered or channel.closed:
+            return
+        if registered:
+            if wanted:
+                self._system.modify(channel.fd, wanted)
+            else:
+                del self.channels[channel.fd]
+                self._system.unregister(channel.fd)
+        else:
+            channel.fd = channel.transport.fileno()
+            self._system.register(channel.fd, wanted)
+            self.channels[channel.fd] = channel
+        channel.registered = wanted
+
+    def drop(self, channel: Channel) -> None:
+        """Stop waiting for a channel whose descriptor is still open."""
+        if channel.registered:
+            channel.registered = 0
+            del self.channels[channel.fd]
+            self._system.unregister(channel.fd)
+
+    def wait(self, timeout_ms: int) -> list[tuple[int, int]]:
+        """Wait for events; returns the ready descriptors with their events."""
+        if self._changed:
+            self.apply()
+        ready: list[tuple[int, int]] = self._system.poll(timeout_ms / 1000 if timeout_ms <= _LONGEST else None)
+        return ready
+
+    def close(self) -> None:
+        """Close the system's poller."""
+        self._system.close()
+
+
+_length = struct.Struct(">i")
+
+
+class Traffic:
+    """Reports bytes and frames to the metrics of their channel and to the recorder.
+
+    Bytes are counted as they move, frames when they are whole. A recorder that raises is not called again, which is
+    logged: its failure must not end a connection.
+
+    Args:
+        recorder: Records every frame, None for no recording.
+        clock: The source of the time of day.
+    """
+
+    __slots__ = ("_clock", "recorder")
+
+    def __init__(self, recorder: Recorder | None, clock: Clock) -> None:
+        self.recorder = recorder
+        self._clock = clock
+
+    def opened(self, channel: Channel, *, accepted: bool) -> None:
+        """Count a connection as established."""
+        metrics = channel.metrics
+        if metrics is not None:
+            metrics.created.value += 1
+            channel.node_metrics = metrics.node(channel.id)
+            if accepted:
+                metrics.client_changed(channel, ("unknown", "unknown"))
+        if self.recorder is not None:
+            ends = channel.transport
+            try:
+                self.recorder.opened(ends.local, ends.remote, self._clock.wall_nanoseconds(), initiator=not accepted)
+            except Exception:  # noqa: BLE001
+                self._stop()
+
+    def read(self, channel: Channel, count: int, payload: bytearray | None) -> None:
+        """Count received bytes, and the frame that they complete."""
+        metrics = channel.metrics
+        if metrics is not None:
+            node = channel.node_metrics
+            if count:
+                metrics.reads += 1
+                metrics.incoming.value += count
+                if node is not None:
+                    node.incoming.value += count
+            if payload is not None:
+                metrics.responses.value += 1
+                if node is not None:
+                    node.response.value += 1
+        if payload is not None and self.recorder is not None:
+            self._record("received", channel, (_length.pack(len(payload)), payload))
+
+    def wrote(self, channel: Channel, count: int, send: Send | None) -> None:
+        """Count sent bytes, and the frame that they complete."""
+        metrics = channel.metrics
+        if metrics is not None:
+            node = channel.node_metrics
+            if count:
+                metrics.writes += 1
+                metrics.outgoing.value += count
+                if node is not None:
+                    node.outgoing.value += count
+            if send is not None:
+                metrics.requests.value += 1
+                if send.size > metrics.request_size_max:
+                    metrics.request_size_max = send.size
+                if node is not None:
+                    node.request.value += 1
+                    node.size.record(send.size)
+        if send is not None and self.recorder is not None:
+            self._record("sent", channel, send.buffers)
+
+    def closed(self, channel: Channel) -> None:
+        """Count a connection as closed."""
+        metrics = channel.metrics
+        if metrics is not None:
+            metrics.closed.value += 1
+            metrics.forget_node(channel.id)
+            metrics.client_changed(channel, None)
+            metrics.cipher_changed(channel, None)
+        if self.recorder is not None and channel.connected:
+            ends = channel.transport
+            try:
+                self.recorder.closed(ends.local, ends.remote, self._clock.wall_nanoseconds())
+            except Exception:  # noqa: BLE001
+                self._stop()
+
+    def _record(self, direction: Direction, channel: Channel, buffers: Sequence[Bytes]) -> None:
+        recorder, ends = self.recorder, channel.transport
+        assert recorder is not None
+        try:
+            recorder.record(direction, ends.local, ends.remote, self._clock.wall_nanoseconds(), buffers)
+        except Exception:  # noqa: BLE001
+            self._stop()
+
+    def _stop(self) -> None:
+        _log.exception("the recorder failed; nothing more is recorded")
+        self.recorder = None
+
+
+class ChannelReader:
+    """Reads at most one frame per poll from each channel of a selector; on the selector's thread alone.
+
+    Args:
+        traffic: Counts the bytes and frames that were read.
+        clock: The time of sessions.
+        recorded: Whether frames are recorded, so that a response must not be read before its request is recorded.
+        pool: The pool that gives the buffers of frames, None for the heap.
+        stalled: Watches incomplete frames, None without a limit for them.
+
+    Attributes:
+        pool: The pool.
+        completed: The frames that have been received since ``clear``.
+        buffered: The channels with buffered bytes or frames on this side.
+        out_of_memory: Whether the pool has refused memory, so that channels have muted themselves.
+        progressed: Whether reading those channels again may make progress.
+    """
+
+    __slots__ = (
+        "_clock", "_recorded", "_stalled", "_traffic", "buffered", "completed", "out_of_memory", "pool", "progressed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        traffic: Traffic,
+        clock: Clock,
+        *,
+        recorded: bool,
+        pool: MemoryPool | None,
+        stalled: StalledFrames | None,
+    ) -> None:
+        self._clock = clock
+        self._traffic = traffic
+        self._recorded = recorded
+        self.pool = pool
+        self._stalled = stalled
+        self.out_of_memory = False
+        self.completed: list[Receive] = []
+        self.buffered: dict[Channel, None] = {}
+        self.progressed = True  # so that the first poll looks at buffered bytes
+
+    def clear(self) -> None:
+        """Forget the received frames, so that their channels may give another each."""
+        for receive in self.completed:
+            receive.channel.has_completed_receive = False
+        self.completed.clear()
+
+    def read(self, channel: Channel, now: int) -> None:
+        """Read once.
+
+        Raises:
+            AuthenticationFailed: One side rejected the other in a renewal.
+            InvalidReceive, EOFError, OSError: No more can be read from the connection.
+        """
+        if channel.authenticator is not None:
+            count, payload = self._read_session(channel)
+        elif self._recorded:
+            with channel.lock:  # or a response could be recorded before its request, which another thread has sent
+                count, payload = channel.read()
+                self._traffic.read(channel, count, payload)
+        else:
+            count, payload = channel.read()
+            self._traffic.read(channel, count, payload)
+        reader = channel.connection.reader
+        if count:
+            self.progressed = True
+        if payload is not None:
+            self.progressed = True  # a frame may have been read together with the one before it
+            channel.has_completed_receive = True
+            self.completed.append(Receive(channel, payload, self.pool))
+        elif reader.refused:
+            self.out_of_memory = True  # the connection muted itself: the pool refused it memory
+        if count and self._stalled is not None and (reader.bytes_read or channel.watched):
+            self._stalled.look(channel, now)
+
+    def _read_session(self, channel: Channel) -> tuple[int, bytearray | None]:
+        """Read from a channel whose SASL session can be renewed; the tokens of a renewal are not recorded.
+
+        Raises:
+            AuthenticationFailed: One side rejected the other in a renewal.
+            ConnectionAbortedError: The peer's session has expired, and the frame is a request.
+            EOFError, OSError: The connection cannot be read on.
+        """
+        authenticator = channel.authenticator
+        assert authenticator is not None
+        with channel.lock:
+            count, payload = channel.read()
+            if payload is not None:
+                now = self._clock.nanoseconds()  # the poll may have begun long before these bytes arrived
+                is_renewal = channel.renewal_takes(payload, now)
+                has_expired = not is_renewal and authenticator.expired(now)
+                if is_renewal or has_expired:
+                    if self.pool is not None and payload:
+                        self.pool.release(payload)
+                    self.progressed = True
+                    payload = None
+                if has_expired:
+                    channel.ended = ChannelState.EXPIRED
+                    if channel.metrics is not None:
+                        channel.metrics.expired.value += 1
+                    raise ConnectionAbortedError("a request has come though the SASL session has expired")
+            self._traffic.read(channel, count, payload)
+        return count, payload
+
+    def read_again(self, channel: Channel) -> bool:
+        """Unmute a channel if its mute state allows; no event announces its buffered bytes."""
+        if not channel.connection.maybe_unmute():
+            return False
+        if channel.has_buffered:
+            self.buffered[channel] = None
+            self.progressed = True
+        return True
+
+    def refused(self, channels: Iterable[Channel]) -> list[Channel]:
+        """Once the pool has memory again, unmute and return the channels that it had refused."""
+        if self.pool is not None and self.pool.out_of_memory:
+            return []
+        self.out_of_memory = False
+        found = [each for each in channels if not each.connection.explicitly_muted and each.connection.muted]
+        return [channel for channel in found if self.read_again(channel)]
+
+    @property
+    def short_of_memory(self) -> bool:
+        """Whether less than a tenth of the pool is left, so that channels must be read in no fixed order."""
+        return self.pool is not None and self.pool.available < self.pool.size // 10
+
+
+class ChannelWriter:
+    """Writes frames to the channels of one selector. Any thread may call ``start``, ``write_at_once`` and ``give_up``.
+
+    Args:
+        traffic: Counts the bytes and frames that have gone out.
+        clock: The time, for the renewal of sessions.
+        interest_changed: Called with a channel that waits for other events now.
+        wakeup: Ends the selector's wait.
+
+    Attributes:
+        started: The channels with a new frame, which the next poll writes first.
+        broken: The channels with a failed write, which the next poll closes.
+        completed: The frames whose last byte has left in ``write``.
+    """
+
+    __slots__ = ("_clock", "_interest_changed", "_traffic", "_wakeup", "broken", "completed", "started")
+
+    def __init__(
+        self,
+        traffic: Traffic,
+        clock: Clock,
+        interest_changed: Callable[[Channel], None],
+        wakeup: Callable[[], None],
+    ) -> None:
+        self._traffic = traffic
+        self._clock = clock
+        self._interest_changed = interest_changed
+        self._wakeup = wakeup
+        self.started: list[Channel] = []
+        self.broken: deque[Channel] = deque()
+        self.completed: list[Send] = []
+
+    def start(self, channel: Channel, send: Send) -> None:
+        """Queue a frame, which the next poll writes.
+
+        Raises:
+            IllegalState: The channel is closed, or its last frame has not gone out yet. In the second case the next
+                poll closes it.
+        """
+        with channel.lock:
+            if channel.authenticator is not None:
+                self._renew_if_due(channel)
+            if self._take(channel, send):
+                self.started.append(channel)
+
+    def write_at_once(self, channel: Channel, send: Send) -> None:
+        """Write a frame now; the selector writes the rest.
+
+        Raises:
+            IllegalState: As ``start``.
+        """
+        connection = channel.connection
+        with channel.lock:
+            if channel.authenticator is not None:
+                self._renew_if_due(channel)
+            if connection.usable and connection.outgoing is None and not channel.closed:
+                connection.start(send)
+            elif not self._take(channel, send) or not connection.usable:
+                return
+            try:
+                count, whole = channel.write()
+            except OSError as e:
+                _log.debug("could not write to connection %s to %s: %s", channel.id, channel.transport.remote, e)
+                self.give_up(channel)
+                return
+            self._traffic.wrote(channel, count, whole)
+        if whole is None:
+            self._interest_changed(channel)
+            self._wakeup()
+
+    def _take(self, channel: Channel, send: Send) -> bool:
+        """Set a channel's next frame, under the channel's lock; returns whether it may be written now."""
+        if channel.closed:
+            raise IllegalState(f"there is no connection {send.destination} to send over any more")
+        connection = channel.connection
+        if connection.phase is Phase.CLOSING:
+            channel.ended = ChannelState.FAILED_SEND
+            if send.request is not None:
+                connection.in_flight.add(send.request)  # the end of the connection returns the request
+                send.request = None
+            return False
+        try:
+            connection.start(send)
+        except IllegalState:
+            channel.ended = ChannelState.FAILED_SEND
+            self.give_up(channel)
+            raise
+        return True
+
+    def _renew_if_due(self, channel: Channel) -> None:
+        """Begin to renew a client's session before its next request, under the channel's lock; the request waits."""
+        authenticator, connection = channel.authenticator, channel.connection
+        if authenticator is None or not authenticator.renews_ns:
+            return
+        now = self._clock.nanoseconds()
+        if now >= authenticator.renews_ns and connection.phase is Phase.READY and connection.outgoing is None:
+            channel.renew(now)
+            self._interest_changed(channel)
+            self._wakeup()
+
+    def give_up(self, channel: Channel) -> None:
+        """Let the next poll close a channel after a failed write."""
+        channel.broken = True
+        self.broken.append(channel)
+        self._wakeup()
+
+    def write(self, channel: Channel) -> bool:
+        """Go on writing, on the selector's thread; False if the connection is broken."""
+        try:
+            with channel.lock:
+                if not channel.connection.usable:
+                    return True  # another thread has just begun to renew the session
+                count, send = channel.write()
+                self._traffic.wrote(channel, count, send)
+        except OSError as e:
+            _log.debug("could not write to connection %s to %s: %s", channel.id, channel.transport.remote, e)
+            return False
+        if send is not None:
+            self.completed.append(send)
+        return True
+
+
+class ChannelFactory:
+    """Makes the channels of one selector, which share a window for small frames.
+
+    Args:
+        builder: Puts transports on sockets.
+        metrics_of: Returns the metrics of a connection by its id.
+        max_receive_size: Largest payload that is received, ``UNLIMITED`` for none.
+        pool: The pool that gives the buffers of frames, None for the heap.
+    """
+
+    __slots__ = ("_builder", "_metrics_of", "_pool", "_window", "max_receive_size")
+
+    def __init__(
+        self,
+        builder: ChannelBuilder,
+        metrics_of: Callable[[str], SelectorMetrics | None],
+        max_receive_size: int,
+        pool: MemoryPool | None,
+    ) -> None:
+        self._builder = builder
+        self._metrics_of = metrics_of
+        self._pool = pool
+        self._window = Window()
+        self.max_receive_size = max_receive_size
+
+    def channel(self, channel_id: str, sock: socket.socket, peer: Peer, *, checks_versions: bool = False) -> Channel:
+        """Make a channel over a socket that is connecting, or connected.
+
+        Raises:
+            OSError: No transport can be put on the socket.
+        """
+        try:
+            transport, authenticator = self._builder(sock, peer)
+        except OSError:
+            raise
+        except Exception as e:
+            raise OSError(f"no channel to {peer.host}:{peer.port} ({peer.listener}): {type(e).__name__}: {e}") from e
+        connection = Connection(
+            channel_id,
+            max_receive_size=self.max_receive_size,
+            pool=self._pool,
+            window=self._window,
+            checks_versions=checks_versions,
+        )
+        channel = Channel(connection, transport, authenticator)
+        channel.metrics = self._metrics_of(channel_id)
+        return channel
+
+
+class ChannelRegistry:
+    """Channels by id: open channels, and closing channels, which have ended but still have received frames.
+
+    Args:
+        poller: Waits for events of open channels.
+        reader: Reads the frames that a closing channel still has.
+        traffic: Counts the ends of channels.
+        expiry: The time limits of channels.
+
+    Attributes:
+        open: The open channels.
+        closing: The channels that have ended and still have received frames.
+        immediate: The channels that were connected at once, which no event announces.
+        connected: The channels that were connected since ``clear``.
+        prepared: The channels that completed handshake and authentication since ``clear``.
+        disconnected: The channels that have ended since ``clear``, and the way they ended.
+    """
+
+    def __init__(self, poller: Poller, reader: ChannelReader, traffic: Traffic, expiry: ChannelExpiry) -> None:
+        self._poller = poller
+        self._reader = reader
+        self._traffic = traffic
+        self._expiry = expiry
+        self.open: dict[str, Channel] = {}
+        self.closing: dict[str, Channel] = {}
+        self.immediate: list[Channel] = []
+        self.connected: list[str] = []
+        self.prepared: list[str] = []
+        self.disconnected: dict[str, Disconnection] = {}
+
+    # ---- looking up --------------------------------------------------------------------------------------------------
+
+    def find(self, channel_id: str) -> Channel:
+        """A channel, open or closing.
+
+        Raises:
+            IllegalState: No channel has that id.
+        """
+        channel = self.open.get(channel_id) or self.closing.get(channel_id)
+        if channel is None:
+            raise IllegalState(f"there is no connection {channel_id}")
+        return channel
+
+    def ensure_new(self, channel_id: str) -> None:
+        """Refuse an id that is in use.
+
+        Raises:
+            IllegalState: A channel has that id, or the last one with it is still being closed.
+        """
+        if channel_id in self.open:
+            raise IllegalState(f"there is a connection {channel_id} already")
+        if channel_id in self.closing:
+            raise IllegalState(f"the last connection {channel_id} is still being closed")
+
+    def all(self) -> list[Channel]:
+        """Return every channel, open or closing; from any thread."""
+        return [*self.open.values(), *self.closing.values()]
+
+    def lowest_priority(self) -> Channel | None:
+        """Choose a channel to close to make room: one that is closing, else the least recently used, else any."""
+        if self.closing:
+            return next(iter(self.closing.values()))
+        oldest = self._expiry.oldest()
+        if oldest is not None:
+            return self.open.get(oldest)
+        return next(iter(self.open.values()), None)
+
+    # ---- taking ------------------------------------------------------------------------------------------------------
+
+    def add(self, channel: Channel, now: int) -> None:
+        """Take a new channel.
+
+        Raises:
+            OSError: The system refuses to watch its socket.
+        """
+        self.open[channel.id] = channel
+        self._poller.update(channel)
+        self._expiry.touch(channel, now)
+        if channel.metrics is not None:
+            channel.metrics.connections += 1
+
+    def take_back(self, channel: Channel) -> None:
+        """Remove all traces of a channel that could not be added."""
+        self._poller.drop(channel)
+        if self.open.get(channel.id) is channel:
+            del self.open[channel.id]
+
+    # ---- ending ------------------------------------------------------------------------------------------------------
+
+    def clear(self, now: int) -> None:
+        """Forget the recent events; closing channels go on to close."""
+        self.connected.clear()
+        self.prepared.clear()
+        self.disconnected.clear()
+        if self.closing:
+            for channel_id, channel in list(self.closing.items()):
+                if channel.ended is ChannelState.FAILED_SEND or not self._read_on(channel, now):
+                    del self.closing[channel_id]
+                    self._finish(channel, notify=True)
+
+    def close(self, channel: Channel, mode: Closing, now: int) -> None:
+        """End an open channel."""
+        self._poller.drop(channel)
+        if self.open.pop(channel.id, None) is not None and channel.metrics is not None:
+            channel.metrics.connections -= 1
+        if channel.id in self.connected:
+            self.connected.remove(channel.id)
+        if channel.id in self.prepared:
+            self.prepared.remove(channel.id)
+        if mode is Closing.GRACEFUL and self._read_on(channel, now):
+            with channel.lock:
+                channel.connection.enter(Phase.CLOSING)
+            self.closing[channel.id] = channel
+        else:
+            self._finish(channel, notify=mode is not Closing.DISCARD)
+
+    def discard(self, channel_id: str, now: int) -> Channel | None:
+        """End a channel, open or closing, without a report; returns the channel, None if there is none."""
+        channel = self.open.get(channel_id)
+        if channel is not None:
+            channel.ended = ChannelState.LOCAL_CLOSE
+            self.close(channel, Closing.DISCARD, now)
+            return channel
+        channel = self.closing.pop(channel_id, None)
+        if channel is not None:
+            self._finish(channel, notify=False)
+        return channel
+
+    def _read_on(self, channel: Channel, now: int) -> bool:
+        """Read one more frame of an ended connection; returns whether there was one, or one is still to be taken."""
+        if channel.state is not ChannelState.READY:
+            return False
+        if channel.connection.explicitly_muted or channel.has_completed_receive:
+            return True
+        try:
+            self._reader.read(channel, now)
+        except (OSError, EOFError, AuthenticationFailed):
+            return False
+        return channel.has_completed_receive
+
+    def _finish(self, channel: Channel, *, notify: bool) -> None:
+        self._reader.buffered.pop(channel, None)
+        if channel in self.immediate:
+            self.immediate.remove(channel)
+        self._expiry.forget(channel)
+        try:
+            channel.close()
+        finally:
+            self._traffic.closed(channel)
+            if notify:
+                self.disconnected[channel.id] = channel.disconnection
+
+    def abandon(self) -> None:
+        """Close a forked child's copies of the descriptors; the parent's connections go on."""
+        for channel in self.all():
+            channel.transport.abandon()
+        self.open.clear()
+        self.closing.clear()
+
+
+class ChannelOpener:
+    """Opens the channels of one selector, on the selector's thread.
+
+    Args:
+        dial: Begins to connect.
+        factory: Makes channels on sockets.
+        registry: Takes the new channels, and reports the progress of each.
+        poller: Waits for events of the channels.
+        expiry: Answers clients whose authentication failed, after a delay.
+        traffic: Counts connections.
+        writer: Writes a frame that has waited for the end of an authentication.
+        clock: The source of time.
+    """
+
+    __slots__ = ("_clock", "_dial", "_expiry", "_factory", "_poller", "_registry", "_traffic", "_writer")
+
+    def __init__(
+        self,
+        dial: Callable[[Address, int, int], tuple[socket.socket, bool]],
+        factory: ChannelFactory,
+        registry: ChannelRegistry,
+        poller: Poller,
+        expiry: ChannelExpiry,
+        traffic: Traffic,
+        writer: ChannelWriter,
+        clock: Clock,
+    ) -> None:
+        self._dial = dial
+        self._factory = factory
+        self._registry = registry
+        self._poller = poller
+        self._expiry = expiry
+        self._traffic = traffic
+        self._writer = writer
+        self._clock = clock
+
+    def connect(
+        self,
+        channel_id: str,
+        address: Address,
+        send_buffer: int = -1,
+        receive_buffer: int = -1,
+        *,
+        host: str | None = None,
+        listener: str = "PLAINTEXT",
+        checks_versions: bool = False,
+    ) -> None:
+        """Begin to connect. The selector's ``poll`` reports the established connection in ``connected``.
+
+        Args:
+            channel_id: The id of the new connection.
+            address: An IP address as text, and a port.
+            send_buffer, receive_buffer: Sizes of the socket's buffers in bytes, -1 for the system's.
+            host: The host's name for the channel builder; the address if None.
+            listener: The name of the peer's listener, for the channel builder.
+            checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
+
+        Raises:
+            IllegalState: There is a connection of that name.
+            OSError: The address is invalid, the system refuses at once, or no transport can be put on the socket.
+        """
+        self._registry.ensure_new(channel_id)
+        sock, at_once = self._dial(address, send_buffer, receive_buffer)
+        channel = None
+        try:
+            peer = Peer(address[0] if host is None else host, address[1], listener, node_id=channel_id)
+            channel = self._factory.channel(channel_id, sock, peer, checks_versions=checks_versions)
+            self._registry.add(channel, self._clock.nanoseconds())
+            if at_once:
+                self._registry.immediate.append(channel)
+        except BaseException:
+            self._undo(channel, sock)
+            raise
+
+    def register(self, channel_id: str, sock: socket.socket, listener: str = "PLAINTEXT") -> Channel:
+        """Take an accepted socket; it is closed if it cannot be taken.
+
+        Raises:
+            IllegalState: There is a connection of that name.
+            OSError: The connection has ended already, or no transport can be put on the socket.
+        """
+        self._registry.ensure_new(channel_id)
+        channel = None
+        try:
+            sockets.configure(sock)
+            host, port = sock.getpeername()[:2] if sock.family != sockets.UNIX else ("", 0)
+            channel = self._factory.channel(channel_id, sock, Peer(host, port, listener, accepted=True))
+            channel.finish_connect()
+            self._registry.add(channel, self._clock.nanoseconds())
+        except BaseException:
+            self._undo(channel, sock)
+            raise
+        self._traffic.opened(channel, accepted=True)
+        if not channel.connection.usable:
+            self._expiry.accepted(channel, self._clock.nanoseconds())
+        return channel
+
+    def _undo(self, channel: Channel | None, sock: socket.socket) -> None:
+        """Remove all traces of a channel that could not be added."""
+        if channel is not None:
+            self._registry.take_back(channel)
+        sock.close()
+
+    def establish(self, channel: Channel, now: int) -> bool:
+        """Go on with connecting, handshake and authentication; returns whether requests may pass now.
+
+        Raises:
+            AuthenticationFailed: One side rejected the other.
+            OSError: The connection could not be made, or broke.
+        """
+        if not channel.connected:
+            if not channel.finish_connect():
+                return False
+            self._registry.connected.append(channel.id)
+            self._traffic.opened(channel, accepted=False)
+        if not channel.connection.usable:
+            with channel.lock:
+                if not channel.prepare():
+                    return False
+                began = channel.begin_session(now)
+            if began and channel.metrics is not None:
+                channel.metrics.passed(channel.authenticator)
+        if channel.metrics is not None and channel.cipher_information is None:
+            channel.metrics.cipher_changed(channel, channel.transport.cipher_information)
+        self._expiry.opening.forget(channel)
+        self._registry.prepared.append(channel.id)
+        if channel.connection.outgoing is not None:
+            self._writer.started.append(channel)
+        return True
+
+    def refuse(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
+        """End a connection whose authentication failed; a client is answered after the delay."""
+        authenticator = channel.authenticator
+        answers_late = authenticator is not None and authenticator.is_server and channel.transport.ready
+        _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, error)
+        if channel.metrics is not None:
+            channel.metrics.refused(authenticator)
+        channel.refused(error)
+        if answers_late:
+            self._poller.drop(channel)
+            self._expiry.opening.forget(channel)
+            self._expiry.refused.add(channel, now)
+        else:
+            self._registry.close(channel, Closing.GRACEFUL, now)
+
+
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _REAUTHENTICATING: Final = Phase.REAUTHENTICATING
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from channel.network.metadata.clients import ClusterWatch
-    from channel.network.metadata.view import ClusterView, Difference
+    from channel.network.metadata.snapshot import ClusterView, Difference
     from channel.security import SecurityConfig
     from channel.types import SecurityProtocol
 
@@ -83,7 +83,7 @@ def command(
         )
     from channel.addresses import parse_address
     from channel.network.metadata.clients import ClusterClient, ClusterWatch
-    from channel.network.metadata.view import differences
+    from channel.network.metadata.snapshot import differences
     from channel.security import read_security
 
     logging.basicConfig(level=logging.ERROR)  # this command reports a failed connection as its error
@@ -134,7 +134,7 @@ def _awaited(
     from channel.addresses import show_address, why_unreachable
     from channel.config import ChannelConfig
     from channel.errors import Disconnected, TopicNotKnown
-    from channel.network.metadata.sender import MetadataSender
+    from channel.network.metadata.clients import MetadataSender
 
     config = ChannelConfig(security=security, max_block_ms=timeout_ms, request_timeout_ms=timeout_ms)
     with MetadataSender(addresses, config, protocol=protocol) as sender:
@@ -157,7 +157,7 @@ def _show(view: ClusterView, form: str) -> None:
 
 def _watch(watched: ClusterWatch, form: str) -> None:
     from channel.errors import Disconnected
-    from channel.network.metadata.view import differences
+    from channel.network.metadata.snapshot import differences
 
     former: ClusterView | None = None
     try:

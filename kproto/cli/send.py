@@ -87,12 +87,10 @@ def _ask(
 ) -> Any:
     from channel.addresses import show_address, why_unreachable
     from channel.errors import Disconnected, RequestTimeout
-    from channel.network.blocking import await_ready, send_and_receive
-    from channel.network.client import NetworkClient
+    from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
     from channel.network.request import MessageRequest
     from channel.network.secured import client_channels
     from channel.network.selector import Selector
-    from channel.network.updater import ManualMetadataUpdater
     from channel.security import read_security
     from channel.types import Node
 

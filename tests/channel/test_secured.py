@@ -22,9 +22,8 @@ from channel.config import ChannelConfig
 from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.errors import AuthenticationFailed, Disconnected, RequestTimeout
-from channel.network import sasl, sasl_mechanisms
-from channel.network.metadata.clients import ClusterClient
-from channel.network.metadata.sender import MetadataSender
+from channel.network import sasl
+from channel.network.metadata.clients import ClusterClient, MetadataSender
 from channel.network.recorder import PcapngRecorder
 from channel.security import Password, SecurityConfig
 from channel.types import Broker, EndPoint, SecurityProtocol
@@ -202,7 +201,7 @@ def test_running_ends_take_new_certificates_when_their_files_change(
 def test_a_broker_that_makes_the_controller_compute_stalls_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """One send thread has both brokers; the computation for one is held until the other has answered."""
     hostile, answered = threading.Event(), threading.Event()
-    compute = sasl_mechanisms._ScramClient._final
+    compute = sasl._ScramClient._final
 
     def held(client: Any) -> bytes:
         if str(client._scram.username) == "slow":
@@ -210,13 +209,13 @@ def test_a_broker_that_makes_the_controller_compute_stalls_no_other(monkeypatch:
             assert answered.wait(60)
         return compute(client)
 
-    monkeypatch.setattr(sasl_mechanisms._ScramClient, "_final", held)
-    made = []
+    monkeypatch.setattr(sasl._ScramClient, "_final", held)
+    made, real = [], sasl.client_mechanism
 
     def client_mechanism(name: str, credentials: Any) -> Any:
         made.append(name)  # the first connection is that to the slow broker
         user = dataclasses.replace(credentials, username="slow") if len(made) == 1 else credentials
-        return sasl_mechanisms.client_mechanism(name, user)
+        return real(name, user)
 
     monkeypatch.setattr(sasl, "client_mechanism", client_mechanism)
     theirs = broker_security(users={"controller": Password("secret"), "slow": Password("secret")})

@@ -18,14 +18,12 @@ from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.errors import AuthenticationFailed, Disconnected
 from channel.metrics import Metrics
-from channel.network.blocking import await_ready, send_and_receive
-from channel.network.client import NetworkClient
+from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
 from channel.network.metadata.clients import ClusterClient
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
-from channel.network.updater import ManualMetadataUpdater
 from channel.security import Password, SecurityConfig
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from kproto import messages as c

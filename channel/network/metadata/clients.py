@@ -1,33 +1,325 @@
-"""Clients that ask a cluster for its metadata: node by node, or repeatedly to follow its changes."""
+"""Clients that ask a cluster for its metadata: node by node, repeatedly to follow it, or for callers that wait.
+
+The updater sends one Metadata request at a time, to the least loaded node.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from channel.addresses import show_address, why_unreachable
-from channel.clock import FOREVER
-from channel.errors import ChannelError, Disconnected, RequestTimeout
-from channel.network.blocking import await_ready, send_and_receive
-from channel.network.client import NetworkClient
+from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
+from channel.config import ChannelConfig
+from channel.errors import ChannelError, ClientClosed, Disconnected, RequestTimeout
+from channel.logs import get_logger
+from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
+from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
-from channel.network.updater import ManualMetadataUpdater
 from channel.security import SecurityConfig
+from channel.threads import StoppableThread
 from channel.types import Node, SecurityProtocol
+from kproto import messages
 from kproto.errors import KprotoError
 
-from .cluster import Metadata
-from .default_updater import DefaultMetadataUpdater, metadata_request
-from .producer import ProducerMetadata
-from .snapshot import ClusterSnapshot
-from .view import ClusterView
+from .cluster import Metadata, ProducerMetadata
+from .snapshot import ClusterSnapshot, ClusterView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from channel.network.updater import MetadataUpdater
+    from channel.errors import AuthenticationFailed
+    from channel.network.client import MetadataClient, MetadataUpdater
+    from channel.network.request import ClientRequest
+    from kproto.errors import UnsupportedVersion
+    from kproto.types import TopicPartition
 
-__all__ = ["ClusterClient", "ClusterWatch"]
+    from .cluster import LeaderChange, LeaderUpdate, MetadataQuestion
+    from .snapshot import PartitionInfo
+
+__all__ = ["ClusterClient", "ClusterWatch", "DefaultMetadataUpdater", "MetadataSender", "metadata_request"]
+
+_log = get_logger(__name__)
+
+_OLDEST: Final = 4  # earlier versions would let the broker create the requested topics
+
+
+def metadata_request(topics: Sequence[str] | None) -> MessageRequest:
+    """Build a Metadata request for these topics, or for all, which never makes the broker create a topic."""
+    asked = None if topics is None else [messages.MetadataRequestTopic(name=name) for name in topics]
+    return MessageRequest(
+        messages.MetadataRequest(topics=asked, allow_auto_topic_creation=False), oldest_version=_OLDEST
+    )
+
+
+class DefaultMetadataUpdater:
+    """A metadata updater that follows the client's cluster by Metadata requests.
+
+    Args:
+        metadata: The cluster's metadata, shared with the threads that use the client.
+        request_timeout_ms: The time limit of a Metadata request.
+        reconnect_backoff_ms: The wait before another try while no node can be asked.
+        rebootstraps: Begin again with the bootstrap addresses when none of the known brokers can be connected to
+            (``metadata.recovery.strategy=rebootstrap``).
+
+    Attributes:
+        metadata: As given.
+        source: The node whose response was taken last, None before the first.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        *,
+        request_timeout_ms: int = 30_000,
+        reconnect_backoff_ms: int = 50,
+        rebootstraps: bool = False,
+    ) -> None:
+        self.metadata = metadata
+        self.source: Node | None = None
+        self._request_timeout_ms = request_timeout_ms
+        self._reconnect_backoff_ms = reconnect_backoff_ms
+        self._rebootstraps = rebootstraps
+        self._client: MetadataClient | None = None
+        self._in_progress: MetadataQuestion | None = None
+
+    def attach(self, client: MetadataClient) -> None:
+        """Ask through this client."""
+        self._client = client
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes of the cluster, or the addresses to begin with."""
+        return tuple(self.metadata.snapshot.nodes.values())
+
+    def is_update_due(self, now: int) -> bool:
+        """Whether an update should go out before any other request."""
+        return self._in_progress is None and self.metadata.time_to_next_update(now) == 0
+
+    def maybe_update(self, now: int) -> int:
+        """If an update is due, send a Metadata request, or begin to connect to a node.
+
+        Returns:
+            The ms until the next call; ``FOREVER`` for never.
+        """
+        wait = max(self.metadata.time_to_next_update(now), self._request_timeout_ms if self._in_progress else 0)
+        client = self._client
+        if wait or client is None:
+            return wait if wait else FOREVER
+        if not self.nodes():
+            return self._reconnect_backoff_ms
+        node, connection_ready = client.least_loaded_node()
+        if node is None and not connection_ready and self._rebootstraps and not self.metadata.snapshot.is_bootstrap:
+            _log.info("no known broker can be asked; beginning again with the bootstrap addresses")
+            self.metadata.rebootstrap()
+            node = client.least_loaded_node().node
+        if node is None:
+            return self._reconnect_backoff_ms
+        if client.can_send(node):
+            self._ask(client, node, now)
+            return self._request_timeout_ms
+        client.ready(node)  # connects, unless it does already
+        return self._reconnect_backoff_ms
+
+    def _ask(self, client: MetadataClient, node: Node, now: int) -> None:
+        question = self._in_progress = self.metadata.question(now)
+        _log.debug("asking node %s for %s", node, "all topics" if question.topics is None else question.topics)
+        client.send_internal_metadata_request(node.key, metadata_request(question.topics))
+
+    def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
+        """Note that a connection ended or could not be made: the metadata may be outdated."""
+        if self.metadata.snapshot.is_bootstrap:
+            _log.warning("bootstrap node %s is disconnected", node_id)
+        if self.is_update_due(now):
+            self.metadata.failed_update(now)
+        if error is not None:
+            self.metadata.fail(error)
+        self.metadata.request_update()
+
+    def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
+        """Note that the Metadata request will get no response, or got one that cannot be read."""
+        self._in_progress = None
+        if error is not None:
+            self.metadata.fail(error)
+        self.metadata.failed_update(now)
+
+    def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
+        """Take the response; without brokers it comes from a node that does not know its cluster yet."""
+        question, self._in_progress = self._in_progress, None
+        if question is None or not response.brokers:
+            self.metadata.failed_update(now)
+            return
+        self.source = next((node for node in self.nodes() if node.key == request.destination), None)
+        self.metadata.update(
+            question.request_version, response, now, is_partial=question.is_partial, api_version=request.version
+        )
+
+    def close(self) -> None:
+        """End the waits of all threads."""
+        self.metadata.close()
+
+
+class MetadataSender(StoppableThread):
+    """A sender thread for callers who need to know a topic, as Kafka's producer has it; ``start`` to ``close``.
+
+    A caller of ``wait_for_topic`` requests an update and wakes this thread. The thread's next poll sends the Metadata
+    request, to the least loaded node; the response makes a new version, which wakes the caller.
+
+    Args:
+        bootstrap: Addresses to begin with.
+        config: The client's settings, under Kafka's names: ``reconnect.backoff.ms``, ``retry.backoff.ms``,
+            ``metadata.max.age.ms``, ``metadata.max.idle.ms``, ``max.block.ms``, ``request.timeout.ms``,
+            ``max.in.flight.requests.per.connection``, ``send.buffer.bytes``, ``receive.buffer.bytes`` and others.
+        protocol: The security protocol of the nodes' listener; ``config.security`` has certificates and credentials.
+        client_id: Goes into every header.
+        clock: The source of time.
+
+    Attributes:
+        metadata: What is known of the topics in use.
+        client: The thread's client; other threads may only wake it.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        config: ChannelConfig | None = None,
+        *,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        client_id: str = "kproto",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        config = config or ChannelConfig()
+        super().__init__(f"{client_id}-metadata-sender-thread")
+        self._max_block_ms = config.max_block_ms
+        self.metadata = ProducerMetadata(
+            config.metadata_max_idle_ms,
+            refresh_backoff_ms=config.retry_backoff_ms,
+            refresh_backoff_max_ms=config.retry_backoff_max_ms,
+            max_age_ms=config.metadata_max_age_ms,
+            clock=clock,
+        )
+        self.metadata.bootstrap(bootstrap)
+        selector = Selector(
+            max_receive_size=config.receive_max,
+            max_idle_ms=config.connections_max_idle_ms,
+            clock=clock,
+            channel_builder=client_channels(protocol, config.security, client_id),
+        )
+        self._updater = DefaultMetadataUpdater(
+            self.metadata,
+            request_timeout_ms=config.request_timeout_ms,
+            reconnect_backoff_ms=config.reconnect_backoff_ms,
+            rebootstraps=True,
+        )
+        self.client = NetworkClient(
+            selector,
+            self._updater,
+            client_id,
+            max_in_flight=config.max_in_flight_requests_per_connection,
+            reconnect_backoff_ms=config.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+            send_buffer=config.send_buffer_bytes,
+            receive_buffer=config.receive_buffer_bytes,
+            request_timeout_ms=config.request_timeout_ms,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+            on_invalid_answer=self._invalid_answer,
+            clock=clock,
+        )
+
+    # ---- for any thread
+
+    def wait_for_topic(
+        self, topic: str, partition: int | None = None, *, max_block_ms: int | None = None
+    ) -> tuple[int, PartitionInfo | None]:
+        """Wait until a topic, or one of its partitions, is known; see ``ProducerMetadata.wait_for_topic``.
+
+        Args:
+            topic: The topic's name.
+            partition: The partition that is needed; None for any.
+            max_block_ms: How long to wait; None for ``max.block.ms``.
+
+        Returns:
+            The topic's number of partitions, and the metadata of the partition.
+
+        Raises:
+            InvalidTopic, TopicAuthorizationFailed: The cluster refused the topic.
+            TopicNotKnown: The topic or partition did not become known in time.
+            AuthenticationFailed: One side does not accept the other.
+            IllegalState: The sender is closed.
+        """
+        wait_ms = self._max_block_ms if max_block_ms is None else max_block_ms
+        return self.metadata.wait_for_topic(topic, wait_ms, self.client.wakeup, partition)
+
+    def learn_leaders(self, leaders: Mapping[TopicPartition, LeaderUpdate], nodes: Iterable[Node] = ()) -> LeaderChange:
+        """Take leaders that a broker named in another response; see ``Metadata.update_partition_leadership``."""
+        return self.metadata.update_partition_leadership(leaders, nodes)
+
+    def learn_epoch(self, partition: TopicPartition, leader_epoch: int) -> bool:
+        """Take a leader epoch that a broker named in another response; a newer one than known requests an update.
+
+        Returns:
+            Whether it is newer.
+        """
+        is_newer = self.metadata.update_last_seen_epoch(partition, leader_epoch)
+        if is_newer:
+            self.client.wakeup()
+        return is_newer
+
+    def leader(self, partition: TopicPartition) -> Node | None:
+        """The node to send to; None if it is not known, or a newer leader epoch has been seen since."""
+        info = self.metadata.partition_if_current(partition)
+        return None if info is None or info.leader is None else self.metadata.snapshot.nodes.get(info.leader)
+
+    def view(self) -> ClusterView | None:
+        """Return what is known of the cluster and the topics in use, and who answered last; None before an answer."""
+        source, snapshot = self._updater.source, self.metadata.snapshot
+        return None if source is None or snapshot.is_bootstrap else ClusterView(source, snapshot)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the thread, the waits of callers and the connections. Harmless if closed.
+
+        Args:
+            timeout_s: How long to wait for the thread's end; None for no limit.
+        """
+        self.initiate_shutdown()
+        self.metadata.close()
+        self.await_shutdown(timeout_s)
+        if not self._was_started:
+            self.client.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- on this thread
+
+    def do_work(self) -> None:
+        """Send the request that is due, if any, and wait for answers or callers."""
+        try:
+            self.client.poll(FOREVER)
+        except ClientClosed:
+            return
+
+    def _invalid_answer(self, node_id: str, error: Exception) -> None:
+        self.log.warning("connection %s is closed: its answer cannot be read: %s", node_id, error)
+        self.client.disconnect(node_id)
+
+    def interrupt(self) -> None:
+        """End a waiting poll."""
+        self.client.initiate_close()
+
+    def ended(self) -> None:
+        """Close the connections; waiting callers get an error."""
+        self.client.close()
+
+    def forget_in_child(self) -> None:
+        """Count as ended in a forked child."""
+        super().forget_in_child()
+        self.client.abandon()
+
 
 _FIRST_BACKOFF_MS = 100
 _HINT = "Check host and port, and whether the listener wants TLS or SASL (security.protocol)"

@@ -7,14 +7,15 @@ for a higher version than they saw. Times are in milliseconds and given by the c
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
-from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
+from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed, TopicNotKnown
 from channel.locks import new_reentrant_lock
+from channel.network.backoff import ExponentialBackoff
+from kproto.error_codes import ErrorCode, error_name
 from kproto.types import TopicPartition
 
-from .refresh import RefreshSchedule
 from .snapshot import EPOCHS_FROM, INVALID_METADATA, ClusterSnapshot, PartitionInfo
 
 if TYPE_CHECKING:
@@ -23,7 +24,72 @@ if TYPE_CHECKING:
     from channel.network.backoff import Randomness
     from channel.types import Node
 
-__all__ = ["LeaderChange", "LeaderUpdate", "Metadata", "MetadataQuestion"]
+__all__ = ["LeaderChange", "LeaderUpdate", "Metadata", "MetadataQuestion", "ProducerMetadata", "RefreshSchedule"]
+
+_BASE: Final = 2
+_JITTER: Final = 0.2
+
+
+class RefreshSchedule:
+    """The age and the back-off of metadata; for one thread at a time.
+
+    Args:
+        backoff_ms, backoff_max_ms: The first and the longest wait after a failed update or an equal response.
+        max_age_ms: The age at which metadata is refreshed.
+        randomness: The jitter of the wait.
+
+    Attributes:
+        last_success_ms: When a whole response was taken last, 0 for never.
+    """
+
+    def __init__(
+        self, backoff_ms: int, backoff_max_ms: int, max_age_ms: int, randomness: Randomness | None = None
+    ) -> None:
+        self.last_success_ms = 0
+        self._backoff = ExponentialBackoff(backoff_ms, _BASE, backoff_max_ms, _JITTER, randomness)
+        # Both waits are drawn when their cause happens, not whenever they are read.
+        self._wait = self._backoff.backoff(0)
+        self._equal_wait = 0
+        self._max_age_ms = max_age_ms
+        self._last_refresh_ms = 0
+        self._failures = 0
+        self._equal_responses = 0
+
+    def time_to_expire(self, now: int) -> int:
+        """Milliseconds until the metadata is too old, 0 if it is."""
+        return max(0, self.last_success_ms + self._max_age_ms - now)
+
+    def time_to_allow(self, now: int) -> int:
+        """Milliseconds until the back-off of a failed update, or of equal responses, is over."""
+        if not self.time_to_expire(now):
+            self.forget_equal_responses()
+        return max(0, self._last_refresh_ms + max(self._wait, self._equal_wait) - now)
+
+    def forget_equal_responses(self) -> None:
+        """Forget the number of equal responses, so that they do not delay the next update."""
+        self._equal_responses = self._equal_wait = 0
+
+    def allow_at_once(self) -> None:
+        """Let the next update begin whatever the back-off."""
+        self._last_refresh_ms = 0
+        self.forget_equal_responses()
+
+    def succeeded(self, now: int, *, is_partial: bool) -> None:
+        """Note a response; it counts as equal to the last unless ``forget_equal_responses`` follows."""
+        self._last_refresh_ms = now
+        self._failures = 0
+        self._wait = self._backoff.backoff(0)
+        if not is_partial:
+            self.last_success_ms = now
+        self._equal_wait = self._backoff.backoff(self._equal_responses)
+        self._equal_responses += 1
+
+    def failed(self, now: int) -> None:
+        """Note that an update failed."""
+        self._last_refresh_ms = now
+        self._wait = self._backoff.backoff(self._failures)
+        self._failures += 1
+        self.forget_equal_responses()
 
 
 class MetadataQuestion(NamedTuple):
@@ -383,3 +449,113 @@ class Metadata:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
+
+
+class ProducerMetadata(Metadata):
+    """Metadata of the topics that are in use.
+
+    Args:
+        max_idle_ms: The time after its last ``add`` at which a topic is forgotten.
+        **settings: As ``Metadata`` takes them.
+
+    Attributes:
+        new_topics: Added topics that no response has named yet.
+    """
+
+    def __init__(self, max_idle_ms: int = 300_000, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._max_idle_ms = max_idle_ms
+        self._expires: dict[str, int] = {}
+        self.new_topics: set[str] = set()
+
+    def add(self, topic: str, now: int) -> None:
+        """Note that a topic is being used; a new topic requests an update at once."""
+        with self._changed:
+            is_new = topic not in self._expires
+            self._expires[topic] = now + self._max_idle_ms
+            if is_new:
+                self.new_topics.add(topic)
+                self.request_update_for_new_topics()
+
+    def request_update_for(self, topic: str) -> int:
+        """Request an update with this topic; returns the present version, to wait for a higher."""
+        with self._changed:
+            return self.request_update_for_new_topics() if topic in self.new_topics else self.request_update()
+
+    def topics_to_ask(self) -> tuple[str, ...]:
+        """The topics that are in use."""
+        return tuple(sorted(self._expires))
+
+    def new_topics_to_ask(self) -> tuple[str, ...]:
+        """The topics that no response has named yet."""
+        return tuple(sorted(self.new_topics))
+
+    def retain_topic(self, topic: str, now: int) -> bool:
+        """Whether the topic is in use; an expired topic is forgotten."""
+        expires = self._expires.get(topic)
+        if expires is None:
+            return False
+        if topic in self.new_topics or now < expires:
+            return True
+        del self._expires[topic]
+        return False
+
+    def update(
+        self, request_version: int, response: Any, now: int, *, is_partial: bool = False, api_version: int = 12
+    ) -> None:
+        """Take a response: its topics are no longer new. See ``Metadata.update``."""
+        with self._changed:
+            super().update(request_version, response, now, is_partial=is_partial, api_version=api_version)
+            self.new_topics.difference_update(topic.name for topic in response.topics)
+
+    def wait_for_topic(
+        self, topic: str, max_wait_ms: int, wake: Callable[[], None], partition: int | None = None
+    ) -> tuple[int, PartitionInfo | None]:
+        """Wait until a topic, or one of its partitions, is known.
+
+        Args:
+            topic: The topic's name.
+            max_wait_ms: How long to wait (``max.block.ms``).
+            wake: Wakes the thread that polls the client, so that the request goes out at once.
+            partition: The partition that is needed; None for any.
+
+        Returns:
+            The topic's number of partitions, and the metadata of the partition.
+
+        Raises:
+            InvalidTopic, TopicAuthorizationFailed: The cluster refused the topic.
+            TopicNotKnown: The topic or partition did not become known in time.
+            IllegalState: The metadata was closed.
+        """
+        began = self._clock.milliseconds()
+        if topic in self.snapshot.invalid_topics:
+            raise InvalidTopic(f"invalid topics: {topic}")  # each time, as the error itself is raised but once
+        self.add(topic, began)
+        while True:
+            snapshot = self.snapshot
+            count = snapshot.partition_count(topic)
+            if count is not None and (partition is None or partition < count):
+                info = None if partition is None else snapshot.partitions.get(TopicPartition(topic, partition))
+                return count, info
+            self.add(topic, self._clock.milliseconds())
+            version = self.request_update_for(topic)
+            wake()
+            left = max_wait_ms - (self._clock.milliseconds() - began)
+            try:
+                self.await_update(version, left)
+            except RequestTimeout as e:
+                raise self._timeout(topic, partition, max_wait_ms) from e
+            if self._clock.milliseconds() - began >= max_wait_ms:
+                raise self._timeout(topic, partition, max_wait_ms)
+            self.raise_errors_of(topic)
+
+    def _timeout(self, topic: str, partition: int | None, max_wait_ms: int) -> TopicNotKnown:
+        snapshot = self.snapshot
+        code = snapshot.topic_errors.get(topic, ErrorCode.NONE)
+        which = f"topic {topic}"
+        if partition is not None:
+            which = f"partition {topic}-{partition}"
+            if (count := snapshot.partition_count(topic)) is not None:
+                which += f" of {count} partitions"
+        why = f": the last answer was {error_name(code)}" if code else ""
+        return TopicNotKnown(f"{which} did not become known within {max_wait_ms} ms{why}", code)

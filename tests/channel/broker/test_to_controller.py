@@ -15,10 +15,9 @@ from channel.broker.to_controller import (
 )
 from channel.clock import FOREVER
 from channel.errors import IllegalState
-from channel.network.client import NetworkClient
+from channel.network.client import ManualMetadataUpdater, NetworkClient
 from channel.network.request import MessageRequest
-from channel.network.resolution import InlineResolution
-from channel.network.updater import ManualMetadataUpdater
+from channel.network.sockets import InlineResolution
 from channel.types import Node
 from kproto.codec import encode
 from kproto.messages import (

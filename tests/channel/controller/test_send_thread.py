@@ -585,7 +585,7 @@ def test_a_name_that_takes_long_to_look_up_holds_up_no_other_broker(scripted, mo
     with ControllerChannelManager(1, lambda: 5, send_threads=1) as manager:
         manager.start([Broker(2, (EndPoint("slow.invalid", 1),)), broker.broker(1)])
         with monkeypatch.context() as patch:
-            patch.setattr("channel.network.resolution.socket.getaddrinfo", slow)
+            patch.setattr("channel.network.sockets.socket.getaddrinfo", slow)
             manager.send_request(2, request(2))
             time.sleep(0.02)
         manager.send_request(1, request(1), answered.append)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from channel.errors import AuthenticationFailed, ClientClosed, Disconnected, NoUsableVersion, RequestTimeout
-from channel.network import blocking
+from channel.network import client as network_client
 from channel.network.request import BodyRequest, ClientRequest, ClientResponse
 from channel.types import Node
 
@@ -68,7 +68,7 @@ def request(correlation_id=0):
 
 def test_readiness_is_asked_after_looking_at_what_has_happened(clock):
     client = FakeClient(clock, becomes_ready)
-    assert blocking.is_ready(client, NODE)
+    assert network_client.is_ready(client, NODE)
     assert client.timeouts == [0]
     assert client.calls == ["poll"]
 
@@ -76,7 +76,7 @@ def test_readiness_is_asked_after_looking_at_what_has_happened(clock):
 @pytest.mark.conformance("NCU-02")
 def test_waiting_connects_once_and_ends_when_the_node_is_ready(clock):
     client = FakeClient(clock, [], [], becomes_ready)
-    assert blocking.await_ready(client, NODE, 1000)
+    assert network_client.await_ready(client, NODE, 1000)
     assert client.calls == ["poll", "ready", "poll", "poll"]
 
 
@@ -87,7 +87,7 @@ def test_waiting_ends_in_time_and_each_poll_gets_what_is_left(clock):
 
     client = FakeClient(clock, a_while)
     began = clock.milliseconds()
-    assert not blocking.await_ready(client, NODE, 1000)
+    assert not network_client.await_ready(client, NODE, 1000)
     assert clock.milliseconds() - began == 1000
     assert client.timeouts == [0, 1000, 700, 400, 100]
 
@@ -96,7 +96,7 @@ def test_waiting_ends_in_time_and_each_poll_gets_what_is_left(clock):
 def test_a_connection_that_cannot_be_made_is_an_error(clock):
     client = FakeClient(clock, [], fails)
     with pytest.raises(OSError, match=r"Connection to localhost:9092 \(id: 7 rack: None\) failed\."):
-        blocking.await_ready(client, NODE, 1000)
+        network_client.await_ready(client, NODE, 1000)
 
 
 def test_a_failed_authentication_ends_the_wait_with_its_reason(clock):
@@ -105,14 +105,14 @@ def test_a_failed_authentication_ends_the_wait_with_its_reason(clock):
 
     client = FakeClient(clock, [], refused)
     with pytest.raises(AuthenticationFailed, match="no such user"):
-        blocking.await_ready(client, NODE, 1000)
+        network_client.await_ready(client, NODE, 1000)
 
 
 @pytest.mark.conformance("NCU-06")
 def test_a_negative_wait_is_refused(clock):
     client = FakeClient(clock, nothing)
     with pytest.raises(ValueError, match="-1 ms"):
-        blocking.await_ready(client, NODE, -1)
+        network_client.await_ready(client, NODE, -1)
     assert client.calls == []
 
 
@@ -120,7 +120,7 @@ def test_a_negative_wait_is_refused(clock):
 def test_the_answer_is_the_one_to_this_request(clock):
     mine, other = request(5), request(4)
     answers = [ClientResponse(other, 0, "theirs")], [ClientResponse(mine, 0, "mine")]
-    response = blocking.send_and_receive(FakeClient(clock, *answers), mine)
+    response = network_client.send_and_receive(FakeClient(clock, *answers), mine)
     assert (response.request, response.body) == (mine, "mine")
 
 
@@ -131,19 +131,19 @@ def test_a_client_that_is_closed_meanwhile_says_so(clock):
         raise ClientClosed("client is closing")
 
     with pytest.raises(OSError, match="Client was shutdown before response was read"):
-        blocking.send_and_receive(FakeClient(clock, closed), request())
+        network_client.send_and_receive(FakeClient(clock, closed), request())
 
     def strange(client):
         raise ClientClosed("although it is active")
 
     with pytest.raises(Disconnected, match="although it is active"):
-        blocking.send_and_receive(FakeClient(clock, strange), request())
+        network_client.send_and_receive(FakeClient(clock, strange), request())
 
     def stops(client):
         client.active = False
 
     with pytest.raises(OSError, match="Client was shutdown before response was read"):
-        blocking.send_and_receive(FakeClient(clock, stops), request())
+        network_client.send_and_receive(FakeClient(clock, stops), request())
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_a_client_that_is_closed_meanwhile_says_so(clock):
 def test_an_end_without_an_answer_is_an_error(clock, how, error, text):
     mine = request()
     with pytest.raises(error, match=text):
-        blocking.send_and_receive(FakeClient(clock, [ClientResponse(mine, 0, **how)]), mine)
+        network_client.send_and_receive(FakeClient(clock, [ClientResponse(mine, 0, **how)]), mine)

@@ -15,12 +15,16 @@ from tls_network import TlsSelector
 
 from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, ClientClosed, CorrelationIdMismatch, IllegalState, NoUsableVersion
-from channel.network.client import NetworkClient
-from channel.network.request import BodyRequest, ClientRequest, MessageRequest
-from channel.network.resolution import InlineResolution
+from channel.network.client import ManualMetadataUpdater, NetworkClient
+from channel.network.request import (
+    FIRST_SASL_CORRELATION_ID,
+    BodyRequest,
+    ClientRequest,
+    CorrelationIds,
+    MessageRequest,
+)
+from channel.network.sockets import InlineResolution
 from channel.network.transport import EVENT_READ
-from channel.network.updater import ManualMetadataUpdater
-from channel.network.wire import FIRST_SASL_CORRELATION_ID, CorrelationIds
 from channel.types import Node
 from kproto.api import ApiKey
 from kproto.codec import message_class

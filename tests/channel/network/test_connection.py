@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from channel.errors import IllegalState, InvalidReceive
 from channel.network.connection import Connection, Phase
-from channel.network.frames import Send, Window
-from channel.network.memory import MemoryPool
+from channel.network.frames import MemoryPool, Send, Window
 from channel.network.request import BodyRequest, ClientRequest
 
 ORDER = [Phase.CONNECTING, Phase.HANDSHAKE, Phase.AUTHENTICATING, Phase.CHECKING_VERSIONS, Phase.READY]

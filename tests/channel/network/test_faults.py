@@ -14,14 +14,12 @@ import pytest
 from network_peers import PLAIN_OR_TLS, SECURITY, accepted, frame, greet, until
 
 from channel.errors import ClientClosed, CorrelationIdMismatch, Disconnected, RequestTimeout
-from channel.network.blocking import await_ready, is_ready, send_and_receive
-from channel.network.client import NetworkClient
+from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, is_ready, send_and_receive
 from channel.network.recorder import PcapngRecorder
 from channel.network.request import BodyRequest
 from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.server import SocketServer
-from channel.network.updater import ManualMetadataUpdater
 from channel.types import Node
 from kproto.capture import exchanges
 from kproto.errors import DecodeError

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channel.errors import InvalidReceive
-from channel.network.frames import UNLIMITED, FrameReader, Send, Window
-from channel.network.memory import MemoryPool
+from channel.network.frames import UNLIMITED, FrameReader, MemoryPool, Send, Window
 from kproto.framing import FrameSplitter
 
 windows = pytest.mark.parametrize("window", [None, Window(), Window(16)], ids=["exact", "window", "small-window"])

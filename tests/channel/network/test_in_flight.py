@@ -6,8 +6,7 @@ import pytest
 
 from channel.errors import IllegalState
 from channel.network.frames import Send
-from channel.network.in_flight import InFlightRequests
-from channel.network.request import BodyRequest, ClientRequest
+from channel.network.request import BodyRequest, ClientRequest, InFlightRequests
 
 
 def request(correlation_id: int = 0, *, timeout_ms: int = 1000, sent: bool = True) -> ClientRequest:

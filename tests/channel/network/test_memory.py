@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channel.errors import IllegalState
-from channel.network.memory import MemoryPool
+from channel.network.frames import MemoryPool
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,11 @@ from channel.broker.cluster import EmbeddedCluster
 from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, ClientClosed, IllegalState
 from channel.network.client import NetworkClient
-from channel.network.metadata.cluster import Metadata
-from channel.network.metadata.default_updater import DefaultMetadataUpdater
-from channel.network.metadata.producer import ProducerMetadata
+from channel.network.metadata.clients import DefaultMetadataUpdater
+from channel.network.metadata.cluster import Metadata, ProducerMetadata
 from channel.network.request import BodyRequest
-from channel.network.resolution import InlineResolution
 from channel.network.selector import Selector
+from channel.network.sockets import InlineResolution
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.types import Node
 from kproto.api import ApiKey

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from channel.network.principal import principal_of, serialized_principal
+from channel.network.server import principal_of, serialized_principal
 
 
 @pytest.mark.parametrize(

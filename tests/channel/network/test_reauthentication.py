@@ -14,8 +14,7 @@ from channel.config import ChannelConfig
 from channel.errors import AuthenticationFailed, Disconnected
 from channel.metrics import Metrics
 from channel.network import authenticator as authenticators
-from channel.network.blocking import await_ready, send_and_receive
-from channel.network.client import NetworkClient
+from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
 from channel.network.connection import Phase
 from channel.network.frames import Send
 from channel.network.recorder import PcapngRecorder
@@ -25,7 +24,6 @@ from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
 from channel.network.server import SocketServer
 from channel.network.transport import EVENT_READ
-from channel.network.updater import ManualMetadataUpdater
 from channel.security import MECHANISMS, Credentials, Password, SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.api import ApiKey

@@ -8,8 +8,8 @@ import pytest
 from network_peers import sasl_answers
 
 from channel.errors import AuthenticationFailed
+from channel.network.request import FIRST_SASL_CORRELATION_ID
 from channel.network.sasl import SaslClient, SaslServer
-from channel.network.wire import FIRST_SASL_CORRELATION_ID
 from channel.security import MECHANISMS, Credentials, Password
 from kproto.api import ApiKey
 from kproto.codec import decode_response, encode, message_class

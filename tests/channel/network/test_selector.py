@@ -16,8 +16,7 @@ from channel.errors import AuthenticationFailed, IllegalState
 from channel.metrics import Metrics
 from channel.network import sockets
 from channel.network.channel import ChannelState
-from channel.network.frames import Send
-from channel.network.memory import MemoryPool
+from channel.network.frames import MemoryPool, Send
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
 from channel.network.tls import TlsTransport

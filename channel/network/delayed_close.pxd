@@ -1,3 +1,0 @@
-cdef class DelayedCloses:
-    cdef long long _delay_ns
-    cdef dict _due_ns
