@@ -1,8 +1,9 @@
 """The fleet of simulated brokers that controllers are measured with, in a process of its own.
 
 Run as a program it registers its brokers, then takes commands from standard input, one a line, and answers each with a
-line of JSON: ``know N`` waits until every broker knows N partitions, ``fail BROKER`` closes a broker's port and deletes
-its id znode. An answer comes once no control request arrived for a second, and tells of the requests since the last.
+line of JSON: ``know N`` waits until every broker knows N partitions, ``forget N`` until none knows more than N,
+``settle 0`` waits for no number, ``fail BROKER`` closes a broker's port and deletes its id znode. An answer comes once
+no control request arrived for a second, and tells of the requests since the last.
 All times are of the system's monotonic clock, which every process of the machine shares.
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from channel.broker.fleet import Fleet
+from channel.zookeeper.operations import Delete
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import broker_path
 from kproto.api import CONTROL_APIS, api_name
@@ -86,21 +88,25 @@ def serve(zookeeper: str, broker_ids: Sequence[int]) -> None:
             began = time.monotonic()
             if word == "fail":
                 answers.clear()
-                fleet.kill(int(number))
+                failed = [int(broker_id) for broker_id in number.split(",")]
+                for broker_id in failed:
+                    fleet.kill(broker_id)
                 began = time.monotonic()
-                session.delete(broker_path(int(number)))
+                session.transaction([Delete(broker_path(broker_id)) for broker_id in failed])
                 found = answers.settled()
             else:
-                answers.wait(functools.partial(_all_know, fleet, int(number)))
+                if word != "settle":
+                    answers.wait(functools.partial(_all_know, fleet, int(number), most=word == "forget"))
                 found = answers.settled()
             print(json.dumps({"began": began, **found}), flush=True)
             answers.clear()
 
 
-def _all_know(fleet: Fleet, partitions: int) -> bool:
-    """Whether the metadata cache of every broker holds this many partitions."""
+def _all_know(fleet: Fleet, partitions: int, *, most: bool = False) -> bool:
+    """Whether the metadata cache of every broker holds at least, or at most, this many partitions."""
     snapshots = [member.broker.metadata.snapshot for member in fleet if member.is_up]
-    return all(snapshot.partition_count >= partitions for snapshot in {id(each): each for each in snapshots}.values())
+    counts = [snapshot.partition_count for snapshot in {id(each): each for each in snapshots}.values()]
+    return max(counts) <= partitions if most else min(counts) >= partitions
 
 
 class FleetProcess:
