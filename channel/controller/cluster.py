@@ -184,17 +184,21 @@ class ControlledCluster:
                 failed[tp] = reason
         return conflicts
 
-    def raise_leader_epoch(self, tp: TopicPartition) -> bool:
-        """Write a partition's state in the next leader epoch, and send it to all its replicas; False if it failed.
+    def raise_leader_epochs(self, partitions: Sequence[TopicPartition]) -> None:
+        """Write the states of partitions in their next leader epochs, and send them to all their replicas.
 
-        By the new leader epoch the replicas accept a changed assignment.
+        By the new leader epoch the replicas accept a changed assignment. The state-change log names a partition whose
+        state could not be written.
         """
-        done, failed = self.change_states([tp], lambda _, state: state._replace(leader_epoch=state.leader_epoch + 1))
-        for each, reason in failed.items():
-            self.state_log.error(self.context.epoch, "the leader epoch of %s could not be raised: %s", each, reason)
-        for info in done.values():
-            assignment = self.context.partition_full_replica_assignment(tp)
-            with self.requests() as batch:
+        if not partitions:
+            return
+        done, failed = self.change_states(
+            partitions, lambda _, state: state._replace(leader_epoch=state.leader_epoch + 1)
+        )
+        for tp, reason in failed.items():
+            self.state_log.error(self.context.epoch, "the leader epoch of %s could not be raised: %s", tp, reason)
+        with self.requests() as batch:
+            for tp, info in done.items():
+                assignment = self.context.partition_full_replica_assignment(tp)
                 batch.add_leader_and_isr_request_for_brokers(assignment.origin, tp, info, assignment, False)
                 batch.add_leader_and_isr_request_for_brokers(assignment.adding, tp, info, assignment, True)
-        return bool(done)

@@ -75,8 +75,7 @@ class IsrChanges:
 
     def _tell(self, partitions: Collection[TopicPartition]) -> None:
         self._cluster.send_update_metadata_to_all(partitions)
-        for tp in partitions:
-            self._reassignments.complete_if_in_sync(tp)
+        self._reassignments.complete_those_in_sync(partitions)
 
     def _write(
         self, wanted: Mapping[TopicPartition, LeaderAndIsr]

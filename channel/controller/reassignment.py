@@ -6,6 +6,7 @@ the added and the removed replicas, so that another controller can go on.
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from channel.logs import bounded
@@ -14,11 +15,11 @@ from kproto.error_codes import ErrorCode
 
 from .leader_election import Election
 from .partitions import PartitionState
-from .replicas import ReplicaState
+from .replicas import ReplicaState, replicas_by_broker
 from .store import TopicAssignment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kproto.types import TopicPartition
 
@@ -77,8 +78,8 @@ class Reassignments:
     def process_isr_change(self, tp: TopicPartition) -> None:
         """Complete a reassignment if the target replicas are all in the ISR that a broker has written."""
         if self._assignment(tp).is_being_reassigned:
-            self._read_isr(tp)
-            self.complete_if_in_sync(tp)
+            self._read_isrs([tp])
+            self.complete_those_in_sync([tp])
 
     def process_api(self, event: ApiPartitionReassignment) -> None:
         """Begin or cancel the reassignments that a client requests; they replace those in the znode."""
@@ -96,23 +97,22 @@ class Reassignments:
 
     def resume(self, selects: Callable[[TopicPartition, ReplicaAssignment], bool]) -> None:
         """Continue the reassignments that ``selects`` accepts."""
-        for tp in self._under_way():
-            assignment = self._assignment(tp)
-            if selects(tp, assignment):
-                self._reassign(tp, assignment)
+        under_way = {tp: self._assignment(tp) for tp in self._under_way()}
+        self._reassign({tp: assignment for tp, assignment in under_way.items() if selects(tp, assignment)})
 
-    def complete_if_in_sync(self, tp: TopicPartition) -> None:
-        """Complete a partition's reassignment if it has one and its target replicas are all in the ISR."""
-        assignment = self._assignment(tp)
-        if assignment.is_being_reassigned and self._is_in_sync(tp, assignment):
-            self._reassign(tp, assignment)
+    def complete_those_in_sync(self, partitions: Iterable[TopicPartition]) -> None:
+        """Complete the reassignments, of those among the partitions, whose target replicas are all in the ISR."""
+        assignments = {tp: self._assignment(tp) for tp in partitions}
+        self._reassign(
+            {tp: each for tp, each in assignments.items() if each.is_being_reassigned and self._is_in_sync(tp, each)}
+        )
 
     # ---- steps
 
-    def _read_isr(self, tp: TopicPartition) -> None:
-        """Read the ISR, which a broker may have written, and watch its next change."""
-        for each, info in self._cluster.store.read_partition_states([tp], watch=True).items():
-            self._cluster.context.put_partition_leadership_info(each, info)
+    def _read_isrs(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read ISRs, which brokers may have written, and watch the next change of each."""
+        for tp, info in self._cluster.store.read_partition_states(partitions, watch=True).items():
+            self._cluster.context.put_partition_leadership_info(tp, info)
 
     def _under_way(self) -> list[TopicPartition]:
         return sorted(self._cluster.context.partitions_being_reassigned)
@@ -123,15 +123,15 @@ class Reassignments:
     def _begin_all(
         self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, check_replicas: bool = False
     ) -> dict[TopicPartition, ErrorCode]:
-        codes = {}
+        codes, assignments = {}, {}
         for tp, target in targets.items():
-            code = self._refusal(tp, target, check_replicas=check_replicas)
+            code = codes[tp] = self._refusal(tp, target, check_replicas=check_replicas)
             if code is ErrorCode.NONE:
                 before = self._assignment(tp)
-                self._reassign(tp, before.reassign_to(before.origin if target is None else target))
+                assignments[tp] = before.reassign_to(before.origin if target is None else target)
             else:
                 self._cluster.log.warning("no reassignment of %s to %s: %s", tp, bounded(target), code.name)
-            codes[tp] = code
+        self._reassign(assignments)
         return codes
 
     def _refusal(self, tp: TopicPartition, target: tuple[int, ...] | None, *, check_replicas: bool) -> ErrorCode:
@@ -154,69 +154,91 @@ class Reassignments:
         info = self._cluster.context.partition_leadership_info(tp)
         return info is not None and set(assignment.target) <= set(info.leader_and_isr.isr)
 
-    def _reassign(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Store an assignment, and take the next step to its target."""
-        self._deletions.halt_for_reassignment(tp.topic)
-        self._take_up(tp, assignment)
-        if assignment.is_being_reassigned and not self._is_in_sync(tp, assignment):
-            self._cluster.raise_leader_epoch(tp)
-            self._replicas.change({b: [tp] for b in assignment.adding}, ReplicaState.NEW)
-            self._cluster.log.info("reassigning %s: %s", tp, assignment)
+    def _reassign(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
+        """Store assignments, and take the next step of each to its target.
+
+        Partitions that take the same step take it in the same requests: each request goes to every broker.
+        """
+        if not assignments:
             return
-        self._complete(tp, assignment)
+        for topic in {tp.topic for tp in assignments}:
+            self._deletions.halt_for_reassignment(topic)
+        self._take_up(assignments)
+        begun: list[TopicPartition] = []
+        done: list[TopicPartition] = []
+        for tp, assignment in assignments.items():
+            is_done = not assignment.is_being_reassigned or self._is_in_sync(tp, assignment)
+            (done if is_done else begun).append(tp)
+        if begun:
+            self._cluster.raise_leader_epochs(begun)
+            adding = replicas_by_broker((tp, assignments[tp].adding) for tp in begun)
+            self._replicas.change(adding, ReplicaState.NEW)
+            for tp in begun:
+                self._cluster.log.info("reassigning %s: %s", tp, assignments[tp])
+        if done:
+            self._complete({tp: assignments[tp] for tp in done})
 
-    def _take_up(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Write an assignment, and stop replicas that an earlier reassignment was adding."""
-        before, context = self._assignment(tp), self._cluster.context
-        if assignment != before:
-            self._write(tp, assignment)
+    def _take_up(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
+        """Write assignments, and stop replicas that earlier reassignments were adding."""
+        context = self._cluster.context
+        before = {tp: self._assignment(tp) for tp in assignments}
+        changed = {tp: assignment for tp, assignment in assignments.items() if assignment != before[tp]}
+        self._write(changed)
+        for tp, assignment in changed.items():
             context.update_partition_full_replica_assignment(tp, assignment)
-            dropped = [b for b in before.replicas if b not in assignment.replicas]
-            if dropped:
-                self._stop(tp, dropped)
-        context.partitions_being_reassigned.add(tp)
+        self._stop(
+            replicas_by_broker(
+                (tp, [b for b in before[tp].replicas if b not in assignment.replicas])
+                for tp, assignment in changed.items()
+            )
+        )
+        context.partitions_being_reassigned.update(assignments)
         if self._cluster.brokers_write_isr:
-            self._read_isr(tp)
+            self._read_isrs(list(assignments))
 
-    def _complete(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
+    def _complete(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
         cluster, context = self._cluster, self._cluster.context
-        done = ReplicaAssignment(assignment.target)
-        self._replicas.change({b: [tp] for b in assignment.adding}, ReplicaState.ONLINE)
-        context.update_partition_full_replica_assignment(tp, done)
-        info = context.partition_leadership_info(tp)
-        leader = None if info is None else info.leader_and_isr.leader
-        if leader in done.replicas and context.is_replica_online(leader, tp):
-            cluster.raise_leader_epoch(tp)
-        else:
-            self._partitions.change([tp], PartitionState.ONLINE, Election.REASSIGNMENT)
-        self._stop(tp, assignment.removing)
-        self._write(tp, done)
-        context.partitions_being_reassigned.discard(tp)
-        self._forget_requested(lambda each, target: each == tp and target == done.replicas)
-        cluster.send_update_metadata_to_all([tp])
-        cluster.log.info("%s is reassigned to %s", tp, list(done.replicas))
-        self._deletions.resume_for([tp.topic])
+        done = {tp: ReplicaAssignment(assignment.target) for tp, assignment in assignments.items()}
+        adding = replicas_by_broker((tp, assignment.adding) for tp, assignment in assignments.items())
+        self._replicas.change(adding, ReplicaState.ONLINE)
+        keep: list[TopicPartition] = []
+        elect: list[TopicPartition] = []
+        for tp, assignment in done.items():
+            context.update_partition_full_replica_assignment(tp, assignment)
+            info = context.partition_leadership_info(tp)
+            leader = None if info is None else info.leader_and_isr.leader
+            stays = leader in assignment.replicas and context.is_replica_online(leader, tp)
+            (keep if stays else elect).append(tp)
+        cluster.raise_leader_epochs(keep)
+        self._partitions.change(elect, PartitionState.ONLINE, Election.REASSIGNMENT)
+        self._stop(replicas_by_broker((tp, assignment.removing) for tp, assignment in assignments.items()))
+        self._write(done)
+        context.partitions_being_reassigned.difference_update(done)
+        self._forget_requested(lambda tp, target: tp in done and target == done[tp].replicas)
+        cluster.send_update_metadata_to_all(done)
+        for tp, assignment in done.items():
+            cluster.log.info("%s is reassigned to %s", tp, list(assignment.replicas))
+        self._deletions.resume_for({tp.topic for tp in done})
 
-    def _stop(self, tp: TopicPartition, broker_ids: Iterable[int]) -> None:
-        """Remove replicas from the ISR, and send StopReplica, with deletion, to their brokers."""
+    def _stop(self, replicas: Mapping[int, Collection[TopicPartition]]) -> None:
+        """Remove replicas from the ISRs, and send StopReplica, with deletion, to their brokers."""
         for state in (
             ReplicaState.OFFLINE,
             ReplicaState.DELETION_STARTED,
             ReplicaState.DELETION_SUCCESSFUL,
             ReplicaState.NON_EXISTENT,
         ):
-            self._replicas.change({b: [tp] for b in broker_ids}, state)
+            self._replicas.change(replicas, state)
 
-    def _write(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Write a partition's assignment into the topic's znode."""
+    def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
+        """Write assignments into the znodes of their topics."""
         context = self._cluster.context
-        partitions = {
-            each.partition: context.partition_full_replica_assignment(each)
-            for each in context.partitions_for_topic(tp.topic)
-        }
-        topic = TopicAssignment(partitions | {tp.partition: assignment}, context.topic_ids.get(tp.topic))
-        if not self._cluster.store.write_assignment(tp.topic, topic, self._cluster.fence):
-            self._cluster.log.error("the assignment of %s is not written: its topic has no znode", tp)
+        for topic, group in groupby(sorted(assignments), lambda tp: tp.topic):
+            partitions = {tp.partition: self._assignment(tp) for tp in context.partitions_for_topic(topic)}
+            partitions.update({tp.partition: assignments[tp] for tp in group})
+            contents = TopicAssignment(partitions, context.topic_ids.get(topic))
+            if not self._cluster.store.write_assignment(topic, contents, self._cluster.fence):
+                self._cluster.log.error("the assignment of %s is not written: it has no znode", topic)
 
     def _forget_requested(self, is_done: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:
         """Remove reassignments from ``/admin/reassign_partitions``."""

@@ -104,6 +104,25 @@ def test_a_completed_partition_does_not_begin_the_others_again() -> None:
         assert {cluster.state(each).leader_epoch for each in partitions[done:]} <= {1}
 
 
+def test_partitions_that_are_reassigned_together_share_their_requests() -> None:
+    def requests(count: int) -> list[tuple[int, ApiKey]]:
+        cluster = elected(0, 1)
+        partitions = [TopicPartition("t", p) for p in range(count)]
+        cluster.store.create_topic("t", {tp.partition: (0,) for tp in partitions})
+        cluster.process(TopicChange())
+        cluster.taken()
+        cluster.store.reassign(dict.fromkeys(partitions, (1,)))
+        cluster.process(ZkPartitionReassignment())
+        epoch = cluster.decisions.context.live_broker_id_and_epochs[0]
+        wanted = {tp: cluster.state(tp)._replace(isr=(0, 1)) for tp in partitions}
+        cluster.process(AlterPartition(0, epoch, 3, wanted, lambda _: None))
+        assert {(cluster.state(tp).leader, cluster.state(tp).leader_epoch) for tp in partitions} == {(1, 3)}
+        assert {tuple(cluster.replicas(tp)) for tp in partitions} == {(1,)}
+        return [(sent.broker_id, sent.kind) for sent in cluster.taken()]
+
+    assert requests(100) == requests(1)
+
+
 def test_a_partition_that_is_added_to_the_znode_begins_and_a_recreated_znode_begins_anew() -> None:
     cluster = elected(0, 1, 2)
     cluster.create([0])
