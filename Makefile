@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench docs dist wheels clean
+.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench docs dist wheels sbom clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -76,6 +76,11 @@ dist:    ## sdist -> wheel -> an empty environment -> smoke test
 wheels:  ## a wheel for every CPython found, repaired and checked -> out/wheels; PYTHONS="python3.12 ..." names them
 	@tools/setup run
 	tools/wheels
+
+sbom:    ## what an installation with every extra consists of -> out/wheels/kproto.cdx.json (CycloneDX)
+	@tools/setup run
+	@ls out/wheels/*.whl >/dev/null 2>&1 || PYTHONS=.venv/bin/python tools/wheels
+	tools/sbom "$$(ls out/wheels/*.whl | head -n 1)" out/wheels/kproto.cdx.json
 
 clean:
 	rm -rf .venv build dist out *.egg-info

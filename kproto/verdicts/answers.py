@@ -156,7 +156,8 @@ def partition_reason(error: PartitionError, body: ControlBody, knowledge: Knowle
         than = "the broker's" if known is None else str(known.leader_epoch)
         not_newer = NOT_NEWER.replace("the broker's", than)
         if error.error_code == ErrorCode.FENCED_LEADER_EPOCH:
-            return f"leader epoch {state.leader_epoch} is older than {than}"
+            equal = known is not None and state.leader_epoch == known.leader_epoch  # Kafka refuses the same epoch too
+            return f"leader epoch {state.leader_epoch} is {'not newer' if equal else 'older'} than {than}"
         return f"leader epoch {state.leader_epoch} is {not_newer}"
     match error.error_code:
         case ErrorCode.INCONSISTENT_TOPIC_ID:
