@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Protocol
@@ -21,7 +22,10 @@ from .logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FatalExit", "StoppableThread", "call_within", "close_all", "end_process", "ends_with_process"]
+__all__ = [
+    "FatalExit", "LoopThread", "StoppableThread", "call_within", "close_all", "end_process", "ends_with_process",
+    "time_left",
+]  # fmt: skip
 
 _EXIT_S: Final = 5.0
 _SLICE_S: Final = 0.5  # unlimited waits go in steps: a signal just before a wait begins does not end it
@@ -80,6 +84,14 @@ def close_all(*parts: Callable[[], object]) -> None:
             failures.append(e)
     if failures:
         raise failures[0]
+
+
+def time_left(timeout_s: float | None) -> Callable[[], float | None]:
+    """Return a function that tells how much is left of a time limit in seconds; None for no limit."""
+    if timeout_s is None:
+        return lambda: None
+    deadline = time.monotonic() + timeout_s
+    return lambda: max(0.0, deadline - time.monotonic())
 
 
 def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> bool:
@@ -243,8 +255,11 @@ class StoppableThread(threading.Thread, ABC):
 
         Returns:
             Whether the thread has ended. If not, a line in the log says so, and the thread ends after its present work.
+            A thread does not wait for itself: it ends after its present work.
         """
         self.initiate_shutdown()
+        if threading.current_thread() is self:
+            return False
         has_ended = self.await_shutdown(timeout_s)
         if not has_ended:
             self.log.warning("%s has not ended within %g s; it ends after its present work", self.name, timeout_s)
@@ -295,3 +310,41 @@ class StoppableThread(threading.Thread, ABC):
             finally:
                 self._complete.set()
         self.log.info("stopped")
+
+
+class LoopThread(StoppableThread):
+    """A thread that calls a function of its owner's again and again until its shutdown.
+
+    Args:
+        name: The thread's name.
+        work: Does one round of work; an error ends the thread.
+        interrupt: Makes ``work`` return early, None if it does so by itself.
+        ended: Cleans up, on the thread itself, as its last act; None for nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], None],
+        *,
+        interrupt: Callable[[], object] | None = None,
+        ended: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__(name, interruptible=interrupt is not None)
+        self._work = work
+        self._interrupt = interrupt
+        self._ended = ended
+
+    def do_work(self) -> None:
+        """Call the owner's function."""
+        self._work()
+
+    def interrupt(self) -> None:
+        """Have the owner's function return early."""
+        if self._interrupt is not None:
+            self._interrupt()
+
+    def ended(self) -> None:
+        """Have the owner clean up."""
+        if self._ended is not None:
+            self._ended()

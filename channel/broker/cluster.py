@@ -15,7 +15,7 @@ from channel.logs import bounded
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.security import SecurityConfig
-from channel.threads import close_all
+from channel.threads import close_all, time_left
 from channel.types import SecurityProtocol
 from kproto.errors import ConfigurationError
 
@@ -181,14 +181,15 @@ class EmbeddedCluster:
             raise
         return self
 
-    def close(self, timeout_s: float = 10.0) -> None:
+    def close(self, timeout_s: float | None = 10.0) -> None:
         """Close every socket and end the threads. Harmless if closed.
 
-        Raises:
-            IllegalState: A thread has not ended after ``timeout_s``; the rest is closed.
+        Args:
+            timeout_s: How long to wait; a line in the log names a thread that has not ended then.
         """
+        left_s = time_left(timeout_s)
         try:
-            close_all(lambda: self._server.close(timeout_s), lambda: self._worker.close(timeout_s))
+            close_all(lambda: self._server.close(left_s()), lambda: self._worker.close(left_s()))
         finally:
             for member in self.members.values():
                 member.listener = None

@@ -6,7 +6,6 @@ import contextlib
 import ipaddress
 import json
 import socket
-import threading
 import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +15,7 @@ from channel.addresses import show_address
 from channel.errors import IllegalState
 from channel.locks import new_lock
 from channel.logs import get_logger
-from channel.threads import call_within
+from channel.threads import LoopThread
 from kproto.errors import ConfigurationError, KprotoError
 
 if TYPE_CHECKING:
@@ -68,24 +67,26 @@ class CommandServer:
             where = show_address((host, port))
             raise ConfigurationError(f"cannot take commands at {where}: {e.strerror}; choose another port") from e
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_S,), name="fleet-commands-thread", daemon=True
-        )
+        self._server.timeout = _POLL_S
+        self._thread = LoopThread("fleet-commands-thread", self._serve_once, ended=self._server.server_close)
 
     def start(self) -> None:
         """Begin to serve."""
         self._thread.start()
 
-    def close(self, timeout_s: float = _CLOSE_S) -> None:
+    def close(self, timeout_s: float | None = _CLOSE_S) -> bool:
         """Close the port; a step that is being taken goes on. Harmless if closed.
 
-        Raises:
-            IllegalState: The thread has not ended after ``timeout_s``.
+        Returns:
+            Whether the thread has ended within this time; a line in the log says if not.
         """
-        is_over = self._thread.ident is None or call_within(timeout_s, self._thread.name, self._server.shutdown)
-        self._server.server_close()
-        if not is_over:
-            raise IllegalState(f"{self._thread.name} has not ended within {timeout_s:g} s")
+        if self._thread.initiate_shutdown() and self._thread.ident is None:
+            self._server.server_close()
+        return self._thread.shutdown(timeout_s)
+
+    def _serve_once(self) -> None:
+        self._server.handle_request()
+        self._server.service_actions()
 
     def __enter__(self) -> CommandServer:
         self.start()

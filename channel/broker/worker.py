@@ -1,14 +1,15 @@
-"""A worker thread for tasks that would block a network thread."""
+"""Worker threads for tasks that would block a network thread."""
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from channel.errors import IllegalState
 from channel.locks import new_lock
 from channel.logs import get_logger
+from channel.threads import LoopThread, close_all, time_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,18 +22,21 @@ _CLOSE_S: Final = 10.0
 
 
 class Worker:
-    """Runs tasks in order on one thread, which starts with the first task. Errors are logged.
+    """Runs tasks in order on one thread, or as they come on several, which start with the tasks. Errors are logged.
 
     Args:
-        name: Names the thread.
+        name: Names the threads.
+        threads: The number of tasks that run at a time.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, threads: int = 1) -> None:
         self._name = name
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = new_lock("worker")
-        self._thread: threading.Thread | None = None
         self._is_closed = False
+        names = [name] if threads == 1 else [f"{name}-{number}" for number in range(threads)]
+        self._threads = [LoopThread(each, self._work, interrupt=partial(self._queue.put, None)) for each in names]
+        self._started = 0
 
     def submit(self, work: Callable[[], None]) -> None:
         """Queue a task.
@@ -43,34 +47,30 @@ class Worker:
         with self._lock:
             if self._is_closed:
                 raise IllegalState(f"{self._name} is closed")
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._thread.start()
             self._queue.put(work)
+            if self._started < len(self._threads):
+                self._threads[self._started].start()
+                self._started += 1
 
-    def close(self, timeout_s: float = _CLOSE_S) -> None:
-        """End the thread after its present task; queued tasks are dropped. Harmless if closed.
+    def close(self, timeout_s: float | None = _CLOSE_S) -> bool:
+        """End the threads after their present tasks; queued tasks are dropped. Harmless if closed.
 
-        A task that closes its own worker returns at once, and the thread ends after the task.
-
-        Raises:
-            IllegalState: The present task took too long; the thread ends after it.
+        Returns:
+            Whether all threads have ended within this time; a line in the log names each that has not. A task that
+            closes its own worker does not wait for itself.
         """
         with self._lock:
             self._is_closed = True
-            thread = self._thread
-        if thread is None:
-            return
-        self._queue.put(None)
-        if thread is threading.current_thread():
-            return
-        thread.join(timeout_s)
-        if thread.is_alive():
-            raise IllegalState(f"{self._name} has not ended: the work in hand takes more than {timeout_s:g} s")
+        left_s = time_left(timeout_s)
+        close_all(*(thread.initiate_shutdown for thread in self._threads))
+        ended = [thread.shutdown(left_s()) for thread in self._threads]
+        return all(ended)
 
     def _work(self) -> None:
-        while (work := self._queue.get()) is not None and not self._is_closed:
-            try:
-                work()
-            except BaseException:  # noqa: BLE001  (the next piece of work belongs to another peer)
-                _log.exception("work on %s failed", self._name)
+        work = self._queue.get()
+        if work is None or self._is_closed:
+            return
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  (the next piece of work belongs to another peer)
+            _log.exception("work on %s failed", self._name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import ChannelError, ControllerMoved, IllegalState, SessionExpired
 from channel.logs import bounded, get_logger
-from channel.threads import close_all, ends_with_process
+from channel.threads import close_all, ends_with_process, time_left
 from channel.zookeeper.cluster import create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER_EPOCH
@@ -174,9 +174,7 @@ class Controller:
             return
         self._is_closed = True
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
-
-        def left_s() -> float | None:
-            return None if timeout_s is None else max(0.0, deadline - time.monotonic())
+        left_s = time_left(timeout_s)
 
         def end_events() -> None:
             self.events.clear_and_put(last)

@@ -17,7 +17,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import IllegalState
 from channel.logs import get_logger
-from channel.threads import ends_with_process
+from channel.threads import LoopThread, ends_with_process
 
 from . import sockets
 from .connection import MuteEvent
@@ -373,8 +373,10 @@ class SocketServer:
         self._numbers = itertools.count()
         self._tasks: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=f"{name}-network-thread", daemon=True)
+        self._has_ended = False
+        self._thread = LoopThread(
+            f"{name}-network-thread", self._serve_once, interrupt=self.selector.wakeup, ended=self._end
+        )
         ends_with_process(self)
 
     # ---- starting and ending -----------------------------------------------------------------------------------------
@@ -404,21 +406,16 @@ class SocketServer:
         """Begin to serve."""
         self._thread.start()
 
-    def close(self, timeout_s: float = _STOP_MS / 1000) -> None:
+    def close(self, timeout_s: float | None = _STOP_MS / 1000) -> bool:
         """Close every socket and wait for the thread to end. Harmless if closed.
 
-        Raises:
-            IllegalState: The thread has not ended after ``timeout_s``; it ends after the handler that blocks it.
+        Returns:
+            Whether the thread has ended within this time. If not, a line in the log says so, and it ends after the
+            handler that blocks it.
         """
-        has_begun, self._stopping = self._stopping, True
-        self.selector.wakeup()
-        if self._thread.ident is None:
-            if not has_begun:
-                self._end()
-        elif threading.current_thread() is not self._thread:
-            self._thread.join(timeout_s)
-            if self._thread.is_alive():
-                raise IllegalState(f"{self._thread.name} has not ended: a handler blocks it")
+        if self._thread.initiate_shutdown() and self._thread.ident is None:
+            self._end()
+        return self._thread.shutdown(timeout_s)
 
     def end_at_exit(self, timeout_s: float) -> None:
         """End with the interpreter."""
@@ -427,8 +424,8 @@ class SocketServer:
 
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: connections and the thread are the parent's."""
-        if not self._stopping:
-            self._stopping = True
+        if not self._has_ended:
+            self._has_ended = True
             self.selector.abandon()
             for listener in self.listeners:
                 listener.abandon()
@@ -485,16 +482,7 @@ class SocketServer:
 
     # ---- the thread --------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping:
-                self._turn()
-        except BaseException:  # noqa: BLE001  (reported here, as nobody waits for the thread)
-            _log.critical("%s has died: its listeners are closed", self._thread.name, exc_info=True)
-        finally:
-            self._end()
-
-    def _turn(self) -> None:
+    def _serve_once(self) -> None:
         selector = self.selector
         try:
             selector.poll(self._next_timer_ms())
@@ -538,6 +526,7 @@ class SocketServer:
             self._guarded(listener._close)
         self._timers.clear()
         self.selector.close()
+        self._has_ended = True
 
     # ---- connections -------------------------------------------------------------------------------------------------
 

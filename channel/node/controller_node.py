@@ -29,7 +29,7 @@ from channel.metrics import Metrics
 from channel.network.request import MessageRequest
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
-from channel.threads import close_all
+from channel.threads import close_all, time_left
 from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, read_settings, register_broker
 from channel.zookeeper.znodes import broker_path, encode_broker
@@ -164,15 +164,19 @@ class ControllerNode:
             self._server.close()
             raise
 
-    def close(self) -> None:
-        """Resign if active, leave the cluster, and close every socket. Harmless if closed."""
-        quorum, relay = self._to_quorum, self._relay
+    def close(self, timeout_s: float | None = None) -> None:
+        """Resign if active, leave the cluster, and close every socket. Harmless if closed.
+
+        Args:
+            timeout_s: How long to wait; a line in the log names a thread that has not ended then.
+        """
+        quorum, relay, left_s = self._to_quorum, self._relay, time_left(timeout_s)
         close_all(
-            self.controller.close,
-            *(() if quorum is None else (self._leave_quorum, quorum.shutdown)),
-            *(() if relay is None else (relay.close,)),
-            self._server.close,
-            self._worker.close,
+            lambda: self.controller.close(left_s()),
+            *(() if quorum is None else (lambda: self._leave_quorum(left_s()), lambda: quorum.shutdown(left_s()))),
+            *(() if relay is None else (lambda: relay.close(left_s()),)),
+            lambda: self._server.close(left_s()),
+            lambda: self._worker.close(left_s()),
         )
 
     def __enter__(self) -> ControllerNode:
@@ -214,7 +218,7 @@ class ControllerNode:
             self._kraft = KRaftRegistration(self._broker, described, ibp, channel, self._server.call_later)
             self._kraft.start()
 
-    def _leave_quorum(self) -> None:
+    def _leave_quorum(self, timeout_s: float | None) -> None:
         """Have the KRaft controller forget the node, which comes back no more."""
         kraft, self._kraft = self._kraft, None
         if kraft is None or (self._broker.kraft_epoch or NO_BROKER_EPOCH) < 0:
@@ -227,7 +231,7 @@ class ControllerNode:
 
         with contextlib.suppress(IllegalState):
             kraft.channel.send_request(MessageRequest(messages.UnregisterBrokerRequest(broker_id=self._id)), left)
-            answered.wait(_LEAVE_S)
+            answered.wait(_LEAVE_S if timeout_s is None else min(_LEAVE_S, timeout_s))
         kraft.close()
 
     def _unregister(self, session: ZooKeeperSession) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import struct
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from channel.broker.worker import Worker
+from channel.errors import IllegalState
 from channel.locks import new_lock
 from channel.logs import get_logger
-from channel.threads import ends_with_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,35 +45,30 @@ class FrameRelay:
     def __init__(self, name: str, brokers: Callable[[], Sequence[Node]]) -> None:
         self._name = name
         self._brokers = brokers
-        self._threads = ThreadPoolExecutor(_AT_ONCE, name)
+        self._worker = Worker(name, _AT_ONCE)
         self._lock = new_lock("frame relay")
         self._open: set[socket.socket] = set()
         self._is_closed = False
-        ends_with_process(self)
 
     def __call__(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
         """Pass a request on, without its size; ``answer`` takes the response, or None, on a thread of the relay."""
-        with self._lock:
-            if not self._is_closed:
-                self._threads.submit(self._ask, frame, answer)
-                return
-        answer(None)
+        try:
+            self._worker.submit(partial(self._ask, frame, answer))
+        except IllegalState:  # closed
+            answer(None)
 
-    def close(self) -> None:
-        """Close the connections, and end the threads. Harmless if closed."""
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Close the connections, and end the threads. Harmless if closed.
+
+        Returns:
+            Whether the threads have ended within this time; a line in the log names each that has not.
+        """
         with self._lock:
             self._is_closed = True
             for each in self._open:
-                each.shutdown(socket.SHUT_RDWR)
-        self._threads.shutdown(cancel_futures=True)
-
-    def end_at_exit(self, timeout_s: float) -> None:
-        """End with the interpreter."""
-        self.close()
-
-    def forget_in_child(self) -> None:
-        """Count as closed in a forked child: threads and connections are the parent's."""
-        self._is_closed = True
+                with contextlib.suppress(OSError):  # its broker has closed it
+                    each.shutdown(socket.SHUT_RDWR)
+        return self._worker.close(timeout_s)
 
     def _ask(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
         response = None

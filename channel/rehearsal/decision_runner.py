@@ -14,6 +14,7 @@ from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.context import ControllerContext
 from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
 from channel.errors import IllegalState, RequestTimeout
+from channel.threads import close_all, time_left
 
 from .journal import JournaledChannels
 
@@ -88,11 +89,11 @@ class DecisionRunner:
         """Start the event thread."""
         self._events.start()
 
-    def close(self) -> None:
-        """End the event thread and all channels; queued requests are dropped."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the event thread and all channels, within this time; queued requests are dropped. Harmless if closed."""
         self._is_closed = True
-        self._events.close()
-        self.manager.close()
+        left_s = time_left(timeout_s)
+        close_all(lambda: self._events.close(left_s()), lambda: self.manager.close(left_s()))
 
     def run(self, decide: Callable[[], None]) -> None:
         """Call ``decide`` on the event thread with an open batch, and return when its requests are queued.

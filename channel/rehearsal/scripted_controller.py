@@ -137,9 +137,13 @@ class ScriptedController:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End the event thread and all channels; queued requests are dropped."""
-        self._decisions.close()
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the event thread and all channels; queued requests are dropped. Harmless if closed.
+
+        Args:
+            timeout_s: How long to wait; a line in the log names a thread that has not ended then.
+        """
+        self._decisions.close(timeout_s)
 
     # ---- brokers -----------------------------------------------------------------------------------------------------
 

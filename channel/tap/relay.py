@@ -13,18 +13,18 @@ import logging
 import select
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from channel.addresses import show_address
 from channel.clock import SYSTEM_CLOCK, Clock
-from channel.errors import AuthenticationFailed, IllegalState
+from channel.errors import AuthenticationFailed
 from channel.logs import get_logger
 from channel.network.sockets import Waker, listening_socket
 from channel.network.tls import TlsTransport
 from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
+from channel.threads import LoopThread
 from kproto.errors import ConfigurationError
 
 from .link import CHUNK, READ, WRITE, Link, LinkTransport
@@ -47,7 +47,7 @@ TlsContext: TypeAlias = ssl.SSLContext | Callable[[], ssl.SSLContext]
 
 
 class Tap:
-    """Relays connections and records them; one thread, from ``start`` to ``close``, or the caller's by ``run``.
+    """Relays connections and records them on a thread of its own, from ``start`` to ``close``.
 
     A node that does not read makes its client wait, and vice versa: no byte is dropped, and each direction of a
     connection holds at most 256 KiB in memory. A recording that fails (a full disk) is logged once; relaying goes on.
@@ -64,7 +64,6 @@ class Tap:
     Attributes:
         listening: The address of each mapping, with the port that was chosen.
         connections: Number of connections relayed so far.
-        error: The error that ended the tap, None while it runs and after ``close``.
 
     Raises:
         ConfigurationError: A listening address is not available, a node's name cannot be resolved, or the tap would
@@ -92,11 +91,9 @@ class Tap:
         self._buffered: dict[Link, None] = {}  # links with decrypted bytes, which no event will announce
         self._listeners: dict[int, tuple[socket.socket, Mapping, Any]] = {}
         self._waker = Waker()
-        self._stopping = False
-        self._thread: threading.Thread | None = None
+        self._thread = LoopThread("kproto-tap", self._relay_once, interrupt=self._waker.wake, ended=self._release)
         self._relayed = 0  # over links that have ended
         self.connections = 0
-        self.error: Exception | None = None
         self.listening: list[Address] = []
         self._epoll = select.epoll()
         try:
@@ -111,30 +108,28 @@ class Tap:
     # ---- starting and ending -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Relay on a thread of its own."""
-        self._thread = threading.Thread(target=self.run, name="kproto-tap", daemon=True)
+        """Begin to relay."""
         self._thread.start()
 
-    def close(self, timeout_s: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> bool:
         """End all connections and stop listening; waits for the thread, at most this long. Harmless if closed.
 
-        Raises:
-            IllegalState: The thread has not ended after ``timeout_s``.
+        Returns:
+            Whether the thread has ended; a line in the log says if not.
         """
-        has_begun, self._stopping = self._stopping, True
-        self._waker.wake()
-        if self._thread is None:
-            if not has_begun:
-                self._release()
-        elif self._thread is not threading.current_thread():
-            self._thread.join(timeout_s)
-            if self._thread.is_alive():
-                raise IllegalState(f"{self._thread.name} has not ended within {timeout_s:g} s")
+        if self._thread.initiate_shutdown() and self._thread.ident is None:
+            self._release()
+        return self._thread.shutdown(timeout_s)
 
     @property
     def is_alive(self) -> bool:
         """Whether the tap's thread is running."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread.is_alive()
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the tap, None while it runs and after ``close``."""
+        return self._thread.error
 
     @property
     def recording_error(self) -> Exception | None:
@@ -153,22 +148,14 @@ class Tap:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self) -> None:
-        """Relay until ``close`` is called."""
-        try:
-            while not self._stopping:
-                buffered, self._buffered = self._buffered, {}
-                for descriptor, events in self._epoll.poll(0 if buffered else self._until_deadline()):
-                    self._dispatch(descriptor, events)
-                for link in buffered:
-                    self._advance(link)
-                if self._opening:
-                    self._end_overdue()
-        except Exception as e:  # noqa: BLE001 - the owner sees it in ``error``
-            self.error = e
-            _log.exception("the tap has ended")
-        finally:
-            self._release()
+    def _relay_once(self) -> None:
+        buffered, self._buffered = self._buffered, {}
+        for descriptor, events in self._epoll.poll(0 if buffered else self._until_deadline()):
+            self._dispatch(descriptor, events)
+        for link in buffered:
+            self._advance(link)
+        if self._opening:
+            self._end_overdue()
 
     def _release(self) -> None:
         for link in set(self._links.values()):

@@ -49,9 +49,9 @@ def test_queued_work_is_dropped_at_the_end() -> None:
 def test_work_that_closes_its_own_worker_is_the_last() -> None:
     worker, done = Worker("worker-under-test"), []
     worker.submit(lambda: (worker.close(), done.append(1)))  # type: ignore[func-returns-value]
-    assert worker._thread is not None
-    worker._thread.join(60)
-    assert not worker._thread.is_alive()
+    (thread,) = worker._threads
+    thread.join(60)
+    assert not thread.is_alive()
     assert done == [1]
     worker.close()
 
