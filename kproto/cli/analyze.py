@@ -27,6 +27,7 @@ from kproto.cli.summary_text import page_of
 from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.tables.files import is_uri
+from kproto.tables.points import DEFAULT_CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,6 +70,8 @@ Examples:
   kproto analyze control.pcap --out tables --topic 'orders*'
       only what names these topics
   kproto analyze control.pcap --out tables --format json | jq .requests
+  kproto analyze monday.pcap --out tables --cluster prod-eu
+      captures of other clusters may follow
   kproto analyze --follow recordings --out tables
       add what arrives, until Ctrl-C
   kproto analyze /shared/*.pcap --out /shared/tables \\
@@ -104,6 +107,13 @@ Examples:
     help="All captures were recorded at this place, one after the other, whatever their names.",
 )
 @click.option(
+    "--cluster",
+    default=DEFAULT_CLUSTER,
+    show_default=True,
+    metavar="NAME",
+    help="The cluster whose brokers the captures show; brokers are compared within a cluster.",
+)
+@click.option(
     "--follow", "follows", is_flag=True, help="Add captures to the tables as they arrive in CAPTURE, until Ctrl-C."
 )
 @click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other files too.")
@@ -122,6 +132,7 @@ def command(
     conf: tuple[str, ...],
     split_mb: int,
     capture_point: str | None,
+    cluster: str,
     follows: bool,
     overwrite: bool,
     form: str,
@@ -166,10 +177,10 @@ def command(
         check_followable(directory)
         directory.check_writable()
         session = spark_session(master, log=log, settings=settings)
-        _follow(captures, directory, filters, split_mb << 20, capture_point, session)
+        _follow(captures, directory, filters, split_mb << 20, capture_point, cluster, session)
         return
     directory.check()
-    run = unchanged(paths, directory, filters, capture_point)
+    run = unchanged(paths, directory, filters, capture_point, cluster)
     if run is None:
         directory.check_writable()
         small = sum(map(file_size, paths)) < _SMALL
@@ -185,7 +196,7 @@ def command(
                 check_workers(spark, [path if is_uri(path) else str(Path(path).absolute()) for path in paths], out)
             run = analyze(
                 spark, paths, directory, filters=filters, split_bytes=split_mb << 20, capture_point=capture_point,
-                on_step=steps.show,
+                cluster=cluster, on_step=steps.show,
             )  # fmt: skip
     _warn_of_gone(run, out)
     warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out))
@@ -205,6 +216,7 @@ def _follow(
     filters: Filters,
     split_bytes: int,
     capture_point: str | None,
+    cluster: str,
     session: AbstractContextManager[SparkSession],
 ) -> None:
     """Follow a directory until Ctrl-C, and print a line about each run."""
@@ -229,6 +241,7 @@ def _follow(
             filters=filters,
             split_bytes=split_bytes,
             capture_point=capture_point,
+            cluster=cluster,
             on_run=said,
             on_nothing=lambda reason: print(f"no tables yet: {reason}", file=sys.stderr, flush=True),
         )

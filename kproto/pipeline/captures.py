@@ -20,6 +20,7 @@ from kproto.pipeline.staging import aside
 from kproto.pipeline.stitching import Counts, stitch
 from kproto.pipeline.tasks import RECEIPT, gather_pieces, receipt, results, task_each, task_numbers
 from kproto.tables.files import file_size
+from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.scanning import Selection
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ def scan_options(filters: Filters) -> dict[str, Any]:
 
 
 def gather_captures(
-    spark: SparkSession, points: Sequence[CapturePoint], directory: Place, filters: Filters, split_bytes: int
+    spark: SparkSession,
+    points: Sequence[CapturePoint],
+    directory: Place,
+    filters: Filters,
+    split_bytes: int,
+    cluster: str = DEFAULT_CLUSTER,
 ) -> list[Piece]:
     """Stage captures.
 
@@ -71,6 +77,7 @@ def gather_captures(
         directory: Where the pieces go; every worker sees it.
         filters: Which requests to keep.
         split_bytes: About how large a part of a large capture shall be; 0 reads each capture point by one task.
+        cluster: The declared cluster of the captures.
     """
     whole, parts = plan(points, split_bytes)
     pieces: list[Piece] = []
@@ -78,7 +85,7 @@ def gather_captures(
         of_parts = {part.capture for part in parts}
         large = {point.name: point for point in points if point.name in of_parts}
         try:
-            pieces += _gather_parts(spark, parts, large, directory, filters)
+            pieces += _gather_parts(spark, parts, large, directory, filters, cluster)
         except PySparkException as e:
             if SplitError.__name__ not in str(e):
                 raise
@@ -86,9 +93,8 @@ def gather_captures(
     if whole:
         workers = parallelism(spark)
         shares = shares_of(whole, workers, _TASKS_FOR_EACH_WORKER * workers)
-        pieces += gather_pieces(
-            spark, [partial(tables.scan, share, **scan_options(filters)) for share in shares], directory, filters
-        )
+        reads = [partial(tables.scan, share, **scan_options(filters)) for share in shares]
+        pieces += gather_pieces(spark, reads, directory, filters, cluster)
     return pieces
 
 
@@ -98,9 +104,10 @@ def _gather_parts(
     points: Mapping[str, CapturePoint],
     directory: Place,
     filters: Filters,
+    cluster: str,
 ) -> list[Piece]:
     def stage(batches: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:
-        piece = gather(batches, directory, filters)
+        piece = gather(batches, directory, filters, cluster)
         yield receipt((piece, counts))
 
     # At a URI each reader would fetch whole batches to read its rows of them: there bodies move with their rows.
@@ -109,7 +116,7 @@ def _gather_parts(
     total = Counts()
     for _piece, counts in joined:
         total.merge(counts)
-    return [*(piece for piece, _counts in joined), gather(total.rows(points), directory, filters)]
+    return [*(piece for piece, _counts in joined), gather(total.rows(points), directory, filters, cluster)]
 
 
 def joined_parts(

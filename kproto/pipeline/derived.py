@@ -15,7 +15,7 @@ from kproto.pipeline.stored import read_table
 from kproto.tables import TABLES
 from kproto.tables.places import place_of
 from kproto.tables.stored import current_run, reader_of
-from kproto.verdicts.clusters import CLUSTERS, UPDATE_COLUMNS, clusters_of
+from kproto.verdicts.clusters import CLUSTERS, UPDATE_COLUMNS, clusters_of, declared_clusters
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_capture, stale_rows
 
@@ -52,7 +52,8 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
             if derived.sql:
                 frame = sql(derived.sql)
             elif known == name:
-                frame = _stale_requests(read_table(spark, tables, "requests"))
+                declared = declared_clusters(reader_of(current_run(place_of(tables))))
+                frame = _stale_requests(read_table(spark, tables, "requests"), declared)
             else:
                 continue
             if known == name:
@@ -61,7 +62,7 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in wanted))
 
 
-def _stale_requests(requests: DataFrame) -> DataFrame:
+def _stale_requests(requests: DataFrame, declared: dict[str, str]) -> DataFrame:
     """The stale requests: tasks judge them by the epochs in all captures, which the driver collects before."""
     micros = F.unix_micros("ts")
     known = requests.where("controller_id IS NOT NULL").groupBy(*EPOCH_COLUMNS)
@@ -71,7 +72,7 @@ def _stale_requests(requests: DataFrame) -> DataFrame:
     if len(captures) > 1:
         accepted = f"api_key = {ApiKey.UPDATE_METADATA:d} AND coalesce(error_code, 0) = 0 AND n_partitions > 0"
         updates = requests.where(accepted).select(*UPDATE_COLUMNS).distinct().toArrow()
-    epochs = epochs_by_capture(found, clusters_of(captures, updates))
+    epochs = epochs_by_capture(found, clusters_of(captures, updates, declared))
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in stale_rows((pa.Table.from_batches([batch]) for batch in batches), epochs):

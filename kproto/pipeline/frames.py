@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline.captures import joined_parts, parallelism, shares_of
-from kproto.pipeline.options import checked, columns_of, rows_of, scan_arguments
+from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of, scan_arguments
 from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.splitting import SPLIT_BYTES, plan
 from kproto.pipeline.tasks import task_each, task_numbers
-from kproto.tables.points import points_of
 from kproto.tables.scanning import scan
 
 if TYPE_CHECKING:
@@ -37,7 +36,8 @@ def read_frames(
         captures: Files, directories, patterns, URIs.
         split_bytes: About how large a part of a large capture shall be; 0 reads each capture point by one task. A
             file that cannot be read in parts fails with an error that says so.
-        options: Of the format: ``columns``, ``payload``, ``ports``, ``apis``, ``since``, ``until``.
+        options: Of the format: ``columns``, ``payload``, ``ports``, ``apis``, ``since``, ``until``, ``cluster``,
+            ``capture_point``.
 
     Raises:
         ConfigurationError: An option is unknown, or says nothing that it may.
@@ -50,7 +50,7 @@ def read_frames(
         raise ConfigurationError("read_frames gives frames; spark.read.format('kafka_control') has the other tables")
     schema = columns_of(chosen)
     arguments = scan_arguments(chosen)
-    points = points_of(captures)
+    points = capture_points_of(captures, chosen)
     whole, parts = plan(points, split_bytes)
     found: list[DataFrame] = []
     if whole:

@@ -20,7 +20,7 @@ from kproto.pipeline.stages import SMALL_TABLES, learn, small_table
 from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.filters import Filters
 from kproto.tables.places import place_of, remove_tree
-from kproto.tables.points import points_of
+from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.reading import why_nothing
 from kproto.tables.stored import SUMMARY, read_parquet, stored_pieces
 from kproto.tables.writing import write_table
@@ -89,6 +89,7 @@ def analyze(
     filters: Filters | None = None,
     split_bytes: int = SPLIT_BYTES,
     capture_point: str | None = None,
+    cluster: str = DEFAULT_CLUSTER,
     on_step: Callable[[str], object] = lambda _step: None,
 ) -> Run:
     """Make the tables of some captures.
@@ -100,6 +101,7 @@ def analyze(
         filters: Which requests to keep; None keeps all control requests.
         split_bytes: Captures of twice this size or more are read in parts of about this size; 0: never.
         capture_point: The place where all captures were recorded, one after the other; None finds it by their names.
+        cluster: The cluster whose brokers the captures show.
         on_step: Called with a short description of each step.
 
     Raises:
@@ -108,13 +110,13 @@ def analyze(
     """
     started = time.monotonic()
     filters = filters or Filters()
-    points = points_of(captures, capture_point)
+    points = points_of(captures, capture_point, cluster)
     with out.writing():
-        if (same := unchanged(captures, out, filters, capture_point)) is not None:
+        if (same := unchanged(captures, out, filters, capture_point, cluster)) is not None:
             return same
         inputs = fingerprint(points, filters)
         former = Former.of(out.path)
-        job = _Job(spark, out.run, filters, split_bytes, on_step, Run(list(captures)))
+        job = _Job(spark, out.run, filters, split_bytes, cluster, on_step, Run(list(captures)))
         if former:
             together, gone = former.with_gone(inputs)
             added = former.added(points, together, kproto.__version__)
@@ -130,7 +132,11 @@ def analyze(
 
 
 def unchanged(
-    captures: Sequence[str], out: OutputDirectory, filters: Filters | None = None, capture_point: str | None = None
+    captures: Sequence[str],
+    out: OutputDirectory,
+    filters: Filters | None = None,
+    capture_point: str | None = None,
+    cluster: str = DEFAULT_CLUSTER,
 ) -> Run | None:
     """The run whose tables ``out`` holds, if the same captures as they are today were read with the same filters.
 
@@ -140,7 +146,7 @@ def unchanged(
     former = Former.of(out.path)
     if former is None:
         return None
-    points = points_of(captures, capture_point)
+    points = points_of(captures, capture_point, cluster)
     wanted, gone = former.with_gone(fingerprint(points, filters))
     if former.added(points, wanted, kproto.__version__) != []:
         return None
@@ -171,11 +177,13 @@ class _Job:
         directory: Place,
         filters: Filters,
         split_bytes: int,
+        cluster: str,
         on_step: Callable[[str], object],
         run: Run,
     ) -> None:
         self.run = run
         self._split_bytes = split_bytes
+        self._cluster = cluster
         self._spark = spark
         self._directory = directory
         self._work = directory / "tasks"
@@ -213,7 +221,7 @@ class _Job:
     def _gather(self, points: Sequence[CapturePoint]) -> list[Piece]:
         self._on_step("reading captures")
         self.run.captures_read += len(points)
-        return gather_captures(self._spark, points, self._work, self._filters, self._split_bytes)
+        return gather_captures(self._spark, points, self._work, self._filters, self._split_bytes, self._cluster)
 
     def _check(self, pieces: Sequence[Piece]) -> None:
         """Raise if the captures hold no wanted request."""

@@ -9,12 +9,15 @@ import pyarrow as pa
 
 from kproto.api import CONTROL_APIS, ApiKey, api_name
 from kproto.errors import ConfigurationError
+from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.schemas import BAD_INPUTS, CAPTURES, FRAMES, SCAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["checked", "columns_of", "rows_of", "scan_arguments"]
+    from kproto.capture import CapturePoint
+
+__all__ = ["capture_points_of", "checked", "columns_of", "rows_of", "scan_arguments"]
 
 _TABLES: Final = {
     "frames": pa.schema([*FRAMES, *(SCAN.field(name) for name in ("request_frame_id", "error", "payload"))]),
@@ -22,7 +25,20 @@ _TABLES: Final = {
     "captures": CAPTURES,
 }
 _PAYLOADS: Final = ("distinct", "all", "none")
-_OPTIONS: Final = {"path", "paths", "table", "ports", "apis", "since", "until", "columns", "payload", "workers"}
+_OPTIONS: Final = {
+    "path",
+    "paths",
+    "table",
+    "ports",
+    "apis",
+    "since",
+    "until",
+    "columns",
+    "payload",
+    "workers",
+    "cluster",
+    "capture_point",
+}
 
 
 def scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
@@ -34,6 +50,16 @@ def scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
         "until_ns": _moment_ns(options, "until"),
         "every_payload": options.get("payload") == "all",
     }
+
+
+def capture_points_of(paths: Iterable[str], options: Mapping[str, str]) -> list[CapturePoint]:
+    """Return the capture points in files that checked options ask for.
+
+    Raises:
+        CaptureError: A directory or pattern holds no capture.
+        ConfigurationError: The cluster's name is not valid.
+    """
+    return points_of(paths, options.get("capture_point"), options.get("cluster", DEFAULT_CLUSTER))
 
 
 def rows_of(
@@ -53,7 +79,9 @@ def rows_of(
             if table == "frames" and options.get("payload") == "none":
                 at = rows.schema.get_field_index("payload")
                 rows = rows.set_column(at, SCAN.field("payload"), pa.nulls(rows.num_rows, pa.binary()))
-            yield pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
+            cluster = pa.repeat(pa.scalar(options.get("cluster", DEFAULT_CLUSTER), pa.string()), rows.num_rows)
+            columns = [cluster if name == "cluster" else rows.column(name) for name in schema.names]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _rows_of(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:

@@ -14,9 +14,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline.captures import shares_of
-from kproto.pipeline.options import checked, columns_of, rows_of, scan_arguments
+from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of, scan_arguments
 from kproto.pipeline.parquet import spark_schema
-from kproto.tables.points import points_of
 from kproto.tables.scanning import scan
 
 if TYPE_CHECKING:
@@ -47,6 +46,8 @@ class KafkaControlSource(DataSource):
         ports: The brokers' listeners, separated by commas; found from the traffic by default.
         apis: Names or numbers, separated by commas; LeaderAndIsr, StopReplica and UpdateMetadata by default.
         since, until: ISO 8601 (UTC where no zone is said): only requests sent from the one and before the other.
+        cluster: The cluster whose brokers the captures show; default where it is not said.
+        capture_point: The place where all files were recorded, one after the other; found by their names by default.
         workers: Among so many tasks small captures are spread; 8 by default.
     """
 
@@ -85,7 +86,9 @@ class _Reader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         paths = json.loads(options["paths"]) if "paths" in options else [options["path"]]
-        return [_Share(share) for share in shares_of(points_of(paths), int(options.get("workers", "8")))]
+        return [
+            _Share(share) for share in shares_of(capture_points_of(paths, options), int(options.get("workers", "8")))
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Share)

@@ -25,6 +25,7 @@ from kproto.tables.batches import BATCH_BYTES, slices
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.decoding import decode
 from kproto.tables.places import place_of
+from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import CHUNK_BYTES, TableReader, stretches
 from kproto.tables.relations import wanted_partitions
 from kproto.tables.schemas import BODIES, REQUESTS, STAGED, TABLES
@@ -127,7 +128,9 @@ class Made:
     addresses: set[tuple[str, str, int]] = field(default_factory=set)
 
 
-def gather(batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters) -> Piece:
+def gather(
+    batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters, cluster: str = DEFAULT_CLUSTER
+) -> Piece:
     """Stage a scan.
 
     Args:
@@ -135,11 +138,14 @@ def gather(batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters
             staged, and a response's request comes before the response.
         directory: Where pieces go; the piece makes a directory of its own in it.
         filters: Which requests to keep. Brokers are filtered later, when their ids are known.
+        cluster: The declared cluster of the captures.
     """
     path = directory / f"piece-{uuid.uuid4().hex}"
     staged = StagedTables(path)
     facts = BrokerFacts()
-    reader = TableReader(replace(filters, brokers=frozenset()), facts, states=False, payloads=with_payloads)
+    reader = TableReader(
+        replace(filters, brokers=frozenset()), facts, states=False, cluster=cluster, payloads=with_payloads
+    )
     bodies = _StagedBodies(staged, str(path))
     rows: Counter[str] = Counter()
     seen: list[pa.Table] = []

@@ -17,6 +17,7 @@ from kproto.pipeline.job import analyze
 from kproto.pipeline.output import CHECKPOINT
 from kproto.pipeline.splitting import SPLIT_BYTES
 from kproto.tables.files import is_uri
+from kproto.tables.points import DEFAULT_CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ def follow(
     filters: Filters | None = None,
     split_bytes: int = SPLIT_BYTES,
     capture_point: str | None = None,
+    cluster: str = DEFAULT_CLUSTER,
     once: bool = False,
     seconds: float = 10,
     on_run: Callable[[Run], object] = lambda _run: None,
@@ -57,7 +59,7 @@ def follow(
         directory: A directory, or its URI.
         out: Where the tables go, and what was noticed.
         filters: As of ``analyze``.
-        split_bytes, capture_point: As of ``analyze``.
+        split_bytes, capture_point, cluster: As of ``analyze``.
         once: Whether to end when all files that are there now are in the tables.
         seconds: How often to look for new files.
         on_run: Told each run.
@@ -74,7 +76,16 @@ def follow(
 
     def add(_files: DataFrame, _batch: int) -> None:
         try:
-            on_run(analyze(spark, [place], out, filters=filters, split_bytes=split_bytes, capture_point=capture_point))
+            run = analyze(
+                spark,
+                [place],
+                out,
+                filters=filters,
+                split_bytes=split_bytes,
+                capture_point=capture_point,
+                cluster=cluster,
+            )
+            on_run(run)
         except CaptureError as e:
             if out.is_written:
                 raise

@@ -16,6 +16,7 @@ from kproto.pipeline.parquet import parquet_rows, spark_schema
 from kproto.pipeline.stages import CLAIMS, chosen_of, gather, relate, settle
 from kproto.pipeline.staging import StagedTables, read_batch
 from kproto.tables.places import arrow_path, open_input, open_output, place_of
+from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.stored import read_parquet
 from kproto.verdicts.changes import PartitionHistory
 from kproto.verdicts.summary import MOST_CHANGED
@@ -64,7 +65,11 @@ _CHOSEN: Final = "chosen"
 
 
 def gather_pieces(
-    spark: SparkSession, reads: Sequence[Callable[[], Iterable[pa.RecordBatch]]], directory: Place, filters: Filters
+    spark: SparkSession,
+    reads: Sequence[Callable[[], Iterable[pa.RecordBatch]]],
+    directory: Place,
+    filters: Filters,
+    cluster: str = DEFAULT_CLUSTER,
 ) -> list[Piece]:
     """Stage scans, a task for each of them.
 
@@ -73,11 +78,12 @@ def gather_pieces(
         reads: Functions, one for each task, that yield batches of the schema ``kproto.tables.SCAN``.
         directory: The directory for the pieces; every worker must see it.
         filters: Which requests to keep.
+        cluster: The declared cluster of the captures.
     """
 
     def run(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
-            yield gather(reads[number](), directory, filters)
+            yield gather(reads[number](), directory, filters, cluster)
 
     return results(_for_each(spark, len(reads), run))
 

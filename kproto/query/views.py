@@ -15,7 +15,7 @@ from kproto.errors import ConfigurationError
 from kproto.tables.places import RemotePath, place_of
 from kproto.tables.schemas import TABLES
 from kproto.tables.stored import Reader, checked_run, reader_of, table_dataset
-from kproto.verdicts.clusters import CLUSTERS, cluster_rows, read_clusters
+from kproto.verdicts.clusters import CLUSTERS, cluster_rows
 from kproto.verdicts.derived import VIEWS
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, read: Reader) -> None:
             connection.register(name, _Lazy(derived.schema, partial(derived.compute, read)))
         else:
             connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
-    connection.register("clusters", _Lazy(CLUSTERS, lambda: cluster_rows(read_clusters(read))))
+    connection.register("clusters", _Lazy(CLUSTERS, lambda: cluster_rows(read)))
     connection.execute(_CLUSTER_REQUESTS)
     over_clusters = VIEWS["propagation"].sql.format_map(names | {"requests": "cluster_requests"})
     connection.execute(f"CREATE TEMP VIEW cluster_propagation AS {over_clusters}")

@@ -13,7 +13,7 @@ from kproto.errors import CaptureError, first_reasons
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
-from kproto.tables.points import points_of
+from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.relations import Decoded, Earlier, Relations, bad_inputs, captures, first_bodies, learn_brokers
 from kproto.tables.scanning import scan
 from kproto.tables.schemas import BODIES, SCAN, TABLES
@@ -118,6 +118,7 @@ class TableReader:
         filters: Which requests to keep.
         directory: Learns the brokers' addresses and tells their ids.
         states: Whether to make ``partition_states`` and ``bodies``; else they are missing.
+        cluster: The declared cluster of the captures.
         payloads: Yields bodies, given with the columns of ``BODIES`` and ``staged``, with their payloads.
 
     Attributes:
@@ -130,6 +131,7 @@ class TableReader:
         directory: BrokerDirectory | BrokerFacts,
         *,
         states: bool = True,
+        cluster: str = DEFAULT_CLUSTER,
         payloads: Callable[[pa.Table], Iterable[pa.RecordBatch]] = lambda bodies: bodies.select(
             BODIES.names
         ).to_batches(),
@@ -137,6 +139,7 @@ class TableReader:
         self._filters = filters
         self._states = states
         self._payloads = payloads
+        self._cluster = cluster
         self._directory = directory
         self._decoded = Decoded()
         self._known: set[bytes] = set()
@@ -166,7 +169,7 @@ class TableReader:
             stretch = self._set_open_aside(stretch)
         if not every_state:
             self._decode_refused(stretch, new)
-        relations = Relations(stretch, self._decoded, self._directory, self._filters, self._earlier)
+        relations = Relations(stretch, self._decoded, self._directory, self._filters, self._earlier, self._cluster)
         requests = relations.requests()
         frames = relations.frames(requests)
         found = {
@@ -176,7 +179,7 @@ class TableReader:
             "frames": frames,
             "brokers": relations.brokers(),
             "live_brokers": relations.live_brokers(),
-            "captures": captures(stretch),
+            "captures": captures(stretch, self._cluster),
             "bad_inputs": bad_inputs(stretch),
         }
         if self._states:

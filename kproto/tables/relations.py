@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.tables.arrays import rows_of
+from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import (
     BAD_INPUTS,
     BODIES,
@@ -89,6 +90,7 @@ class Relations:
         directory: Tells the brokers' ids; has learnt from this scan.
         filters: Which requests to keep.
         earlier: Facts from earlier pieces; this piece adds its own.
+        cluster: The declared cluster of the captures.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class Relations:
         directory: BrokerDirectory | BrokerFacts,
         filters: Filters,
         earlier: Earlier | None = None,
+        cluster: str = DEFAULT_CLUSTER,
     ) -> None:
+        self._cluster = cluster
         self._earlier = earlier or Earlier()
         self._scan = scan
         self._decoded = decoded
@@ -124,6 +128,7 @@ class Relations:
         )
         flow = requests["flow"]
         columns = {
+            "cluster": _repeated(self._cluster, requests),
             **{name: requests[name] for name in requests.column_names if name in REQUESTS.names},
             **{name: head[name] for name in ("controller_id", "controller_epoch", "is_kraft", "type")},
             "live_brokers_id": head["brokers_id"],
@@ -240,7 +245,8 @@ class Relations:
         if self._filters.by_request:
             kept = pa.concat_arrays([_column(requests["frame_id"]), _column(requests["response_frame_id"])])
             frames = frames.filter(pc.is_in(frames["frame_id"], value_set=kept.drop_null()))
-        return _as_table({name: frames[name] for name in FRAMES.names}, FRAMES)
+        frames = frames.append_column("cluster", _repeated(self._cluster, frames))
+        return frames.select(FRAMES.names).cast(FRAMES)
 
     def bodies(self, bodies: pa.Table, frames: pa.Table) -> pa.Table:
         """The table ``bodies``: those of ``frames``."""
@@ -262,7 +268,8 @@ class Relations:
         names = ["capture", "broker_id", "host", "port"]
         found = listed.group_by(names, use_threads=False).aggregate([("ts_min", "min")])
         found = found.sort_by([("ts_min_min", "ascending"), *((name, "ascending") for name in names)])
-        return found.select([*names, "ts_min_min"]).rename_columns(BROKERS.names).cast(BROKERS)
+        found = found.select([*names, "ts_min_min"]).rename_columns([*names, "first_ts"])
+        return found.append_column("cluster", _repeated(self._cluster, found)).select(BROKERS.names).cast(BROKERS)
 
     def live_brokers(self) -> pa.Table:
         """The table ``live_brokers``: of the sets that requests name."""
@@ -324,11 +331,12 @@ def first_bodies(scan: pa.Table) -> pa.Table:
     return scan.select([*BODIES.names, "staged", "ts_ns", "frame_id"]).take(keys["row"].take(first["place_min"]))
 
 
-def captures(scan: pa.Table) -> pa.Table:
+def captures(scan: pa.Table, cluster: str = DEFAULT_CLUSTER) -> pa.Table:
     """The table ``captures``."""
     notes = scan.filter(pc.is_valid(scan["facts"]))
-    facts = {name: pc.struct_field(notes["facts"], name) for name in CAPTURES.names if name not in notes.column_names}
-    return _as_table({**{name: notes[name] for name in ("capture", "file")}, **facts}, CAPTURES)
+    names = {"cluster": _repeated(cluster, notes), "capture": notes["capture"], "file": notes["file"]}
+    facts = {name: pc.struct_field(notes["facts"], name) for name in CAPTURES.names if name not in names}
+    return _as_table(names | facts, CAPTURES)
 
 
 def bad_inputs(scan: pa.Table) -> pa.Table:
@@ -336,6 +344,10 @@ def bad_inputs(scan: pa.Table) -> pa.Table:
     notes = scan.filter(pc.is_valid(scan["bad_input"]))
     parts = {name: pc.struct_field(notes["bad_input"], name) for name in BAD_INPUTS.names if name != "file"}
     return _as_table({"file": notes["file"], **parts}, BAD_INPUTS)
+
+
+def _repeated(text: str, table: pa.Table) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), table.num_rows)
 
 
 def _joined(keys: pa.ChunkedArray, table: pa.Table, key: str) -> pa.Table:

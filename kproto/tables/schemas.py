@@ -71,8 +71,11 @@ def description(of: pa.Field | pa.Schema) -> str:
 
 
 _CAPTURE: Final = column(
-    "capture", pa.string(), "Capture point: as declared, or the file's name without rotation and compression."
+    "capture",
+    pa.string(),
+    "Capture point: as declared, or the file's name without rotation and compression; after CLUSTER/ if declared.",
 )
+_CLUSTER: Final = column("cluster", pa.string(), "Cluster, as declared by --cluster; default: none was declared.")
 _REQUEST_FRAME: Final = column(
     "frame_id", _ID, "The request's frame. Joins requests, responses, partition_errors and frames."
 )
@@ -92,6 +95,7 @@ _CONTROLLER_EPOCH: Final = column("controller_epoch", pa.int32(), "Epoch of the 
 FRAMES: Final = described(
     "Every control frame, request or response, without its body.",
     column("frame_id", _ID, "This frame. requests.frame_id and response_frame_id of other tables join it."),
+    _CLUSTER,
     _CAPTURE,
     column("file", pa.string(), "Name of the file that the frame was read from."),
     _CONNECTION,
@@ -112,6 +116,7 @@ FRAMES: Final = described(
 
 CAPTURES: Final = described(
     "One row a capture file: what was read, and what is missing. Filters leave it whole.",
+    _CLUSTER,
     _CAPTURE,
     column("file", pa.string(), "Name of the file."),
     column("format", pa.string(), "pcap, pcapng or request log."),
@@ -156,7 +161,7 @@ STAGED: Final = pa.struct([("piece", pa.string()), ("batch", pa.int32()), ("row"
 
 SCAN: Final = pa.schema(
     [
-        *FRAMES,
+        *(field for field in FRAMES if field.name != "cluster"),
         ("broker_epoch", pa.int64()),
         ("request_frame_id", _ID),
         ("unmatched_reason", pa.string()),
@@ -164,7 +169,7 @@ SCAN: Final = pa.schema(
         ("payload", _ID),
         ("staged", STAGED),
         ("bad_input", pa.struct(_BAD_INPUT)),
-        ("facts", pa.struct([field for field in CAPTURES if field.name not in ("capture", "file")])),
+        ("facts", pa.struct([field for field in CAPTURES if field.name not in ("cluster", "capture", "file")])),
     ]
 )
 """The rows that ``scan`` yields: a frame with facts that only scans have. ``payload`` is the body, null where the same
@@ -184,6 +189,7 @@ BODIES: Final = described(
 REQUESTS: Final = described(
     "One row a control request, with the outcome. Body fields that the version lacks hold Kafka's default.",
     _REQUEST_FRAME,
+    _CLUSTER,
     _CAPTURE,
     _CONNECTION,
     column("ts", TIME, "When the request's first byte passed (UTC, us)."),
@@ -262,6 +268,7 @@ PARTITION_STATES: Final = described(
 
 BROKERS: Final = described(
     "Listeners of brokers, as UpdateMetadata lists the live ones. Filters leave it whole.",
+    _CLUSTER,
     _CAPTURE,
     column("broker_id", pa.int32(), "Broker."),
     column("host", pa.string(), "Host of a listener, as advertised."),

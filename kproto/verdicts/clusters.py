@@ -10,14 +10,24 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.tables.arrays import rows_of
+from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import column, described
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kproto.tables.stored import Reader
 
-__all__ = ["CLUSTERS", "UPDATE_COLUMNS", "cluster_names", "cluster_rows", "clusters_of", "read_clusters", "updates_in"]
+__all__ = [
+    "CLUSTERS",
+    "UPDATE_COLUMNS",
+    "cluster_names",
+    "cluster_rows",
+    "clusters_of",
+    "declared_clusters",
+    "read_clusters",
+    "updates_in",
+]
 
 UPDATE_COLUMNS: Final = ("capture", "body_id", "controller_id", "controller_epoch")
 """What names an update in a capture."""
@@ -26,7 +36,7 @@ CLUSTERS: Final = described(
     "Which capture belongs to which cluster.",
     column("capture", pa.string(), "Capture point."),
     column("captures", pa.int64(), "How many captures the cluster has."),
-    column("cluster", pa.string(), "The cluster's first capture by name, and how many more it has."),
+    column("cluster", pa.string(), "The cluster as declared; or its first capture by name, and how many more it has."),
 )
 
 
@@ -48,17 +58,21 @@ def updates_in(requests: Iterable[pa.Table]) -> pa.Table:
     return found
 
 
-def clusters_of(captures: Sequence[str], updates: pa.Table) -> dict[str, str]:
+def clusters_of(
+    captures: Sequence[str], updates: pa.Table, declared: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the first capture, by name, of each capture's cluster.
 
-    Captures that show the same update, of the same controller in the same epoch, belong to one cluster, and so do those
-    that are linked through others. Partitions that differ in any epoch make another update, so captures of another
-    cluster share none.
+    Captures whose cluster was declared belong to that. Of the others, captures that show the same update, of the same
+    controller in the same epoch, belong to one cluster, and so do those that are linked through others. Partitions that
+    differ in any epoch make another update, so captures of another cluster share none.
 
     Args:
         captures: The names of all captures.
         updates: As ``updates_in`` gives it.
+        declared: As ``declared_clusters`` gives it.
     """
+    declared = declared or {}
     first = {name: name for name in captures}
 
     def root(name: str) -> str:
@@ -68,8 +82,11 @@ def clusters_of(captures: Sequence[str], updates: pa.Table) -> dict[str, str]:
 
     if len(captures) > 1:
         shown: dict[tuple[Any, ...], str] = {}
-        for capture, *update in rows_of(updates, UPDATE_COLUMNS):
-            one, other = sorted((root(capture), root(shown.setdefault(tuple(update), capture))))
+        every = [(capture, None) for capture in captures if capture in declared]
+        sent = rows_of(updates, UPDATE_COLUMNS) if updates.num_rows else ()
+        for capture, *update in [*every, *sent]:
+            of = shown.setdefault((declared.get(capture), *update), capture)
+            one, other = sorted((root(capture), root(of)))
             first[other] = one
     return {name: root(name) for name in captures}
 
@@ -85,24 +102,39 @@ def read_clusters(read: Reader, captures: Sequence[str] | None = None) -> dict[s
         captures = sorted(
             {name for table in read("requests", ["capture"]) for name in pc.unique(table["capture"]).to_pylist()}
         )
+    declared = declared_clusters(read)
     columns = (*UPDATE_COLUMNS, "api_key", "n_partitions", "error_code")
-    updates = updates_in(read("requests", columns)) if len(captures) > 1 else CLUSTERS.empty_table()
-    return clusters_of(captures, updates)
+    undeclared = [capture for capture in captures if capture not in declared]
+    updates = updates_in(read("requests", columns)) if len(undeclared) > 1 else CLUSTERS.empty_table()
+    return clusters_of(captures, updates, declared)
 
 
-def cluster_names(clusters: dict[str, str]) -> dict[str, str]:
-    """Return the name of each capture's cluster: its first capture, and how many more it has."""
+def declared_clusters(read: Reader) -> dict[str, str]:
+    """Return the cluster of each capture for which one was declared."""
+    rows = (row for table in read("captures", ["capture", "cluster"]) for row in rows_of(table, ("capture", "cluster")))
+    return {capture: cluster for capture, cluster in rows if cluster != DEFAULT_CLUSTER}
+
+
+def cluster_names(clusters: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
+    """Return the name of each capture's cluster: as declared, or its first capture, and how many more it has.
+
+    Args:
+        clusters: As ``clusters_of`` gives it.
+        declared: As ``declared_clusters`` gives it.
+    """
     sizes = Counter(clusters.values())
     return {
-        capture: first if sizes[first] == 1 else f"{first} and {sizes[first] - 1} more"
+        capture: declared.get(capture) or (first if sizes[first] == 1 else f"{first} and {sizes[first] - 1} more")
         for capture, first in clusters.items()
     }
 
 
-def cluster_rows(clusters: dict[str, str]) -> pa.Table:
-    """Return the table ``CLUSTERS``, from what ``clusters_of`` gives."""
+def cluster_rows(read: Reader) -> pa.Table:
+    """Return the table ``CLUSTERS`` of the stored tables."""
+    clusters = read_clusters(read)
     sizes = Counter(clusters.values())
-    rows = [(capture, sizes[clusters[capture]], name) for capture, name in cluster_names(clusters).items()]
+    names = cluster_names(clusters, declared_clusters(read))
+    rows = [(capture, sizes[clusters[capture]], name) for capture, name in names.items()]
     columns = zip(*rows, strict=True) if rows else ((), (), ())
     return pa.Table.from_arrays(
         [pa.array(values, kind) for values, kind in zip(columns, CLUSTERS.types, strict=True)], schema=CLUSTERS

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kproto.tables.schemas import TIME, column, described
 from kproto.verdicts.catalogue import LIMITS
-from kproto.verdicts.clusters import cluster_names, read_clusters
+from kproto.verdicts.clusters import cluster_names, declared_clusters, read_clusters
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
 from kproto.verdicts.updates import brokers_behind, missed_updates
@@ -75,7 +75,7 @@ BEHIND: Final = described(
 def facts_of_clusters(read: Reader) -> Iterator[tuple[str, Facts]]:
     """Yield the facts of each cluster in stored tables."""
     clusters = read_clusters(read)
-    names = cluster_names(clusters)
+    names = cluster_names(clusters, declared_clusters(read))
     for cluster in sorted(set(clusters.values())):
         captures = sorted(capture for capture, of in clusters.items() if of == cluster)
         every = len(captures) == len(clusters)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 TESTS: Final = Path(__file__).parents[1]
 
 WITHOUT_A_TEST: Final = {
-    ("analyze", "--capture-point"),
     ("analyze", "--follow"),
     ("controller", "--listener"),
     ("controller", "--metrics"),

@@ -84,11 +84,13 @@ def test_bad_inputs_are_warned_of_in_one_line(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.spark
 def test_a_topic_is_chosen_in_requests_and_states_and_the_summary_is_json(spark: SparkSession, tmp_path: Path) -> None:
-    result = run(CAPTURE, "--out", tmp_path / "out", "--topic", TOPIC[:-3] + "*", "--format", "json")
+    named = ("--cluster", "east", "--capture-point", "broker-1")
+    result = run(CAPTURE, "--out", tmp_path / "out", "--topic", TOPIC[:-3] + "*", "--format", "json", *named)
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
-    named = [row for row in truth_rows("ibp-2.8-a") if TOPIC in {state["topic"] for state in expected_states(row)}]
-    assert summary["tables"]["requests"] >= len(named) > 0
+    named_rows = [row for row in truth_rows("ibp-2.8-a") if TOPIC in {state["topic"] for state in expected_states(row)}]
+    assert summary["tables"]["requests"] >= len(named_rows) > 0
+    assert [row["capture"] for row in summary["captures"]] == ["east/broker-1"]
     assert {row["api"] for row in summary["requests"]} == {"LeaderAndIsr", "StopReplica", "UpdateMetadata"}
     assert {row["error"] for row in summary["requests"]} <= {"NONE", None}
     states = pq.read_table(tmp_path / "out" / "partition_states").to_pylist()

@@ -196,3 +196,23 @@ def test_all_tables_take_few_spark_jobs(spark: SparkSession, captures: list[str]
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
     assert 0 < len(context.statusTracker().getJobIdsForGroup(group)) <= (2 if count == 1 else 10)
+
+
+def test_the_same_captures_of_two_clusters_stand_beside_each_other_and_compression_changes_no_id(
+    spark: SparkSession, captures: list[str], tmp_path: Path
+) -> None:
+    out = OutputDirectory(tmp_path / "out")
+    plain = tmp_path / Path(captures[0]).stem
+    plain.write_bytes(gzip.decompress(Path(captures[0]).read_bytes()))
+    analyze(spark, captures[:1], out, cluster="east")
+    east = pq.read_table(tmp_path / "out/requests").to_pylist()
+    analyze(spark, [str(plain)], OutputDirectory(tmp_path / "plain"), cluster="east")
+    assert pq.read_table(tmp_path / "plain/requests").to_pylist() == east
+    analyze(spark, [str(plain)], OutputDirectory(tmp_path / "west"), cluster="west")
+    west = pq.read_table(tmp_path / "west/requests").to_pylist()
+    assert {row["cluster"] for row in east} == {"east"}
+    assert {row["capture"] for row in west} == {f"west/{plain.name}"}
+    for name in ("frame_id", "conn_id"):
+        assert not {row[name] for row in east} & {row[name] for row in west}
+    with pytest.raises(ConfigurationError, match="without a slash"):
+        analyze(spark, captures[:1], out, cluster="a/b")

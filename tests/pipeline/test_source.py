@@ -42,6 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_frames_are_those_of_the_scan(spark: SparkSession, folder: Path) -> None:
     found = spark.read.format("kafka_control").load(f"file://{folder}/a.pcap.gz")
     expected = pa.Table.from_batches(scan([str(folder / "a.pcap.gz")]), SCAN)
+    assert {row.cluster for row in found.select("cluster").distinct().collect()} == {"default"}
+    found = found.drop("cluster")
     expected = expected.filter(expected["frame_id"].is_valid()).select(found.columns)
     assert found.toArrow().sort_by("frame_id").to_pylist() == expected.sort_by("frame_id").to_pylist()
     assert expected.num_rows > 100
@@ -119,7 +121,7 @@ def test_request_logs_and_recordings_of_the_tap_are_read(spark: SparkSession, tm
     assert recorded.count() == 2 * len(exchanges) > 300
     bodies = {row.body_id for row in load(str(CAPTURE)).where("error is null").collect()}
     assert {row.body_id for row in recorded.collect()} <= bodies
-    logged = load(str(LOG))
+    logged = load(str(LOG)).drop("cluster")
     expected = pa.Table.from_batches(scan([str(LOG)]), SCAN)
     expected = expected.filter(expected["frame_id"].is_valid()).select(logged.columns)
     assert rows_of(logged, logged.columns) == expected.sort_by("frame_id").to_pylist()

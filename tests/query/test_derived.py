@@ -46,6 +46,7 @@ class Traffic:
         broker_epoch: int = -1,
         error: int | None = 0,
         capture: str = "a.pcap",
+        cluster: str = "default",
         live: range = range(4),
     ) -> None:
         """A request, answered after 1 ms; a state is (partition, leader, leader epoch, partition epoch, ISR)."""
@@ -73,6 +74,9 @@ class Traffic:
         )  # fmt: skip
         if all(row["live_brokers_id"] != bytes(live) for row in self.rows["live_brokers"]):
             self.rows["live_brokers"] += [{"live_brokers_id": bytes(live), "broker_id": each} for each in live]
+        named = {"capture": capture, "cluster": cluster}
+        if named not in self.rows["captures"]:
+            self.rows["captures"].append(named)
         if error is not None:
             answer = {"frame_id": frame, "ts": at(seconds + 0.001), "error_code": error}
             self.rows["responses"].append(answer)
@@ -425,3 +429,16 @@ def test_every_partition_of_every_request_is_in_the_view_by_broker() -> None:
         ).rows
     assert sorted(map(repr, found)) == sorted(map(repr, wanted))
     assert len(wanted) > len(tables["partition_states"])
+
+
+def test_brokers_are_compared_within_the_declared_cluster_alone() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0])], capture="east/a.pcap", cluster="east")
+    traffic.send(1, 1, [(3, 0, 5, 8, [0])], capture="east/b.pcap", cluster="east")
+    traffic.send(2, 2, [(3, 0, 4, 7, [0])], capture="west/a.pcap", cluster="west")
+    assert traffic.ask("clusters", "capture captures cluster") == [
+        ("east/a.pcap", 2, "east"),
+        ("east/b.pcap", 2, "east"),
+        ("west/a.pcap", 1, "west"),
+    ]
+    assert traffic.ask("lag", "capture broker") == [("east", 0), ("east", 1), ("west", 2)]
