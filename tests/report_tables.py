@@ -48,7 +48,7 @@ class Cluster:
         if body not in self._bodies:
             self._bodies.add(body)
             told = {"body_id": body, "api_key": 6}
-            self.rows["bodies"].append(told | {"api_version": VERSION, "direction": "req", "payload": payload})
+            self.rows["bodies"].append(told | {"api_version": VERSION, "direction": "request", "payload": payload})
             told |= {"topic_id": bytes(16), "controller_epoch": epoch, "partition_epoch": 0}
             self.rows["partition_states"] += [told | row for row in states]
         self.rows["requests"].append(
@@ -56,7 +56,7 @@ class Cluster:
                 "frame_id": frame, "capture": self.capture, "ts": at, "api_key": 6, "api_version": VERSION,
                 "correlation_id": number, "client_id": client_id, "controller_id": controller,
                 "controller_epoch": epoch, "broker_epoch": 7,
-                "is_kraft": False, "type": 0, "target_broker": broker, "server_ip": "10.0.0.1",
+                "is_kraft_controller": False, "type": 0, "broker_id": broker, "server_ip": "10.0.0.1",
                 "server_port": 9092 + broker, "n_topics": 1, "n_partitions": len(states), "body_id": body,
                 "response_frame_id": None if error is None else answer, "error_code": error,
                 "latency_us": None if error is None else 900 + number,

@@ -81,9 +81,9 @@ def expected_request(row: Row) -> Row:
         "controller_id": request["controllerId"],
         "controller_epoch": request["controllerEpoch"],
         "broker_epoch": request.get("brokerEpoch", -1),
-        "is_kraft": request.get("isKRaftController", False),
+        "is_kraft_controller": request.get("isKRaftController", False),
         "type": request.get("type", 0),
-        "target_broker": row["broker"],
+        "broker_id": row["broker"],
         "n_topics": len({state["topic"] for state in states}),
         "n_partitions": len(states),
         "error_code": response["errorCode"],
@@ -116,8 +116,8 @@ def _flat(api_key: int, request: Row) -> Iterator[tuple[str, bytes, Row]]:
 def _state(api_key: int, topic: str, topic_id: bytes, state: Row) -> Row:
     row = dict.fromkeys(
         (
-            "topic_id", "controller_epoch", "leader", "partition_epoch", "isr", "replicas", "offline", "adding",
-            "removing", "is_new", "leader_recovery_state", "delete_partition",
+            "topic_id", "controller_epoch", "leader", "partition_epoch", "isr", "replicas", "offline_replicas",
+            "adding_replicas", "removing_replicas", "is_new", "leader_recovery_state", "delete_partition",
         )
     )  # fmt: skip
     row |= {
@@ -137,10 +137,10 @@ def _state(api_key: int, topic: str, topic_id: bytes, state: Row) -> Row:
         "replicas": state["replicas"],
     }
     if api_key == 6:
-        return row | {"offline": state.get("offlineReplicas", [])}
+        return row | {"offline_replicas": state.get("offlineReplicas", [])}
     return row | {
-        "adding": state.get("addingReplicas", []),
-        "removing": state.get("removingReplicas", []),
+        "adding_replicas": state.get("addingReplicas", []),
+        "removing_replicas": state.get("removingReplicas", []),
         "is_new": state.get("isNew", False),
         "leader_recovery_state": state.get("leaderRecoveryState", 0),
     }

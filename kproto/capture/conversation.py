@@ -307,7 +307,7 @@ class Conversation:
     def _note_loss(self, side: Side, kind: LossKind, length: int, time_ns: int | None = None) -> None:
         """Note the first loss of a kind on each side of the connection."""
         assert self.connection is not None
-        direction: Direction = "req" if side == self.client else "resp"
+        direction: Direction = "request" if side == self.client else "response"
         if (direction, kind) in self._noted:
             return
         self._noted.add((direction, kind))
@@ -339,7 +339,7 @@ class Conversation:
             assert self.connection is not None
             frame = Frame(
                 self.connection,
-                "req",
+                "request",
                 cut.offset,
                 cut.first_ns,
                 cut.last_ns,
@@ -378,7 +378,7 @@ class Conversation:
         assert self.connection is not None
         frame = Frame(
             self.connection,
-            "resp",
+            "response",
             cut.offset,
             cut.first_ns,
             cut.last_ns,

@@ -181,7 +181,7 @@ def is_known_request(header: Header, limit: int) -> bool:
 
 def body_is_whole(api_key: int, version: int, body: memoryview, direction: str) -> bool | None:
     """Whether a body decodes and leaves no byte over; None if no codec knows this API."""
-    decode = codec.decode_request_from if direction == "req" else codec.decode_response_from
+    decode = codec.decode_request_from if direction == "request" else codec.decode_response_from
     try:
         return bool(decode(api_key, version, body)[1] == len(body))
     except DecodeError:

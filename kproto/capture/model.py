@@ -27,7 +27,7 @@ WHOLE: Final = 0
 GAP: Final = 3
 """Status of a frame that lacks bytes: lost by the capture, cut off by its snaplen, or cut off with its end."""
 
-Direction = Literal["req", "resp"]
+Direction = Literal["request", "response"]
 
 Unreadable: TypeAlias = DecodeError | UnsupportedApi | UnsupportedVersion
 """Why a body cannot be decoded."""
@@ -82,7 +82,7 @@ class Frame:
 
     Attributes:
         connection: The TCP connection that carried it.
-        direction: ``req`` from client to server, ``resp`` from server to client.
+        direction: ``request`` from client to server, ``response`` from server to client.
         offset: Stream offset of its first byte, the size field's, in its direction (see ``Connection.saw_open``).
         time_ns: When the packet with its first byte passed, ns since the epoch.
         time_last_ns: When the last of its packets passed.
@@ -325,7 +325,7 @@ def _decode(frame: Frame | None, *, strict: bool) -> tuple[Any, Unreadable | Non
     if frame.status == GAP:
         missing = frame.length - len(frame.content)
         return None, Truncated(f"{missing} of {frame.length} bytes are not in the capture")
-    read = codec.decode_request if frame.direction == "req" else codec.decode_response
+    read = codec.decode_request if frame.direction == "request" else codec.decode_response
     try:
         return read(frame.api_key, frame.api_version, frame.body, strict=strict), None
     except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:

@@ -97,7 +97,7 @@ class RequestCutter(FrameCutter):
         payload = data[at + 4 : at + 4 + size]
         if self._unconfirmed:
             body = memoryview(payload)[header.body_at :]
-            if body_is_whole(api_key, version, body, "req") is False:
+            if body_is_whole(api_key, version, body, "request") is False:
                 return self._refuse(data, at, end, size, header, found)
         self._accept(header)
         self._give(header, payload, WHOLE, found)

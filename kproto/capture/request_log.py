@@ -50,11 +50,11 @@ _decode_json: Final = json.JSONDecoder().raw_decode
 class _Streams:
     """A connection of the log, and the current offsets of its two streams."""
 
-    __slots__ = ("connection", "req", "resp")
+    __slots__ = ("connection", "request", "response")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.req = self.resp = 0
+        self.request = self.response = 0
 
 
 class _Unusable(Exception):
@@ -196,10 +196,10 @@ class RequestLogReader:
 
         streams = self._connection(str(entry["connection"]), ends, sent_ns)
         names = api_key, version, correlation_id, client_id
-        request = self._frame(streams, "req", sent_ns, head, body, *names)
+        request = self._frame(streams, "request", sent_ns, head, body, *names)
         response = None
         if answer_head is not None and answer is not None:
-            response = self._frame(streams, "resp", answered_ns, answer_head, answer, *names)
+            response = self._frame(streams, "response", answered_ns, answer_head, answer, *names)
             response.request = request
             self._summary.responses += 1
         else:
@@ -239,12 +239,9 @@ class RequestLogReader:
         correlation_id: int,
         client_id: str | None,
     ) -> Frame:
-        offset = streams.req if direction == "req" else streams.resp
+        offset: int = getattr(streams, direction)
         length = len(head) + len(body)
-        if direction == "req":
-            streams.req += 4 + length
-        else:
-            streams.resp += 4 + length
+        setattr(streams, direction, offset + 4 + length)
         return Frame(
             streams.connection,
             direction,

@@ -297,7 +297,7 @@ class RequestSearch(Search):
         if isinstance(header, int) or not self._is_believable(header):
             return False
         body = memoryview(bytes(self._buffer[at + 4 + header.body_at : end]))
-        return bool(body_is_whole(header.api_key, header.api_version, body, "req"))
+        return bool(body_is_whole(header.api_key, header.api_version, body, "request"))
 
     def _may_follow(self, at: int) -> bool:
         end = len(self._buffer)
@@ -370,7 +370,7 @@ class ResponseSearch(Search):
         if correlation_id == 0 and not self._ends_apart(end):
             return False
         body = memoryview(payload)[response_body_at(request.api_key, request.api_version, payload) :]
-        return bool(body_is_whole(request.api_key, request.api_version, body, "resp"))
+        return bool(body_is_whole(request.api_key, request.api_version, body, "response"))
 
     def _may_follow(self, at: int) -> bool:
         return at == len(self._buffer) or self._buffer[at] <= self._limit >> 24

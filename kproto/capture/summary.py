@@ -85,7 +85,7 @@ class StreamLoss:
 
     Attributes:
         connection: The connection.
-        direction: ``req`` if requests are concerned, ``resp`` if responses.
+        direction: ``request`` if requests are concerned, ``response`` if responses.
         kind: The kind of loss.
         time_ns: When the last byte before it passed, ns since the epoch; of a partial start: the first packet.
         length: The bytes that are lost or were passed over.

@@ -79,7 +79,7 @@ Examples:
   kproto analyze s3://bucket/captures/*.pcap --out s3://bucket/tables
   spark-submit --master yarn $(which kproto) analyze hdfs.pcap \\
       --out /shared/tables
-  duckdb -c "select target_broker, max(latency_us)
+  duckdb -c "select broker_id, max(latency_us)
       from 'tables/requests/**/*.parquet' group by all" """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")

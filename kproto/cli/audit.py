@@ -34,8 +34,6 @@ _SHOWN: Final = 20
 _WARNED: Final = 3
 """The most bad inputs of which a warning is printed."""
 
-_DIRECTIONS: Final = {"req": "request", "resp": "response"}
-
 
 @click.command(
     cls=CaptureCommand,
@@ -165,7 +163,7 @@ def _sections(rows: list[dict[str, Any]], mismatches: list[dict[str, Any]], name
     from kproto.cli.sections import Section
 
     frames = [
-        [api_name(api), str(version), _DIRECTIONS[direction], outcome.replace("_", " "), str(number)]
+        [api_name(api), str(version), direction, outcome.replace("_", " "), str(number)]
         for (api, version, direction, outcome), number in sorted(_counts(rows).items())
     ]
     verdict = f"{counted(len(mismatches), 'frame')} read in two ways" if mismatches else "no frame read in two ways"

@@ -20,12 +20,13 @@ _Exchange: TypeAlias = tuple[tuple[Any, ...], tuple[tuple[Any, ...], ...], tuple
 """Values of the request's columns, then of each partition state, then of each partition error."""
 
 _REQUEST: Final = (
-    "target_broker", "api_key", "api_version", "client_id", "controller_id", "controller_epoch", "broker_epoch",
-    "is_kraft", "type", "n_topics", "n_partitions", "error_code",
+    "broker_id", "api_key", "api_version", "client_id", "controller_id", "controller_epoch", "broker_epoch",
+    "is_kraft_controller", "type", "n_topics", "n_partitions", "error_code",
 )  # fmt: skip
 _STATE: Final = (
     "topic", "partition", "topic_id", "controller_epoch", "leader", "leader_epoch", "partition_epoch", "isr",
-    "replicas", "offline", "adding", "removing", "is_new", "leader_recovery_state", "delete_partition",
+    "replicas", "offline_replicas", "adding_replicas", "removing_replicas", "is_new", "leader_recovery_state",
+    "delete_partition",
 )  # fmt: skip
 _ERROR: Final = ("topic", "partition", "topic_id", "error_code")
 
@@ -46,7 +47,7 @@ def _show(exchange: _Exchange) -> str:
     request = dict(zip(_REQUEST, exchange[0], strict=True))
     return (
         f"{api_name(request['api_key'])} v{request['api_version']} of controller {request['controller_id']} epoch "
-        f"{request['controller_epoch']} to broker {request['target_broker']}, answered {request['error_code']}, "
+        f"{request['controller_epoch']} to broker {request['broker_id']}, answered {request['error_code']}, "
         f"{len(exchange[1])} partitions: {exchange}"
     )
 
@@ -72,14 +73,14 @@ def _from_journal(entry: SentRequest) -> _Exchange:
     message = entry.message
     states = list(_message_states(entry.api_key, message))
     request = {
-        "target_broker": entry.broker_id,
+        "broker_id": entry.broker_id,
         "api_key": entry.api_key,
         "api_version": entry.version,
         "client_id": str(entry.controller_id),
         "controller_id": entry.controller_id,
         "controller_epoch": entry.controller_epoch,
         "broker_epoch": entry.broker_epoch,
-        "is_kraft": message.is_kraft_controller,
+        "is_kraft_controller": message.is_kraft_controller,
         "type": getattr(message, "type", 0),  # StopReplica has no type
         "n_topics": len({state["topic"] for state in states}),
         "n_partitions": len(states),
@@ -106,13 +107,13 @@ def _message_states(api_key: int, message: Any) -> Iterator[_Row]:
             if api_key == leader_and_isr:
                 yield row | {
                     "partition_epoch": state.partition_epoch,
-                    "adding": state.adding_replicas,
-                    "removing": state.removing_replicas,
+                    "adding_replicas": state.adding_replicas,
+                    "removing_replicas": state.removing_replicas,
                     "is_new": state.is_new,
                     "leader_recovery_state": state.leader_recovery_state,
                 }
             else:
-                yield row | {"partition_epoch": state.zk_version, "offline": state.offline_replicas}
+                yield row | {"partition_epoch": state.zk_version, "offline_replicas": state.offline_replicas}
 
 
 # ---- the tables' side ------------------------------------------------------------------------------------------------

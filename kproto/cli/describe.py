@@ -101,7 +101,7 @@ def parts_of(entry: Entry, words: PartitionWords, name_limit: int | None = None)
         yield exchange.unmatched_reason
     if entry.body is None:
         return
-    if entry.sender is not None and entry.sender.is_kraft:
+    if entry.sender is not None and entry.sender.is_kraft_controller:
         kind = _UPDATE_TYPES.get(entry.body.update_type)
         yield f"KRaft {kind}" if kind else "KRaft"
     yield from _broker_part(entry)
@@ -217,7 +217,7 @@ def _ids(ids: Sequence[int]) -> str:
 def _notes(state: PartitionState, before: PartitionState) -> Iterator[str]:
     """Describe unusual fields: replicas that are, or were, offline, added or removed."""
     for name in ("adding", "removing", "offline"):
-        earlier, ids = getattr(before, name), getattr(state, name)
+        earlier, ids = getattr(before, f"{name}_replicas"), getattr(state, f"{name}_replicas")
         if earlier or ids:
             yield f"{name} {_step(_ids(earlier), _ids(ids))}"
     if state.recovering:

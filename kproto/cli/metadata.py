@@ -205,7 +205,7 @@ def _text(view: ClusterView) -> Iterator[str]:
             "" if info.leader_epoch is None else str(info.leader_epoch),
             ",".join(map(str, info.isr)),
             ",".join(map(str, info.replicas)),
-            ",".join(map(str, info.offline)),
+            ",".join(map(str, info.offline_replicas)),
             error_name(info.error_code) if info.error_code else "",
         )
         for (topic, partition), info in view.partitions

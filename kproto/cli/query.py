@@ -61,7 +61,7 @@ Examples:
   kproto query tables flaps --format csv > flaps.csv
   kproto query s3://bucket/tables errors
   kproto query tables \\
-      --sql "SELECT target_broker, max(latency_us) FROM requests GROUP BY ALL"
+      --sql "SELECT broker_id, max(latency_us) FROM requests GROUP BY ALL"
 
 \b
 --sql takes DuckDB's SQL over the tables that kproto tables describes. """

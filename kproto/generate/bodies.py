@@ -47,7 +47,7 @@ def shared_body(content: Content) -> SharedBody:
 def _encode_request(content: Content) -> bytes:
     fleet, controller, rows = content.fleet, content.controller, content.rows
     sender: dict[str, Any] = {"controller_id": controller.id, "controller_epoch": controller.epoch, "broker_epoch": 0}
-    if controller.is_kraft:
+    if controller.is_kraft_controller:
         sender["is_kraft_controller"] = True
     if content.request_type and content.api_key != ApiKey.STOP_REPLICA:
         sender["type"] = content.request_type

@@ -219,9 +219,9 @@ class Cluster:
     def fail_over(self, without: int | None = None) -> list[Content]:
         """Let another node become the controller; it does not reach the broker ``without``."""
         epoch = self.controller.epoch + 1
-        if self.controller.is_kraft:
+        if self.controller.is_kraft_controller:
             self.former = self.controller
-            self.controller = Controller(2 * KRAFT_CONTROLLER + 1 - self.controller.id, epoch, is_kraft=True)
+            self.controller = Controller(2 * KRAFT_CONTROLLER + 1 - self.controller.id, epoch, is_kraft_controller=True)
             return self.migrate(without, self.controller)
         others = [broker for broker in self.live if broker != self.controller.id]
         if not others:
@@ -235,7 +235,7 @@ class Cluster:
         """Let a KRaft controller take over, which registers the brokers anew; it does not reach ``without``."""
         if controller is None:
             self.former = self.controller
-            self.controller = Controller(KRAFT_CONTROLLER, self.controller.epoch + 1, is_kraft=True)
+            self.controller = Controller(KRAFT_CONTROLLER, self.controller.epoch + 1, is_kraft_controller=True)
             self.broker_epochs = {broker: self.register() for broker in self.live}
         told, every = [broker for broker in self.live if broker != without], self.all()
         self._request_type = 0
@@ -314,7 +314,9 @@ class Cluster:
         return self._content(ApiKey.STOP_REPLICA, recipients, rows)
 
     def _content(self, api_key: ApiKey, recipients: list[int], rows: Rows) -> Content:
-        listed = self.broker_epochs if self.controller.is_kraft else self.live  # KRaft lists those that are down too
+        listed = (
+            self.broker_epochs if self.controller.is_kraft_controller else self.live
+        )  # KRaft lists those that are down too
         request_type = self._request_type if api_key != ApiKey.STOP_REPLICA else 0
         return Content(
             self.fleet, api_key, self.controller, recipients, rows, sorted(listed), request_type=request_type
@@ -367,7 +369,7 @@ class Cluster:
     def register(self) -> int:
         """Return the broker epoch of another registration."""
         self._registrations += 1
-        if self.controller.is_kraft:
+        if self.controller.is_kraft_controller:
             return _FIRST_KRAFT_BROKER_EPOCH + self._registrations
         return _FIRST_BROKER_EPOCH + 17 * self._registrations
 

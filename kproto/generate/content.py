@@ -24,7 +24,7 @@ class Controller(NamedTuple):
 
     id: int
     epoch: int
-    is_kraft: bool = False
+    is_kraft_controller: bool = False
 
 
 @dataclass(eq=False, slots=True)

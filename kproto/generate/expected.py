@@ -35,8 +35,8 @@ _WITH_LEADER_EPOCH: Final = 3
 """From this version on StopReplica has leader epochs."""
 
 _STATE_COLUMNS: Final = (
-    "topic_id", "controller_epoch", "leader", "partition_epoch", "isr", "replicas", "offline", "adding", "removing",
-    "is_new", "leader_recovery_state", "delete_partition",
+    "topic_id", "controller_epoch", "leader", "partition_epoch", "isr", "replicas", "offline_replicas",
+    "adding_replicas", "removing_replicas", "is_new", "leader_recovery_state", "delete_partition",
 )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def expected_tables(fleet: Fleet, *, per_host: bool = False, mss: int = DEFAULT_
 def payload_of(frame: Frame) -> bytes:
     """Return a frame's body as it is sent."""
     content = frame.exchange.content
-    if frame.direction == "resp":
+    if frame.direction == "response":
         return encode_response(content)
     return b"".join(shared_body(content).pieces(frame.exchange.broker_epoch))
 
@@ -144,7 +144,7 @@ def frame_row(frame: Frame) -> _Row:
     """Return the row of ``frames`` about a frame."""
     exchange, connection = frame.exchange, frame.exchange.connection
     source, target = connection.client, connection.server
-    if frame.direction == "resp":
+    if frame.direction == "response":
         source, target = target, source
     return {
         "frame_id": frame.frame_id,
@@ -181,9 +181,9 @@ def _request(request: Frame, response: Frame | None) -> _Row:
         "controller_id": content.controller.id,
         "controller_epoch": content.controller.epoch,
         "broker_epoch": exchange.broker_epoch,
-        "is_kraft": content.controller.is_kraft,
+        "is_kraft_controller": content.controller.is_kraft_controller,
         "type": content.request_type,
-        "target_broker": exchange.broker,
+        "broker_id": exchange.broker,
         "server_ip": exchange.connection.server.ip,
         "server_port": exchange.connection.server.port,
         "n_topics": len(set(content.rows["topic"])),
@@ -243,12 +243,12 @@ def _states(body_id: bytes, content: Content) -> Iterator[_Row]:
     rows, api_key = content.rows, content.api_key
     own: _Row = dict.fromkeys(_STATE_COLUMNS)
     if api_key == ApiKey.LEADER_AND_ISR:
-        own |= {"adding": [], "removing": [], "is_new": False, "leader_recovery_state": 0}
+        own |= {"adding_replicas": [], "removing_replicas": [], "is_new": False, "leader_recovery_state": 0}
     without_epoch = api_key == ApiKey.STOP_REPLICA and content.version < _WITH_LEADER_EPOCH
     for number in range(content.partitions):
         row = {"body_id": body_id, "api_key": int(api_key), **own}
         for name, values in rows.items():
-            row["offline" if name == "offline_replicas" else name] = values[number]
+            row[name] = values[number]
         if without_epoch:
             row["leader_epoch"] = -1
         yield row

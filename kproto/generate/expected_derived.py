@@ -180,7 +180,7 @@ def _stale_requests(requests: Iterable[_Row]) -> list[_Row]:
         if regressed or code == ErrorCode.STALE_CONTROLLER_EPOCH:
             rows.append(
                 {
-                    **{name: request[name] for name in ("frame_id", "capture", "ts", "target_broker", "controller_id")},
+                    **{name: request[name] for name in ("frame_id", "capture", "ts", "broker_id", "controller_id")},
                     "reason": "controller_epoch_regressed" if regressed else "refused_as_stale",
                     "zombie": True,
                     "seen_epoch": epoch,
@@ -199,7 +199,7 @@ def _propagation(requests: Iterable[_Row], responses: Iterable[_Row]) -> list[_R
     for request in requests:
         if request["api_key"] != ApiKey.UPDATE_METADATA:
             continue
-        capture, broker, ts = request["capture"], request["target_broker"], request["ts"]
+        capture, broker, ts = request["capture"], request["broker_id"], request["ts"]
         brokers = delivered[capture, request["body_id"]]
         answer = acked.get(request["frame_id"])
         sent, answered = brokers.get(broker, (ts, answer))
@@ -213,7 +213,7 @@ def _propagation(requests: Iterable[_Row], responses: Iterable[_Row]) -> list[_R
                 "capture": capture,
                 "change_id": body_id,
                 "first_ts": first_ts,
-                "target_broker": broker,
+                "broker_id": broker,
                 "delivered_ts": sent,
                 "acked_ts": answered,
                 "lag_us": sent - first_ts,

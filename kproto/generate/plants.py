@@ -266,9 +266,9 @@ def _zombie_refused(scene: _Scene) -> _Stages:
 def _two_controllers(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     content = cluster.update_metadata(cluster.all()[:1])
-    is_kraft = cluster.controller.is_kraft
-    other = KRAFT_CONTROLLER + 2 if is_kraft else scene.random.choice(scene.others(cluster.controller.id))
-    content.controller = Controller(other, cluster.controller.epoch, is_kraft)
+    is_kraft_controller = cluster.controller.is_kraft_controller
+    other = KRAFT_CONTROLLER + 2 if is_kraft_controller else scene.random.choice(scene.others(cluster.controller.id))
+    content.controller = Controller(other, cluster.controller.epoch, is_kraft_controller)
     scene.require("KP003")
     yield [content]
 
@@ -292,7 +292,7 @@ def _epoch_back(scene: _Scene) -> _Stages:
 def _left_behind(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
-    if broker is None or cluster.controller.is_kraft:
+    if broker is None or cluster.controller.is_kraft_controller:
         return
     scene.require("KP006", broker)
     scene.allow("KP030", "KP031", "KP032", "KP014", "KP015", broker=broker)
@@ -302,7 +302,7 @@ def _left_behind(scene: _Scene) -> _Stages:
 @_named("dual-write-ended", stages=2, is_last=True, protocols=("3.9",))
 def _dual_write_ended(scene: _Scene) -> _Stages:
     cluster = scene.cluster
-    yield [] if cluster.controller.is_kraft else cluster.migrate()
+    yield [] if cluster.controller.is_kraft_controller else cluster.migrate()
     scene.require("KP007")
     yield cluster.return_to_zookeeper()
 
@@ -457,7 +457,7 @@ def _isr_flapping(scene: _Scene) -> _Stages:
 @_named("isr-or-leader-not-alive", needs_zookeeper=True)
 def _isr_not_alive(scene: _Scene) -> _Stages:
     cluster = scene.cluster
-    partition = None if cluster.controller.is_kraft else scene.partition()
+    partition = None if cluster.controller.is_kraft_controller else scene.partition()
     if partition is None:
         return
     broker = scene.broker([b for b in cluster.isr[partition] if b != cluster.leader[partition]])

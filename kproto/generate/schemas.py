@@ -28,12 +28,12 @@ _TYPES: Final[dict[pa.DataType, str]] = {
     "scope",
     pa.int8(): "status type leader_recovery_state",
     _SHORT: "api_key api_version error_code",
-    _INT: "correlation_id controller_id controller_epoch target_broker server_port n_topics n_partitions frame_len "
+    _INT: "correlation_id controller_id controller_epoch broker_id server_port n_topics n_partitions frame_len "
     "n_partition_errors partition leader leader_epoch partition_epoch broker_id port isr_size",
     _LONG: "ts_ns broker_epoch latency_us changes_seen changes seen_epoch known_epoch lag_us n",
-    _FLAG: "is_kraft is_new delete_partition under_replicated zombie",
+    _FLAG: "is_kraft_controller is_new delete_partition under_replicated zombie",
     _TIME: "ts ts_last valid_from valid_to window_start window_end first_ts delivered_ts acked_ts last_ts",
-    _INTS: "isr replicas offline adding removing removed added leaders",
+    _INTS: "isr replicas offline_replicas adding_replicas removing_replicas removed added leaders",
     _FLOW: "flow",
     pa.date32(): "date",
 }
@@ -51,13 +51,14 @@ EXPECTED: Final = {
     name: _columns(columns)
     for name, columns in {
         "requests": "frame_id capture conn_id ts api_key api_version correlation_id client_id controller_id "
-        "controller_epoch broker_epoch is_kraft type target_broker server_ip server_port n_topics n_partitions body_id "
-        "frame_len response_frame_id latency_us error_code unmatched_reason decode_error",
+        "controller_epoch broker_epoch is_kraft_controller type broker_id server_ip server_port n_topics n_partitions "
+        "body_id frame_len response_frame_id latency_us error_code unmatched_reason decode_error",
         "responses": "frame_id response_frame_id conn_id ts correlation_id api_key api_version error_code "
         "n_partition_errors",
         "partition_errors": "frame_id response_frame_id topic topic_id partition error_code",
         "partition_states": "body_id api_key topic topic_id partition controller_epoch leader leader_epoch "
-        "partition_epoch isr replicas offline adding removing is_new leader_recovery_state delete_partition",
+        "partition_epoch isr replicas offline_replicas adding_replicas removing_replicas is_new "
+        "leader_recovery_state delete_partition",
         "frames": "frame_id capture conn_id flow direction ts ts_last ts_ns status api_key api_version correlation_id "
         "client_id frame_len body_id date",
         "bodies": "body_id api_key api_version direction payload",
@@ -68,9 +69,8 @@ EXPECTED: Final = {
         "changes_seen",
         "isr_events": f"{_PARTITION} ts kind removed added isr_size under_replicated leader leader_epoch",
         "leader_flaps": f"{_PARTITION} window_start window_end changes leaders",
-        "stale_requests": "frame_id capture ts target_broker controller_id reason zombie seen_epoch known_epoch "
-        "error_code",
-        "propagation": "capture change_id first_ts target_broker delivered_ts acked_ts lag_us",
+        "stale_requests": "frame_id capture ts broker_id controller_id reason zombie seen_epoch known_epoch error_code",
+        "propagation": "capture change_id first_ts broker_id delivered_ts acked_ts lag_us",
         "errors": "api_key api_version scope error_code n first_ts last_ts",
     }.items()
 }

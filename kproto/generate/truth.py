@@ -94,7 +94,7 @@ def findings_truth(fleet: Fleet) -> Truth:
             history.add(exchange.content, exchange.broker, exchange.broker_epoch, exchange.time_ns)
     truth = Truth([planted for planted in traffic.planter.planted if planted.required or planted.allowed])
     for planted in truth.planted:
-        if traffic.cluster.controller.is_kraft:  # its lists of live brokers name those that are down too
+        if traffic.cluster.controller.is_kraft_controller:  # its lists of live brokers name those that are down too
             planted.allowed += [finding for finding in planted.required if finding.rule == "KP023"]
             planted.required = [finding for finding in planted.required if finding.rule != "KP023"]
         swept = [f for f in planted.required if f.rule == "KP041" and history.swept(f.broker) > planted.time_ns]
@@ -132,7 +132,7 @@ class _History:
             self._fenced.add(broker)
         if content.error_code:
             return
-        key = broker, content.controller.is_kraft
+        key = broker, content.controller.is_kraft_controller
         if broker_epoch > self._epochs.setdefault(key, broker_epoch):
             self.restarted.add(broker)
             self._epochs[key] = broker_epoch

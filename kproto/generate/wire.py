@@ -24,7 +24,7 @@ class Frame:
 
     Attributes:
         exchange: The exchange.
-        direction: ``req`` or ``resp``.
+        direction: ``request`` or ``response``.
         capture: The capture point.
         conn_id: The connection's id.
         frame_id: The frame's id.
@@ -34,7 +34,7 @@ class Frame:
     """
 
     exchange: Exchange
-    direction: Literal["req", "resp"]
+    direction: Literal["request", "response"]
     capture: str
     conn_id: bytes
     frame_id: bytes
@@ -72,12 +72,12 @@ class Recorder:
         request_body_id, response_body_id, response_size = self._bodies(content)
         body = sum(map(len, shared_body(content).pieces(0)))
         size = len(request_head(content, exchange.correlation_id)) + body
-        request = self._frame(exchange, "req", request_body_id, size, exchange.time_ns, exchange.last_ns)
+        request = self._frame(exchange, "request", request_body_id, size, exchange.time_ns, exchange.last_ns)
         if exchange.lost:
             return request, None
         size = len(response_head(content, exchange.correlation_id)) + response_size
         return request, self._frame(
-            exchange, "resp", response_body_id, size, exchange.answer_ns, exchange.answer_last_ns
+            exchange, "response", response_body_id, size, exchange.answer_ns, exchange.answer_last_ns
         )
 
     def _bodies(self, content: Content) -> tuple[bytes, bytes, int]:
@@ -85,8 +85,8 @@ class Recorder:
         if found is None:
             response = encode_response(content)
             found = (
-                _body_id(content, "req", b"".join(shared_body(content).pieces(0))),
-                _body_id(content, "resp", response),
+                _body_id(content, "request", b"".join(shared_body(content).pieces(0))),
+                _body_id(content, "response", response),
                 len(response),
             )
             self._body_ids[content] = found
@@ -95,7 +95,7 @@ class Recorder:
     def _frame(
         self,
         exchange: Exchange,
-        direction: Literal["req", "resp"],
+        direction: Literal["request", "response"],
         body_id: bytes,
         size: int,
         time_ns: int,
@@ -108,12 +108,13 @@ class Recorder:
             conn_id = self._conn_ids[connection] = _conn_id(capture, connection)
         if self._positions == "offset":
             offsets = self._offsets.setdefault(conn_id, [0, 0])
-            side = direction == "resp"
+            side = direction == "response"
             position = offsets[side]
             offsets[side] += size + 4
         else:
             position = exchange.correlation_id
-        named = b"\0".join((capture.encode(), conn_id, direction.encode(), position.to_bytes(8)))
+        side_name = b"req" if direction == "request" else b"resp"
+        named = b"\0".join((capture.encode(), conn_id, side_name, position.to_bytes(8)))
         passed_last_ns = burst_times(size, time_ns, last_ns, self._mss)[-1]
         return Frame(exchange, direction, capture, conn_id, _hash(named), body_id, size, time_ns, passed_last_ns)
 
@@ -129,6 +130,6 @@ def _conn_id(capture: str, connection: Connection) -> bytes:
 
 def _body_id(content: Content, direction: str, body: bytes) -> bytes:
     """A hash of API, version, direction and body; requests are encoded with broker epoch 0, which is left out so."""
-    is_request = direction == "req"
+    is_request = direction == "request"
     head = content.api_key.to_bytes(2) + content.version.to_bytes(2) + bytes([is_request])
     return _hash(head + body)

@@ -254,7 +254,7 @@ class _PartRows(ScanRows):
 
     def frame_id(self, frame: Frame) -> bytes:
         assert self.begin is not None
-        is_response = frame.direction == "resp"
+        is_response = frame.direction == "response"
         return PLACE.pack(
             is_response, frame.offset - (self.begin.responses_at if is_response else self.begin.requests_at)
         )

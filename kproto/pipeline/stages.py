@@ -284,11 +284,11 @@ def relate(piece: str, directory: Place, knowledge: Knowledge, filters: Filters)
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:
     """Add the ids of the receiving brokers, and keep the wanted brokers alone."""
     requests = tables["requests"]
-    place = REQUESTS.get_field_index("target_broker")
+    place = REQUESTS.get_field_index("broker_id")
     requests = requests.set_column(place, REQUESTS.field(place), _target_ids(directory, requests))
     if not filters.brokers:
         return tables | {"requests": requests}
-    requests = requests.filter(pc.is_in(requests["target_broker"], value_set=_ids(filters.brokers)))
+    requests = requests.filter(pc.is_in(requests["broker_id"], value_set=_ids(filters.brokers)))
     asked = requests["frame_id"].combine_chunks()
     frames = pa.concat_arrays([asked, requests["response_frame_id"].combine_chunks().drop_null()])
     wanted = {"responses": asked, "partition_errors": asked, "frames": frames}
@@ -344,7 +344,7 @@ def settle(chosen: Iterable[Mapping[str, Any]], directory: Place, filters: Filte
         bodies = pa.Table.from_batches([batch])
         files.write("bodies", bodies)
         made.bodies += bodies.num_rows
-        requests = bodies.filter(pc.equal(bodies["direction"], "req"))
+        requests = bodies.filter(pc.equal(bodies["direction"], "request"))
         for kind, rows in decode(requests.to_batches()):
             if kind == "state":
                 states = wanted_partitions(pa.Table.from_batches([rows]), filters)

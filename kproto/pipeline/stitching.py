@@ -314,8 +314,8 @@ class _FlowReader:
     def _frame_id(self, conn_id: bytes, place: bytes, begin: Rest) -> bytes:
         is_response, offset = PLACE.unpack(place)
         if is_response:
-            return ids.frame_id(self._capture, conn_id, "resp", begin.responses_at + offset)
-        return ids.frame_id(self._capture, conn_id, "req", begin.requests_at + offset)
+            return ids.frame_id(self._capture, conn_id, "response", begin.responses_at + offset)
+        return ids.frame_id(self._capture, conn_id, "request", begin.requests_at + offset)
 
 
 def _with(rows: pa.RecordBatch, values: Mapping[str, list[Any]]) -> pa.RecordBatch:

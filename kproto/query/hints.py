@@ -35,7 +35,7 @@ def comparison(tables: duckdb.DuckDBPyConnection) -> str:
     """
     captures, largest, brokers = tables.execute("""
         WITH compared AS (
-            SELECT c.captures, count(DISTINCT q.target_broker) AS brokers
+            SELECT c.captures, count(DISTINCT q.broker_id) AS brokers
             FROM requests q JOIN clusters c ON c.capture = q.capture GROUP BY c.cluster, c.captures
         )
         SELECT coalesce(sum(captures), 0), coalesce(max(captures), 0), coalesce(max(brokers), 0) FROM compared
@@ -73,7 +73,7 @@ def _absent_topics(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Itera
 
 def _absent_ids(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]:
     for kind, column, wanted in (
-        ("broker", "target_broker", filters.brokers),
+        ("broker", "broker_id", filters.brokers),
         ("controller", "controller_id", filters.controllers),
     ):
         if not wanted:

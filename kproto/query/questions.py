@@ -144,7 +144,7 @@ QUESTIONS: Final = {
     ),
     "stale": Question(
         "Which requests came from a controller that was none any more, or meant an earlier life of a broker?",
-        "SELECT s.capture, s.ts, s.target_broker AS broker, s.controller_id, q.api_key, s.reason, s.seen_epoch, "
+        "SELECT s.capture, s.ts, s.broker_id AS broker, s.controller_id, q.api_key, s.reason, s.seen_epoch, "
         "s.known_epoch, s.error_code FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id",
         "ts, capture, broker, reason",
         "ts",
@@ -152,12 +152,12 @@ QUESTIONS: Final = {
     "lag": Question(
         "How long after the first broker did each broker get a metadata update?",
         """
-        SELECT capture, target_broker AS broker, count(delivered_ts) AS updates,
+        SELECT capture, broker_id AS broker, count(delivered_ts) AS updates,
                CAST(quantile_cont(lag_us, 0.5) AS bigint) AS p50_us,
                CAST(quantile_cont(lag_us, 0.99) AS bigint) AS p99_us, max(lag_us) AS max_us,
-               (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.target_broker)
+               (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.broker_id)
                    AS missed
-        FROM cluster_propagation p GROUP BY capture, target_broker
+        FROM cluster_propagation p GROUP BY capture, broker_id
         """,
         "capture, broker",
         compares=True,

@@ -61,8 +61,8 @@ def controllers(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int]) -> li
         sql,
         places,
         """
-        SELECT capture, controller_id, controller_epoch, is_kraft, count(*) AS requests,
-               count(DISTINCT coalesce(target_broker::varchar, server_ip || ' ' || server_port)) AS brokers,
+        SELECT capture, controller_id, controller_epoch, is_kraft_controller, count(*) AS requests,
+               count(DISTINCT coalesce(broker_id::varchar, server_ip || ' ' || server_port)) AS brokers,
                count_if(error_code <> 0) AS refused, epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last
         FROM requests WHERE controller_id IS NOT NULL
         GROUP BY ALL ORDER BY controller_epoch, first, controller_id, capture
@@ -93,7 +93,7 @@ def stale(
         sql,
         places,
         """
-        SELECT s.capture, epoch_us(s.ts) AS ts, s.target_broker, s.controller_id, q.controller_epoch, q.api_key,
+        SELECT s.capture, epoch_us(s.ts) AS ts, s.broker_id, s.controller_id, q.controller_epoch, q.api_key,
                s.zombie, s.seen_epoch, s.known_epoch, s.error_code, s.frame_id
         FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id
         ORDER BY s.ts, s.frame_id, s.reason
@@ -121,26 +121,26 @@ def errors(
         places,
         """
         WITH found AS (
-            SELECT capture, api_key, api_version, 'request' AS scope, error_code, NULL AS reason, target_broker,
+            SELECT capture, api_key, api_version, 'request' AS scope, error_code, NULL AS reason, broker_id,
                    ts, frame_id, NULL AS topic, NULL AS partition
             FROM requests WHERE error_code <> 0
             UNION ALL
-            SELECT q.capture, q.api_key, q.api_version, 'partition', e.error_code, NULL, q.target_broker, q.ts,
+            SELECT q.capture, q.api_key, q.api_version, 'partition', e.error_code, NULL, q.broker_id, q.ts,
                    q.frame_id, e.topic, e.partition
             FROM partition_errors e JOIN requests q ON q.frame_id = e.frame_id
             UNION ALL
-            SELECT capture, api_key, api_version, 'unreadable', NULL, decode_error, target_broker, ts, frame_id,
+            SELECT capture, api_key, api_version, 'unreadable', NULL, decode_error, broker_id, ts, frame_id,
                    NULL, NULL
             FROM requests WHERE decode_error IS NOT NULL
             UNION ALL
-            SELECT capture, api_key, api_version, 'unanswered', NULL, unmatched_reason, target_broker, ts, frame_id,
+            SELECT capture, api_key, api_version, 'unanswered', NULL, unmatched_reason, broker_id, ts, frame_id,
                    NULL, NULL
             FROM requests WHERE response_frame_id IS NULL
         )
         SELECT capture, api_key, api_version, scope, error_code, reason, count(*) AS n,
                epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last,
-               list_slice(list(DISTINCT target_broker ORDER BY target_broker), 1, 20) AS brokers,
-               count(DISTINCT target_broker) AS brokers_in_all,
+               list_slice(list(DISTINCT broker_id ORDER BY broker_id), 1, 20) AS brokers,
+               count(DISTINCT broker_id) AS brokers_in_all,
                min_by(frame_id, (ts, frame_id)) AS frame_id, min_by(topic, (ts, frame_id)) AS topic,
                min_by(partition, (ts, frame_id)) AS partition
         FROM found GROUP BY ALL ORDER BY n DESC, first, capture, api_key, api_version, scope, error_code, reason
@@ -161,9 +161,9 @@ def responders(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], reques
         WITH sent AS (
             SELECT *, max(CASE WHEN response_frame_id IS NOT NULL THEN ts END) OVER broker AS answered_ts,
                    frame_id IN (SELECT frame_id FROM stale_requests WHERE NOT zombie) AS early
-            FROM requests WINDOW broker AS (PARTITION BY capture, target_broker, server_ip, server_port)
+            FROM requests WINDOW broker AS (PARTITION BY capture, broker_id, server_ip, server_port)
         )
-        SELECT capture, target_broker,
+        SELECT capture, broker_id,
                CASE WHEN contains(server_ip, ':') THEN '[' || server_ip || ']' ELSE server_ip END
                    || ':' || server_port AS address,
                count(*) AS requests, count(latency_us) AS answered, count_if(response_frame_id IS NULL) AS unanswered,
@@ -174,8 +174,8 @@ def responders(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], reques
                epoch_us(min(CASE WHEN ts > answered_ts OR answered_ts IS NULL THEN ts END)) AS silent,
                max_by(frame_id, (latency_us, frame_id)) FILTER (latency_us IS NOT NULL) AS frame_id,
                min_by(frame_id, (ts, frame_id)) FILTER (response_frame_id IS NULL) AS unanswered_frame_id
-        FROM sent GROUP BY capture, target_broker, server_ip, server_port
-        ORDER BY silent IS NULL, p99_us DESC NULLS LAST, target_broker, address, capture
+        FROM sent GROUP BY capture, broker_id, server_ip, server_port
+        ORDER BY silent IS NULL, p99_us DESC NULLS LAST, broker_id, address, capture
         """,
     )
     for row in rows:
@@ -195,27 +195,27 @@ def lag(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: Req
         places,
         f"""
         WITH figures AS (
-            SELECT capture, target_broker, count(delivered_ts) AS updates,
-                   (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.target_broker)
+            SELECT capture, broker_id, count(delivered_ts) AS updates,
+                   (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.broker_id)
                        AS missing,
                    quantile_disc(lag_us, {parts}) AS lag_us,
                    max_by({{'id': change_id, 'ts': delivered_ts}}, (lag_us, first_ts)) FILTER (lag_us IS NOT NULL)
                        AS slowest
-            FROM cluster_propagation p GROUP BY capture, target_broker
+            FROM cluster_propagation p GROUP BY capture, broker_id
         ), frames AS (
-            SELECT f.capture, f.target_broker, min(q.frame_id) AS frame_id
-            FROM figures f JOIN cluster_requests q ON q.capture = f.capture AND q.target_broker = f.target_broker
+            SELECT f.capture, f.broker_id, min(q.frame_id) AS frame_id
+            FROM figures f JOIN cluster_requests q ON q.capture = f.capture AND q.broker_id = f.broker_id
                                           AND q.body_id = f.slowest.id AND q.ts = f.slowest.ts
-            GROUP BY f.capture, f.target_broker
+            GROUP BY f.capture, f.broker_id
         ), shown AS (
-            SELECT DISTINCT c.cluster, q.capture, q.target_broker
+            SELECT DISTINCT c.cluster, q.capture, q.broker_id
             FROM requests q JOIN clusters c ON c.capture = q.capture WHERE q.api_key = 6
         )
-        SELECT s.capture, f.target_broker, f.updates, f.missing, f.lag_us, r.frame_id
+        SELECT s.capture, f.broker_id, f.updates, f.missing, f.lag_us, r.frame_id
         FROM figures f
-        JOIN shown s ON s.cluster = f.capture AND s.target_broker = f.target_broker
-        LEFT JOIN frames r ON r.capture = f.capture AND r.target_broker = f.target_broker
-        ORDER BY f.lag_us[-3] DESC NULLS LAST, f.missing DESC, f.target_broker, s.capture
+        JOIN shown s ON s.cluster = f.capture AND s.broker_id = f.broker_id
+        LEFT JOIN frames r ON r.capture = f.capture AND r.broker_id = f.broker_id
+        ORDER BY f.lag_us[-3] DESC NULLS LAST, f.missing DESC, f.broker_id, s.capture
         """,  # noqa: S608  # our own numbers
     )
     return {"percentiles": PERCENTILES, "brokers": _linked(rows, requests)}

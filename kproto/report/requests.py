@@ -34,7 +34,7 @@ _LEFT_OUT: Final = -2
 
 _COLUMNS: Final = (
     "ts", "capture", "file", "api_key", "api_version", "correlation_id", "client_id", "controller_id",
-    "controller_epoch", "broker_epoch", "target_broker", "server", "error_code", "latency_us", "n_partitions",
+    "controller_epoch", "broker_epoch", "broker_id", "server", "error_code", "latency_us", "n_partitions",
     "unmatched_reason", "decode_error",
 )  # fmt: skip
 
@@ -85,7 +85,7 @@ class RequestIndex:
             self._sql,
             """
             SELECT epoch_us(q.ts), q.capture, f.file, q.api_key, q.api_version, q.correlation_id, q.client_id,
-                   q.controller_id, q.controller_epoch, q.broker_epoch, q.target_broker,
+                   q.controller_id, q.controller_epoch, q.broker_epoch, q.broker_id,
                    CASE WHEN contains(q.server_ip, ':') THEN '[' || q.server_ip || ']' ELSE q.server_ip END
                        || ':' || q.server_port,
                    q.error_code, q.latency_us, q.n_partitions, q.unmatched_reason, q.decode_error,
@@ -166,7 +166,7 @@ class _Bodies:
 
     def _add(self, body_id: bytes, api_key: int, version: int, direction: str, payload: bytes) -> int:
         try:
-            message = (decode_request if direction == "req" else decode_response)(api_key, version, payload)
+            message = (decode_request if direction == "request" else decode_response)(api_key, version, payload)
             form = message.to_json(version)
         except KprotoError:
             return _UNREADABLE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ AUDIT: Final = described(
     column("ts", TIME, "When the frame's first byte passed (UTC, us); null in a row that counts."),
     column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata."),
     column("api_version", pa.int16(), "Version of the request; its response has the same."),
-    column("direction", pa.string(), "req: controller to broker; resp: broker to controller."),
+    column("direction", pa.string(), "request: controller to broker; response: broker to controller."),
     column(
         "outcome",
         pa.string(),
@@ -173,8 +173,7 @@ def _mismatches(
     for _frame_id, frame in frames:
         assert frame.api_key is not None
         assert frame.api_version is not None
-        kind: Literal["request", "response"] = "request" if frame.direction == "req" else "response"
-        bodies.append(Body(frame.api_key, frame.api_version, kind, bytes(frame.body)))
+        bodies.append(Body(frame.api_key, frame.api_version, frame.direction, bytes(frame.body)))
     readings = [
         dict(zip((d.name for d in decoders), found, strict=True))
         for found in zip(*(d.read(bodies) for d in decoders), strict=True)

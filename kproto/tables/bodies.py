@@ -31,7 +31,7 @@ class PartitionState(NamedTuple):
         leader: Leader; -1 none, -2 the topic is being deleted; None of StopReplica.
         leader_epoch: Leader epoch; -1 where StopReplica's version has none, -2 on deletion.
         isr, replicas: In-sync replicas and all replicas.
-        offline, adding, removing: Replicas that are offline, being added, being removed.
+        offline_replicas, adding_replicas, removing_replicas: Replicas that are offline, being added, being removed.
         is_new: Whether the replica is new (LeaderAndIsr).
         recovering: Whether the leader was elected uncleanly (LeaderAndIsr).
         delete: Whether the log is to be deleted (StopReplica).
@@ -43,9 +43,9 @@ class PartitionState(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()
-    offline: tuple[int, ...] = ()
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
     is_new: bool = False
     recovering: bool = False
     delete: bool = False
@@ -57,13 +57,13 @@ class RequestPrefix(NamedTuple):
     Attributes:
         controller_id, controller_epoch: The sender.
         broker_epoch: The broker epoch that the request is meant for; None where the version has none.
-        is_kraft: Whether the sender is a KRaft controller.
+        is_kraft_controller: Whether the sender is a KRaft controller.
     """
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int | None
-    is_kraft: bool
+    is_kraft_controller: bool
 
 
 def prefix_fields(frame: Frame) -> RequestPrefix | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,15 +17,13 @@ from kproto.tables.schemas import PARTS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kproto.capture.model import Direction
     from kproto.types import Buffer
 
 __all__ = ["BodyColumns", "Endpoint"]
 
 Endpoint = tuple[int, str, int]
 """A broker's id, and the host and port of one of its listeners."""
-
-_NAMES: Final = {"offline": "offline_replicas", "adding": "adding_replicas", "removing": "removing_replicas"}
-"""Maps our column names to the protocol's longer names, which the codec uses."""
 
 _NO_ERROR: Final = array_of([0], pa.int16())[0]
 
@@ -46,15 +44,14 @@ class BodyColumns:
         brokers_id: Names the live brokers that ``append`` returned last.
     """
 
-    def __init__(self, api_key: int, direction: str, *, with_rows: bool = True) -> None:
-        kind: Literal["request", "response"] = "request" if direction == "req" else "response"
+    def __init__(self, api_key: int, direction: Direction, *, with_rows: bool = True) -> None:
         self._api_key = api_key
-        self._builder = ColumnsBuilder(api_key, kind)
+        self._builder = ColumnsBuilder(api_key, direction)
         self._heads: list[tuple[bytes, dict[str, Any]]] = []
-        self._with_rows = with_rows or kind == "response"
-        self._name_brokers = api_key == ApiKey.UPDATE_METADATA and kind == "request"
+        self._with_rows = with_rows or direction == "response"
+        self._name_brokers = api_key == ApiKey.UPDATE_METADATA and direction == "request"
         self._known_brokers: dict[bytes, bytes] = {}
-        self.part = "state" if direction == "req" else "error"
+        self.part = "state" if direction == "request" else "error"
         self.size = 0
         self.brokers_id = b""
 
@@ -78,7 +75,7 @@ class BodyColumns:
             head = {
                 "controller_id": message.controller_id,
                 "controller_epoch": message.controller_epoch,
-                "is_kraft": message.is_kraft_controller,
+                "is_kraft_controller": message.is_kraft_controller,
                 "type": getattr(message, "type", 0),  # StopReplica has none
                 "n_topics": builder.topic_count,
                 "n_partitions": rows,
@@ -130,13 +127,12 @@ class BodyColumns:
         schema = PARTS[self.part]
         arrays = []
         for field in schema:
-            name = _NAMES.get(field.name, field.name)
             if field.name == "body_id":
                 arrays.append(ids.take(rows.column("frame")))
             elif field.name == "api_key":
                 arrays.append(pa.repeat(array_of([self._api_key], field.type)[0], rows.num_rows))
-            elif name in rows.schema.names:
-                arrays.append(_plain(rows.column(name), field.type))
+            elif field.name in rows.schema.names:
+                arrays.append(_plain(rows.column(field.name), field.type))
             else:
                 arrays.append(pa.nulls(rows.num_rows, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

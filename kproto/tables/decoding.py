@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from kproto.capture.model import Direction
     from kproto.tables.columns import Endpoint
 
 __all__ = ["decode"]
@@ -77,12 +78,12 @@ class _Decoded:
     def __init__(self, limit: int, *, states: bool) -> None:
         self._limit = limit
         self._states = states
-        self._columns: dict[tuple[int, str], BodyColumns] = {}
+        self._columns: dict[tuple[int, Direction], BodyColumns] = {}
         self._heads = RowBuffer(PARTS["head"], limit)
         self._brokers = RowBuffer(PARTS["broker"], limit)
         self._known_brokers: set[bytes] = set()
 
-    def add(self, body_id: bytes, api_key: int, version: int, direction: str, payload: Any) -> None:
+    def add(self, body_id: bytes, api_key: int, version: int, direction: Direction, payload: Any) -> None:
         columns = self._columns.get((api_key, direction))
         if columns is None:
             columns = self._columns[api_key, direction] = BodyColumns(api_key, direction, with_rows=self._states)

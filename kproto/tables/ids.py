@@ -28,11 +28,12 @@ class FrameIds:
     Args:
         capture: The capture point.
         conn_id: The connection.
-        direction: ``req`` or ``resp``.
+        direction: ``request`` or ``response``.
     """
 
     def __init__(self, capture: str, conn_id: bytes, direction: str) -> None:
-        self._place = b"\0".join((capture.encode("utf-8", "surrogateescape"), conn_id, direction.encode(), b""))
+        side = b"req" if direction == "request" else b"resp"
+        self._place = b"\0".join((capture.encode("utf-8", "surrogateescape"), conn_id, side, b""))
 
     def of(self, offset: int) -> bytes:
         """The id of the frame whose first byte stands at an offset of the stream."""
@@ -62,8 +63,8 @@ def frame_body_id(frame: Frame, api_key: int, version: int) -> bytes:
 
 def _begin_body(api_key: int, version: int, direction: str, start: memoryview) -> blake2b:
     """Begin a body's hash with its first bytes, at least those up to its broker epoch."""
-    hasher = blake2b(_BODY_KEY.pack(api_key, version, direction == "req"), digest_size=16)
-    prefix = prefix_of(api_key, version) if direction == "req" else None
+    hasher = blake2b(_BODY_KEY.pack(api_key, version, direction == "request"), digest_size=16)
+    prefix = prefix_of(api_key, version) if direction == "request" else None
     at = prefix.broker_epoch_at if prefix else None
     if at is not None and len(start) >= at + 8:
         hasher.update(start[:at])

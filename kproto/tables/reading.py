@@ -74,7 +74,7 @@ def chunks(
     """Yield the tables in pieces, each of a bounded part of the captures.
 
     A request is in the piece in which its outcome is known; a body and its states are in the piece that first names
-    them. ``target_broker`` uses the addresses that were known by then.
+    them. ``broker_id`` uses the addresses that were known by then.
 
     Args:
         paths: As of ``read``.
@@ -203,7 +203,7 @@ class TableReader:
 
     def _set_open_aside(self, stretch: pa.Table) -> pa.Table:
         """Keep requests with neither response nor reason for the next stretch."""
-        is_request = pc.fill_null(pc.equal(stretch["direction"], "req"), False)
+        is_request = pc.fill_null(pc.equal(stretch["direction"], "request"), False)
         closed = pc.is_in(stretch["frame_id"], value_set=stretch["request_frame_id"].combine_chunks(), skip_nulls=True)
         is_open = pc.and_(is_request, pc.invert(closed))
         waiting = stretch.filter(is_open)

@@ -110,7 +110,7 @@ class Relations:
         self._filters = filters
         self._heads = decoded.of_bodies("head", scan["body_id"])
         is_frame = pc.is_valid(scan["frame_id"])
-        is_response = pc.equal(scan["direction"], "resp")
+        is_response = pc.equal(scan["direction"], "response")
         self._responses = scan.filter(pc.and_(is_frame, is_response))
         self._notes = scan.filter(pc.and_(pc.invert(is_frame), pc.is_valid(scan["request_frame_id"])))
         self._every = scan.filter(pc.and_(is_frame, pc.invert(is_response)))
@@ -130,7 +130,7 @@ class Relations:
         columns = {
             "cluster": _repeated(self._cluster, requests),
             **{name: requests[name] for name in requests.column_names if name in REQUESTS.names},
-            **{name: head[name] for name in ("controller_id", "controller_epoch", "is_kraft", "type")},
+            **{name: head[name] for name in ("controller_id", "controller_epoch", "is_kraft_controller", "type")},
             "live_brokers_id": head["brokers_id"],
             "n_topics": head["n_topics"],
             "n_partitions": head["n_partitions"],
@@ -142,7 +142,7 @@ class Relations:
             "unmatched_reason": pc.if_else(answered, None, note["unmatched_reason"]),
             "decode_error": pc.coalesce(requests["error"], head["decode_error"], broken_answer),
         }
-        columns["target_broker"] = self._broker_ids(requests, columns["server_ip"], columns["server_port"])
+        columns["broker_id"] = self._broker_ids(requests, columns["server_ip"], columns["server_port"])
         return self._wanted(_as_table(columns, REQUESTS), requests["ts_ns"])
 
     def _broker_ids(self, requests: pa.Table, ips: Any, ports: Any) -> pa.Array:
@@ -158,7 +158,7 @@ class Relations:
         if filters.until_ns is not None:
             keep = pc.and_(keep, pc.less(time_ns, filters.until_ns))
         if filters.brokers:
-            keep = pc.and_(keep, _is_in(requests["target_broker"], filters.brokers))
+            keep = pc.and_(keep, _is_in(requests["broker_id"], filters.brokers))
         if filters.controllers:
             keep = pc.and_(keep, _is_in(requests["controller_id"], filters.controllers))
         if filters.by_partition:
@@ -301,7 +301,7 @@ def _whole(filters: Filters, topic: str) -> bool:
 
 def learn_brokers(directory: BrokerDirectory | BrokerFacts, scan: pa.Table, decoded: Decoded) -> None:
     """Pass the UpdateMetadata and LeaderAndIsr requests of a scan to the directory, in the order of time."""
-    requests = scan.filter(pc.fill_null(pc.equal(scan["direction"], "req"), False))
+    requests = scan.filter(pc.fill_null(pc.equal(scan["direction"], "request"), False))
     head = _joined(requests["body_id"], decoded.of_bodies("head", requests["body_id"]), "body_id")
     listeners: dict[bytes, list[tuple[int, str, int]]] = {}
     listed_now = decoded.table("broker")

@@ -147,7 +147,7 @@ def scan(
                 payloads=payloads,
             ):
                 request = frame.request or frame
-                if request.direction == "req" and selection.takes(request):
+                if request.direction == "request" and selection.takes(request):
                     rows.add_frame(frame)
                     waiting.add(frame)
                     if rows.full:
@@ -167,7 +167,7 @@ class _Way:
 
     def __init__(self, connection: Connection, direction: Direction) -> None:
         source, target = connection.client, connection.server
-        if direction == "resp":
+        if direction == "response":
             source, target = target, source
         self.direction = direction
         self.capture = plain_text(connection.capture)
@@ -214,7 +214,7 @@ class ScanRows(RowBuffer):
         assert frame.api_key is not None
         assert frame.api_version is not None
         way = self._way(frame)
-        is_request = frame.direction == "req"
+        is_request = frame.direction == "request"
         body_id = payload = error = broker_epoch = request_frame_id = None
         size = _ROW_BYTES
         if frame.status != WHOLE:
@@ -262,8 +262,8 @@ class ScanRows(RowBuffer):
         if ways is None:
             if len(self._ways) >= _MOST_CONNECTIONS:
                 self._ways.clear()
-            ways = self._ways[frame.connection] = _Way(frame.connection, "req"), _Way(frame.connection, "resp")
-        return ways[frame.direction == "resp"]
+            ways = self._ways[frame.connection] = _Way(frame.connection, "request"), _Way(frame.connection, "response")
+        return ways[frame.direction == "response"]
 
     def add_unanswered(self, request: Frame) -> None:
         """Add a row with the reason why a request has no response."""
@@ -306,7 +306,7 @@ class _Waiting:
 
     def add(self, frame: Frame) -> None:
         """Add a request, or the response to a waiting request."""
-        if frame.direction == "req":
+        if frame.direction == "request":
             self._requests[frame] = None
             if len(self._requests) > _MOST_WAITING:
                 self._give_up(next(iter(self._requests)))

@@ -89,7 +89,7 @@ _CORRELATION: Final = column("correlation_id", pa.int32(), "Counts the requests 
 _CLIENT: Final = column("client_id", pa.string(), "Client id of the request's header: the controller's id as text.")
 _BODY: Final = column("body_id", _ID, "The body; null where it cannot be read whole. Joins bodies, partition_states.")
 _LENGTH: Final = column("frame_len", pa.int32(), "Bytes of header and body, without the 4 of the size field.")
-_DIRECTION: Final = column("direction", pa.string(), "req: controller to broker; resp: broker to controller.")
+_DIRECTION: Final = column("direction", pa.string(), "request: controller to broker; response: broker to controller.")
 _CONTROLLER_EPOCH: Final = column("controller_epoch", pa.int32(), "Epoch of the controller that sent the request.")
 
 FRAMES: Final = described(
@@ -200,10 +200,10 @@ REQUESTS: Final = described(
     column("controller_id", pa.int32(), "Node id of the sender; null where the body cannot be read."),
     _CONTROLLER_EPOCH,
     column("broker_epoch", pa.int64(), "Broker epoch that the request is meant for; -1 where the version has none."),
-    column("is_kraft", pa.bool_(), "Whether the sender is a KRaft controller (during a migration)."),
+    column("is_kraft_controller", pa.bool_(), "Whether the sender is a KRaft controller (during a migration)."),
     column("type", pa.int8(), "0 unknown, 1 incremental, 2 full: set by KRaft controllers; else 0."),
     column("live_brokers_id", _ID, "The live brokers that an UpdateMetadata lists. Joins live_brokers; else null."),
-    column("target_broker", pa.int32(), "Id of the receiving broker; null where nothing tells it."),
+    column("broker_id", pa.int32(), "Id of the receiving broker; null where nothing tells it."),
     column("server_ip", pa.string(), "Address that the request was sent to."),
     column("server_port", pa.int32(), "TCP port that the request was sent to."),
     column("n_topics", pa.int32(), "Topics named in the body; null where it cannot be read."),
@@ -252,9 +252,9 @@ _STATE: Final = [
     column("partition_epoch", pa.int32(), "Partition epoch (ZooKeeper version); null of StopReplica."),
     column("isr", INTS, "In-sync replicas; null of StopReplica."),
     column("replicas", INTS, "All replicas, the preferred leader first; null of StopReplica."),
-    column("offline", INTS, "Offline replicas; of UpdateMetadata alone."),
-    column("adding", INTS, "Replicas being added; of LeaderAndIsr alone."),
-    column("removing", INTS, "Replicas being removed; of LeaderAndIsr alone."),
+    column("offline_replicas", INTS, "Offline replicas; of UpdateMetadata alone."),
+    column("adding_replicas", INTS, "Replicas being added; of LeaderAndIsr alone."),
+    column("removing_replicas", INTS, "Replicas being removed; of LeaderAndIsr alone."),
     column("is_new", pa.bool_(), "Whether the replica is new; of LeaderAndIsr alone."),
     column("leader_recovery_state", pa.int8(), "1 after an unclean election, else 0; of LeaderAndIsr alone."),
     column("delete_partition", pa.bool_(), "Whether the log is to be deleted; of StopReplica alone."),
@@ -287,7 +287,7 @@ _HEAD: Final = pa.schema(
         ("body_id", _ID),
         ("controller_id", pa.int32()),
         ("controller_epoch", pa.int32()),
-        ("is_kraft", pa.bool_()),
+        ("is_kraft_controller", pa.bool_()),
         ("type", pa.int8()),
         ("n_topics", pa.int32()),
         ("n_partitions", pa.int32()),

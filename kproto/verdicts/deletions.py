@@ -33,7 +33,7 @@ class Deletions:
     def add_requests(self, accepted: pa.Table) -> None:
         """Add rows of ``requests`` that their brokers accepted; ``ts`` in us since 1970."""
         stops = accepted.filter(pc.equal(accepted["api_key"], ApiKey.STOP_REPLICA))
-        names = ("body_id", "target_broker", "server_ip", "server_port", "ts")
+        names = ("body_id", "broker_id", "server_ip", "server_port", "ts")
         for body_id, broker_id, ip, port, ts in rows_of(stops, names):
             broker = target_of(broker_id, ip, port)
             first, last = self._sent[body_id].get(broker, (ts, ts))

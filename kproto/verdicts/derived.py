@@ -191,23 +191,23 @@ _PROPAGATION: Final = Derived(
         column("capture", pa.string(), "Capture point that showed it."),
         column("change_id", pa.binary(), "The update: its body. Joins requests.body_id and partition_states.body_id."),
         column("first_ts", TIME, "When the first broker was sent it (UTC, us)."),
-        column("target_broker", pa.int32(), "Broker."),
+        column("broker_id", pa.int32(), "Broker."),
         column("delivered_ts", TIME, "When this broker was first sent it (UTC, us)."),
         column("acked_ts", TIME, "When its first response without error passed (UTC, us); null: none."),
         column("lag_us", pa.int64(), "From first_ts to delivered_ts, in us."),
     ),
     """
     WITH updates AS (
-        SELECT q.capture, q.body_id, q.target_broker, q.ts, CASE WHEN r.error_code = 0 THEN r.ts END AS acked_ts
+        SELECT q.capture, q.body_id, q.broker_id, q.ts, CASE WHEN r.error_code = 0 THEN r.ts END AS acked_ts
         FROM {requests} q LEFT JOIN {responses} r ON r.frame_id = q.frame_id
-        WHERE q.api_key = 6 AND q.body_id IS NOT NULL AND q.target_broker IS NOT NULL
+        WHERE q.api_key = 6 AND q.body_id IS NOT NULL AND q.broker_id IS NOT NULL
     ), deliveries AS (
-        SELECT capture, body_id, target_broker, min(ts) AS delivered_ts, min(acked_ts) AS acked_ts
-        FROM updates GROUP BY capture, body_id, target_broker
+        SELECT capture, body_id, broker_id, min(ts) AS delivered_ts, min(acked_ts) AS acked_ts
+        FROM updates GROUP BY capture, body_id, broker_id
     ), bodies AS (
         SELECT capture, body_id, min(delivered_ts) AS first_ts FROM deliveries GROUP BY capture, body_id
     )
-    SELECT b.capture, b.body_id AS change_id, b.first_ts, d.target_broker, d.delivered_ts, d.acked_ts,
+    SELECT b.capture, b.body_id AS change_id, b.first_ts, d.broker_id, d.delivered_ts, d.acked_ts,
            unix_micros(d.delivered_ts) - unix_micros(b.first_ts) AS lag_us
     FROM bodies b JOIN deliveries d ON d.capture = b.capture AND d.body_id = b.body_id
     """,
@@ -254,12 +254,12 @@ _BY_BROKER: Final = Derived(
         column("frame_id", pa.binary(), "The request's frame. Joins requests."),
         column("capture", pa.string(), "Capture point that showed it."),
         column("ts", TIME, "When the request passed (UTC, us)."),
-        column("target_broker", pa.int32(), "Receiving broker; null where nothing tells it."),
+        column("broker_id", pa.int32(), "Receiving broker; null where nothing tells it."),
         column("error_code", pa.int16(), "The broker's answer to the whole request; null: none."),
         *PARTITION_STATES,
     ),
     f"""
-    SELECT q.frame_id, q.capture, q.ts, q.target_broker, q.error_code,
+    SELECT q.frame_id, q.capture, q.ts, q.broker_id, q.error_code,
            {", ".join(f"s.{name}" for name in PARTITION_STATES.names)}
     FROM {{requests}} q JOIN {{partition_states}} s ON s.body_id = q.body_id
     """,  # noqa: S608  # our own names

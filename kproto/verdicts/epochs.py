@@ -112,7 +112,7 @@ class Epochs:
         controller_epoch: int,
         broker_epoch: int | None,
         *,
-        is_kraft: bool,
+        is_kraft_controller: bool,
         error_code: int | None,
         is_full_update: bool = False,
     ) -> None:
@@ -123,7 +123,7 @@ class Epochs:
             broker: The receiver.
             controller_id, controller_epoch: The sender.
             broker_epoch: The registration that the requests are meant for; -1 or None where the version has none.
-            is_kraft: Whether the sender is a KRaft controller.
+            is_kraft_controller: Whether the sender is a KRaft controller.
             error_code: The broker's answer to the whole request; None: unanswered or unreadable.
             is_full_update: Whether each is an UpdateMetadata of all partitions.
         """
@@ -134,12 +134,12 @@ class Epochs:
         if known is None or first < known:
             self._controllers[sender] = first
             self._steps = None
-        if is_full_update and is_kraft:
+        if is_full_update and is_kraft_controller:
             self._full_updates[broker] = min(first, self._full_updates.get(broker, first))
         if broker_epoch is None or broker_epoch == _NO_EPOCH:
             return
         registrations = self._brokers.setdefault(broker, {})
-        registration = (is_kraft, broker_epoch)
+        registration = (is_kraft_controller, broker_epoch)
         registrations[registration] = min(first, registrations.get(registration, first))
         run = self._runs.setdefault((broker, *registration), {})
         begin, end = run.get(controller_epoch, (first, last))
@@ -168,10 +168,10 @@ class Epochs:
         newest = self.newest_controller(ts)
         return newest if newest is not None and newest.epoch > controller_epoch else None
 
-    def _above(self, broker: Address, broker_epoch: int, ts: int, *, is_kraft: bool) -> int | None:
+    def _above(self, broker: Address, broker_epoch: int, ts: int, *, is_kraft_controller: bool) -> int | None:
         """The lowest known epoch of a broker above this one: the nearest to its own, since it accepts any above."""
         known = self._brokers.get(broker, {}).items()
-        earlier = [epoch for (kraft, epoch), first in known if kraft == is_kraft and first < ts]
+        earlier = [epoch for (kraft, epoch), first in known if kraft == is_kraft_controller and first < ts]
         return min((epoch for epoch in earlier if epoch > broker_epoch), default=None)
 
     def stale(
@@ -182,14 +182,14 @@ class Epochs:
         broker_epoch: int | None,
         error_code: int | None,
         *,
-        is_kraft: bool,
+        is_kraft_controller: bool,
     ) -> Iterator[Stale]:
         """Yield why a request is stale; nothing of most.
 
         Args:
             ts: When it passed.
             broker: The receiver.
-            controller_epoch, broker_epoch, is_kraft, error_code: As of ``learn``.
+            controller_epoch, broker_epoch, is_kraft_controller, error_code: As of ``learn``.
         """
         newer = self.superseded_by(controller_epoch, ts)
         if newer is not None:
@@ -198,7 +198,7 @@ class Epochs:
             newest = self.newest_controller(ts)
             yield Stale("refused_as_stale", True, controller_epoch, None if newest is None else newest.epoch)
         if error_code == ErrorCode.STALE_BROKER_EPOCH and broker_epoch is not None:
-            above = self._above(broker, broker_epoch, ts, is_kraft=is_kraft)
+            above = self._above(broker, broker_epoch, ts, is_kraft_controller=is_kraft_controller)
             yield Stale("refused_as_stale" if above is None else "broker_epoch_regressed", False, broker_epoch, above)
 
     def refusal_reason(
@@ -210,17 +210,19 @@ class Epochs:
         broker_epoch: int | None,
         error_code: int,
         *,
-        is_kraft: bool,
+        is_kraft_controller: bool,
     ) -> str:
         """Why a broker refused a whole request, in one clause; empty where the error's name says all there is.
 
         Args:
-            ts, broker, controller_epoch, broker_epoch, error_code, is_kraft: As of ``stale``.
+            ts, broker, controller_epoch, broker_epoch, error_code, is_kraft_controller: As of ``stale``.
             name: The broker's name.
         """
         if error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             return "the broker failed on it; its log says why"
-        reasons = self.stale(ts, broker, controller_epoch, broker_epoch, error_code, is_kraft=is_kraft)
+        reasons = self.stale(
+            ts, broker, controller_epoch, broker_epoch, error_code, is_kraft_controller=is_kraft_controller
+        )
         for stale in reasons:
             if error_code == ErrorCode.STALE_CONTROLLER_EPOCH and stale.zombie:
                 older = f"controller epoch {controller_epoch} is older than"

@@ -30,12 +30,12 @@ __all__ = ["FACT_COLUMNS", "Body", "Facts", "Incarnation", "Partition", "Request
 
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
-    "replicas", "adding", "is_new", "leader_recovery_state", "delete_partition",
+    "replicas", "adding_replicas", "is_new", "leader_recovery_state", "delete_partition",
 )  # fmt: skip
 _REQUEST_COLUMNS: Final = (
     "ts", "frame_id", "capture", "conn_id", "api_key", "api_version", "controller_id", "controller_epoch",
-    "broker_epoch", "is_kraft", "type", "live_brokers_id", "target_broker", "server_ip", "server_port", "n_partitions",
-    "body_id", "response_frame_id", "latency_us", "error_code", "unmatched_reason", "decode_error",
+    "broker_epoch", "is_kraft_controller", "type", "live_brokers_id", "broker_id", "server_ip", "server_port",
+    "n_partitions", "body_id", "response_frame_id", "latency_us", "error_code", "unmatched_reason", "decode_error",
 )  # fmt: skip
 FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "requests": _REQUEST_COLUMNS,
@@ -59,7 +59,7 @@ Partition = tuple[str, int]
 
 
 class Request(NamedTuple):
-    """A row of ``requests``, ``ts`` in us since 1970; ``target_broker`` is the address as text where no id is known."""
+    """A row of ``requests``, ``ts`` in us since 1970; ``broker_id`` is the address as text where no id is known."""
 
     ts: int
     frame_id: bytes
@@ -70,10 +70,10 @@ class Request(NamedTuple):
     controller_id: int | None
     controller_epoch: int
     broker_epoch: int | None
-    is_kraft: bool | None
+    is_kraft_controller: bool | None
     type: int | None
     live_brokers_id: bytes | None
-    target_broker: Any
+    broker_id: Any
     server_ip: str
     server_port: int
     n_partitions: int | None
@@ -93,7 +93,7 @@ class State(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
-    adding: tuple[int, ...] | None
+    adding_replicas: tuple[int, ...] | None
     is_new: bool
     recovering: bool | None
 
@@ -246,8 +246,8 @@ class Facts:
         requests = map(Request._make, rows_of(table, FACT_COLUMNS["requests"]))
         return [
             request
-            if request.target_broker is not None
-            else request._replace(target_broker=self._address(request.server_ip, request.server_port))
+            if request.broker_id is not None
+            else request._replace(broker_id=self._address(request.server_ip, request.server_port))
             for request in requests
         ]
 
@@ -273,15 +273,15 @@ class Facts:
         for request in self.requests:
             if request.body_id is None or request.controller_id is None:
                 continue
-            sent[request.body_id].setdefault(request.target_broker, request.ts)
+            sent[request.body_id].setdefault(request.broker_id, request.ts)
             if request.error_code != 0:
                 continue
             body = found.get(request.body_id)
             if body is None:
                 body = found[request.body_id] = Body(request, self.live_in(request))
                 body.first = request.ts
-            first, _last = body.told.get(request.target_broker, (request.ts, 0))
-            body.told[request.target_broker] = (first, request.ts)
+            first, _last = body.told.get(request.broker_id, (request.ts, 0))
+            body.told[request.broker_id] = (first, request.ts)
         for body_id, body in found.items():
             body.sent = sent[body_id]
         table = self._tables.get("partition_states")
@@ -319,7 +319,7 @@ class Facts:
         found: dict[tuple[bytes, Any], dict[Partition, int]] = {}
         for request in self.requests:
             if request.body_id is not None and request.error_code == 0:
-                key = request.body_id, request.target_broker
+                key = request.body_id, request.broker_id
                 errors = self.partition_errors.get(request.frame_id, {})
                 before = found.get(key)
                 if before is not None:
@@ -408,7 +408,7 @@ class Facts:
         found: dict[Any, Spans] = defaultdict(Spans)
         for request in self.requests:
             if request.error_code is not None:
-                found[request.target_broker].add(request.conn_id, request.ts)
+                found[request.broker_id].add(request.conn_id, request.ts)
         return found
 
     @cached_property
@@ -417,7 +417,7 @@ class Facts:
         found: dict[Any, list[int]] = defaultdict(list)
         for request in self.requests:
             if request.latency_us is not None:
-                found[request.target_broker].append(request.ts + request.latency_us)
+                found[request.broker_id].append(request.ts + request.latency_us)
         return {broker: sorted(times) for broker, times in found.items()}
 
     def was_busy(self, broker: Any, ts: int) -> bool:
@@ -447,9 +447,9 @@ class Facts:
         return since
 
     @cached_property
-    def is_kraft(self) -> bool:
+    def is_kraft_controller(self) -> bool:
         """Whether the last controller was one of KRaft."""
-        accepted = (request.is_kraft for request in reversed(self.requests) if request.error_code == 0)
+        accepted = (request.is_kraft_controller for request in reversed(self.requests) if request.error_code == 0)
         return bool(next(accepted, False))
 
     @cached_property
@@ -460,7 +460,7 @@ class Facts:
         a leader still holds; where there is no leader, the ISR names those that were in sync last.
         """
         live = self.live_changes[-1][1] if self.live_changes else frozenset()
-        if self.is_kraft:
+        if self.is_kraft_controller:
             states = (life.newest.state for life in self.present.values())
             held = {broker for state in states if state.leader != NO_LEADER for broker in state.isr}
             return live & held
@@ -490,7 +490,7 @@ class Facts:
         seen: dict[tuple[Any, bool], dict[int, list[int]]] = defaultdict(dict)
         for request in self.requests:
             if request.error_code == 0 and request.broker_epoch is not None and request.broker_epoch >= 0:
-                epochs = seen[request.target_broker, bool(request.is_kraft)]
+                epochs = seen[request.broker_id, bool(request.is_kraft_controller)]
                 span = epochs.setdefault(request.broker_epoch, [request.ts, request.ts, 0])
                 span[1] = request.ts
                 span[2] += 1
@@ -518,7 +518,7 @@ class Facts:
 
         A connection that the capture shows from the middle of a request on is complete from the next request on.
         """
-        brokers = {(request.server_ip, request.server_port): request.target_broker for request in self.requests}
+        brokers = {(request.server_ip, request.server_port): request.broker_id for request in self.requests}
         found: dict[Any, int] = {}
         for row in self.captures:
             for loss in row["losses"] or ():

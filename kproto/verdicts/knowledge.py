@@ -213,9 +213,9 @@ class Knowledge:
             and state.leader_epoch == before.leader_epoch
             and set(state.isr) == set(before.isr)
             and state.replicas == before.replicas
-            and state.offline == before.offline
-            and state.adding == before.adding
-            and state.removing == before.removing
+            and state.offline_replicas == before.offline_replicas
+            and state.adding_replicas == before.adding_replicas
+            and state.removing_replicas == before.removing_replicas
         )
         return "unchanged" if same else "changed"
 

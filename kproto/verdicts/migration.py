@@ -62,7 +62,7 @@ class Migration:
         epoch: int,
         broker: object,
         *,
-        is_kraft: bool,
+        is_kraft_controller: bool,
         update_type: int,
         had_full: bool,
     ) -> None:
@@ -74,12 +74,12 @@ class Migration:
             api_key: Their API.
             controller_id, epoch: The sender.
             broker: The receiver.
-            is_kraft: Whether the sender is a KRaft controller.
+            is_kraft_controller: Whether the sender is a KRaft controller.
             update_type: Their field ``type``.
             had_full: Whether the broker had been sent all partitions by a KRaft controller before each of them.
         """
-        self._controllers[is_kraft].add((epoch, controller_id))
-        if not is_kraft:
+        self._controllers[is_kraft_controller].add((epoch, controller_id))
+        if not is_kraft_controller:
             self._phases[_ZOOKEEPER].add(requests, first, last, broker)
             return
         if update_type == _FULL and api_key == ApiKey.UPDATE_METADATA:
@@ -94,8 +94,8 @@ class Migration:
         """Add the requests of another ``Migration``."""
         for name, phase in other._phases.items():
             self._phases[name].merge(phase)
-        for is_kraft, controllers in other._controllers.items():
-            self._controllers[is_kraft] |= controllers
+        for is_kraft_controller, controllers in other._controllers.items():
+            self._controllers[is_kraft_controller] |= controllers
 
     def row(self, moment: Callable[[int], str]) -> dict[str, Any] | None:
         """Return the migration with its ``phases`` in order; None where no KRaft controller sent a request.
@@ -106,8 +106,8 @@ class Migration:
         if not self._controllers[True]:
             return None
         return {
-            "zookeeper_controllers": self._ids(is_kraft=False),
-            "kraft_controllers": self._ids(is_kraft=True),
+            "zookeeper_controllers": self._ids(is_kraft_controller=False),
+            "kraft_controllers": self._ids(is_kraft_controller=True),
             "phases": [
                 {
                     "phase": name,
@@ -121,8 +121,8 @@ class Migration:
             ],
         }
 
-    def _ids(self, *, is_kraft: bool) -> list[dict[str, int]]:
+    def _ids(self, *, is_kraft_controller: bool) -> list[dict[str, int]]:
         return [
             {"controller_id": controller, "controller_epoch": epoch}
-            for epoch, controller in sorted(self._controllers[is_kraft])
+            for epoch, controller in sorted(self._controllers[is_kraft_controller])
         ]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["REQUEST_COLUMNS", "RequestFigures", "moment", "plain_times"]
 
 REQUEST_COLUMNS: Final = (
-    "ts", "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch", "is_kraft",
-    "type", "target_broker", "server_ip", "server_port", "n_partitions", "body_id", "latency_us",
+    "ts", "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch",
+    "is_kraft_controller", "type", "broker_id", "server_ip", "server_port", "n_partitions", "body_id", "latency_us",
     "unmatched_reason", "decode_error", "response_frame_id",
 )  # fmt: skip
 """The columns of ``requests`` from which the figures are computed."""
@@ -131,8 +131,8 @@ class RequestFigures:
         answered = rows.filter(pc.is_valid(rows["latency_us"])).group_by(address, use_threads=False)
         for ip, port, latencies_us in rows_of(answered.aggregate([("latency_us", "list")])):
             self._brokers[ip, port].latencies.add(latencies_us)
-        known = rows.filter(pc.is_valid(rows["target_broker"])).group_by(address, use_threads=False)
-        for ip, port, broker_id, ts in rows_of(known.aggregate([("target_broker", "last"), ("ts", "last")])):
+        known = rows.filter(pc.is_valid(rows["broker_id"])).group_by(address, use_threads=False)
+        for ip, port, broker_id, ts in rows_of(known.aggregate([("broker_id", "last"), ("ts", "last")])):
             broker = self._brokers[ip, port]
             broker.broker_id, broker.broker_since = broker_id, ts
 
@@ -155,7 +155,7 @@ class RequestFigures:
     def _add_readable(self, group: RequestGroup) -> None:
         assert group.controller_id is not None
         assert group.controller_epoch is not None
-        sender = (group.controller_id, group.controller_epoch, bool(group.is_kraft))
+        sender = (group.controller_id, group.controller_epoch, bool(group.is_kraft_controller))
         times = group.requests, group.first, group.last
         span, addresses = self._controllers.setdefault(sender, (_Span(), set()))
         span.add(*times)
@@ -164,21 +164,21 @@ class RequestFigures:
         if group.error_code:
             reason = self._seen.refusal_reason(
                 group.first, group.address, broker_name(group.target), *epochs, group.error_code,
-                is_kraft=bool(group.is_kraft),
+                is_kraft_controller=bool(group.is_kraft_controller),
             )  # fmt: skip
-            key = (group.api_key, group.error_code, *sender[:2], group.target_broker, *group.address,
+            key = (group.api_key, group.error_code, *sender[:2], group.broker_id, *group.address,
                    group.broker_epoch, reason)  # fmt: skip
             self._refusals[key].add(*times)
         for stale in self._seen.stale(
-            group.first, group.address, *epochs, group.error_code, is_kraft=bool(group.is_kraft)
+            group.first, group.address, *epochs, group.error_code, is_kraft_controller=bool(group.is_kraft_controller)
         ):
             if stale.zombie:
                 refused = group.requests if group.error_code else 0
                 self._zombies.setdefault(sender, _Zombie()).add(stale.newer, *times, refused)
         if not group.error_code:
             self._migration.add(
-                *times, group.api_key, *sender[:2], group.target, is_kraft=sender[2], update_type=group.type or 0,
-                had_full=self._seen.had_full_update(group.address, group.first),
+                *times, group.api_key, *sender[:2], group.target, is_kraft_controller=sender[2],
+                update_type=group.type or 0, had_full=self._seen.had_full_update(group.address, group.first),
             )  # fmt: skip
 
     def merge(self, other: RequestFigures) -> None:
@@ -219,12 +219,12 @@ class RequestFigures:
                 {
                     "controller_id": controller_id,
                     "controller_epoch": epoch,
-                    "is_kraft": is_kraft,
-                    "mode": "KRaft" if is_kraft else "ZooKeeper",
+                    "is_kraft_controller": is_kraft_controller,
+                    "mode": "KRaft" if is_kraft_controller else "ZooKeeper",
                     "brokers": len(addresses),
                     **span.row(),
                 }
-                for (controller_id, epoch, is_kraft), (span, addresses) in sorted(
+                for (controller_id, epoch, is_kraft_controller), (span, addresses) in sorted(
                     self._controllers.items(), key=lambda item: (item[0][1], item[1][0].first)
                 )
             ],

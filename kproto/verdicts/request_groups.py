@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["RequestGroup", "group_requests", "target_of"]
 
 _KEYS: Final = (
-    "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch", "is_kraft", "type",
-    "target_broker", "server_ip", "server_port", "unmatched_reason", "decode_error",
+    "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch", "is_kraft_controller",
+    "type", "broker_id", "server_ip", "server_port", "unmatched_reason", "decode_error",
 )  # fmt: skip
 _MOMENTS: Final = ("refused_ts", "era")
 _FIGURES: Final = (
@@ -48,9 +48,9 @@ class RequestGroup(NamedTuple):
     controller_id: int | None
     controller_epoch: int | None
     broker_epoch: int | None
-    is_kraft: bool | None
+    is_kraft_controller: bool | None
     type: int | None
-    target_broker: int | None
+    broker_id: int | None
     server_ip: str
     server_port: int
     unmatched_reason: str | None
@@ -69,7 +69,7 @@ class RequestGroup(NamedTuple):
     @property
     def target(self) -> object:
         """The receiving broker, see ``target_of``."""
-        return target_of(self.target_broker, self.server_ip, self.server_port)
+        return target_of(self.broker_id, self.server_ip, self.server_port)
 
 
 def target_of(broker_id: int | None, ip: str, port: int) -> object:

@@ -136,10 +136,10 @@ def _stale(doctor: _Doctor) -> Iterator[Finding]:
         if (newest is None or request.controller_epoch >= newest.epoch) and code not in _STALE_CODES:
             continue
         asked = request.ts, (request.server_ip, request.server_port), request.controller_epoch, request.broker_epoch
-        for stale in facts.epochs.stale(*asked, code, is_kraft=bool(request.is_kraft)):
-            key = (request.target_broker, request.controller_id, request.controller_epoch)
+        for stale in facts.epochs.stale(*asked, code, is_kraft_controller=bool(request.is_kraft_controller)):
+            key = (request.broker_id, request.controller_id, request.controller_epoch)
             if not stale.zombie:
-                earlier[request.target_broker].append(request)
+                earlier[request.broker_id].append(request)
             elif code:
                 refused[key].append(request)
             elif code == 0 and stale.newer is not None and request.ts - stale.newer.since > doctor.us("failover"):
@@ -168,7 +168,7 @@ def _rivals(doctor: _Doctor) -> Iterator[Finding]:
 
 def _went_back(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
-    names = {(request.server_ip, request.server_port): request.target_broker for request in facts.requests}
+    names = {(request.server_ip, request.server_port): request.broker_id for request in facts.requests}
     for back in facts.epochs.went_back():
         replaced = facts.epochs.superseded_by(back.lower, back.at)
         if replaced is None or back.at - replaced.since <= doctor.us("failover"):
@@ -181,21 +181,21 @@ def _went_back(doctor: _Doctor) -> Iterator[Finding]:
 def _migration(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     accepted = [request for request in facts.requests if request.error_code == 0 and request.controller_id is not None]
-    kraft = [request for request in accepted if request.is_kraft]
+    kraft = [request for request in accepted if request.is_kraft_controller]
     if not kraft:
         return
     takeover = kraft[0].ts
     lowest = kraft[0].controller_epoch
-    back = [r for r in accepted if not r.is_kraft and r.ts > takeover and r.controller_epoch > lowest]
+    back = [r for r in accepted if not r.is_kraft_controller and r.ts > takeover and r.controller_epoch > lowest]
     if back:
         name = f"Controller {back[0].controller_id} of ZooKeeper, with epoch {back[0].controller_epoch},"
         yield doctor.finding("KP007", f"{name} took over from KRaft", back[0].ts, back[-1].ts, count=len(back))
-    zookeeper = {request.target_broker for request in accepted if not request.is_kraft and request.ts < takeover}
+    zookeeper = {request.broker_id for request in accepted if not request.is_kraft_controller and request.ts < takeover}
     if not zookeeper:
         return
     updates = [request for request in kraft if request.api_key == ApiKey.UPDATE_METADATA]
-    updated = {request.target_broker for request in updates if request.n_partitions or request.type == _FULL}
-    led = {request.target_broker for request in kraft if request.api_key == ApiKey.LEADER_AND_ISR}
+    updated = {request.broker_id for request in updates if request.n_partitions or request.type == _FULL}
+    led = {request.broker_id for request in kraft if request.api_key == ApiKey.LEADER_AND_ISR}
     replicas = {broker for life in facts.present.values() for broker in life.newest.state.replicas}
     until = min((request.ts for request in back), default=facts.end)
     for broker in sorted(zookeeper, key=str):
@@ -205,7 +205,7 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
         lacks = ["metadata"] if broker not in updated else []
         if broker in replicas and broker not in led:
             lacks.append("LeaderAndIsr")
-        if lacks and (broker in facts.alive or not facts.is_kraft):
+        if lacks and (broker in facts.alive or not facts.is_kraft_controller):
             text = f"{_the(broker)} got no {' and no '.join(lacks)} from the KRaft controller"
             yield doctor.finding("KP006", text, takeover, broker=broker)
 
@@ -238,7 +238,7 @@ def _states(doctor: _Doctor) -> Iterator[Finding]:
             since = life.since(lambda state: len(state.isr) < least)
             text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {int(least)}"
             yield doctor.finding("KP021", text, since, **of)
-        if not facts.is_kraft and newest.leader != NO_LEADER:
+        if not facts.is_kraft_controller and newest.leader != NO_LEADER:
             for broker in {newest.leader, *newest.isr}:
                 gone = facts.dead_since(broker)
                 if gone is not None and end - max(gone, life.newest.ts) > doctor.us("not-alive"):
@@ -249,7 +249,7 @@ def _states(doctor: _Doctor) -> Iterator[Finding]:
 
 def _adding(life: Incarnation) -> set[int]:
     """The replicas that a reassignment adds, by the newest LeaderAndIsr."""
-    told = [step.state.adding for step in life.steps if step.state.adding is not None]
+    told = [step.state.adding_replicas for step in life.steps if step.state.adding_replicas is not None]
     return set(told[-1]) if told else set()
 
 
@@ -462,7 +462,7 @@ def _answers(doctor: _Doctor) -> Iterator[Finding]:
     again: dict[Any, list[Request]] = defaultdict(list)
     open_ones: dict[tuple[Any, ...], bytes] = {}
     for request in facts.requests:
-        broker = request.target_broker
+        broker = request.broker_id
         key = (broker, request.body_id, request.broker_epoch)
         if request.body_id is not None and open_ones.get(key, request.conn_id) != request.conn_id:
             again[broker].append(request)
@@ -495,7 +495,7 @@ def _slow(doctor: _Doctor) -> Iterator[Finding]:
     latencies: dict[Any, list[int]] = defaultdict(list)
     for request in doctor.facts.requests:
         if request.latency_us is not None:
-            latencies[request.target_broker].append(request.latency_us)
+            latencies[request.broker_id].append(request.latency_us)
     figures = {}
     for broker, values in latencies.items():
         values.sort()
@@ -531,7 +531,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     removed: dict[tuple[str, int], dict[Any, int]] = defaultdict(dict)
     for body in facts.bodies:
-        if body.api_key == ApiKey.LEADER_AND_ISR and body.request.is_kraft and body.request.type == _FULL:
+        if body.api_key == ApiKey.LEADER_AND_ISR and body.request.is_kraft_controller and body.request.type == _FULL:
             kept = {(topic, number) for topic, number, _id, _state in body.states}
             for partition in facts.incarnations.keys() - kept:  # a migrating broker moves aside what is not in it
                 for broker, (_first, last) in body.told.items():
@@ -594,7 +594,7 @@ def _returned(doctor: _Doctor, broker: int, ts: int) -> bool:
     return any(
         request.ts > ts and request.error_code == 0 and doctor.facts.end - request.ts > doctor.us("told")
         for request in doctor.facts.requests
-        if request.target_broker == broker
+        if request.broker_id == broker
     )
 
 
@@ -610,7 +610,7 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
         if request.error_code != 0 or request.api_key == ApiKey.UPDATE_METADATA:
             continue
         errors = facts.partition_errors.get(request.frame_id, {})
-        broker = request.target_broker
+        broker = request.broker_id
         if open_ones and request.body_id in bodies:
             for topic, number, _id, _state in bodies[request.body_id].states:
                 if (topic, number) not in errors:

@@ -32,11 +32,11 @@ __all__ = [
 
 EPOCH_COLUMNS: Final = (
     "capture", "server_ip", "server_port", "controller_id", "controller_epoch", "broker_epoch", "error_code",
-    "api_key", "is_kraft", "type",
+    "api_key", "is_kraft_controller", "type",
 )  # fmt: skip
 """The columns of ``requests`` that hold epochs, beside ``ts``."""
 
-STALE_COLUMNS: Final = (*EPOCH_COLUMNS, "frame_id", "ts", "target_broker")
+STALE_COLUMNS: Final = (*EPOCH_COLUMNS, "frame_id", "ts", "broker_id")
 """The columns of ``requests`` that ``stale_rows`` reads."""
 
 _FULL: Final = 2
@@ -47,7 +47,7 @@ STALE_REQUESTS: Final = described(
     column("frame_id", pa.binary(), "The request's frame. Joins requests."),
     column("capture", pa.string(), "Capture point that showed it."),
     column("ts", TIME, "When the request passed (UTC, us)."),
-    column("target_broker", pa.int32(), "Receiving broker; null where nothing tells it."),
+    column("broker_id", pa.int32(), "Receiving broker; null where nothing tells it."),
     column("controller_id", pa.int32(), "Sender."),
     column(
         "reason",
@@ -95,9 +95,10 @@ def _with_span(requests: pa.Table) -> pa.Table:
 def learn_epochs(epochs: Epochs, found: pa.Table) -> None:
     """Teach what ``epochs_in`` found."""
     rows = rows_of(found, (*EPOCH_COLUMNS[1:], "first", "last"))
-    for ip, port, controller_id, epoch, broker_epoch, error, api_key, is_kraft, kind, first, last in rows:
+    for ip, port, controller_id, epoch, broker_epoch, error, api_key, kraft, kind, first, last in rows:
         epochs.learn(
-            first, last, (ip, port), controller_id, epoch, broker_epoch, is_kraft=bool(is_kraft), error_code=error,
+            first, last, (ip, port), controller_id, epoch, broker_epoch,
+            is_kraft_controller=bool(kraft), error_code=error,
             is_full_update=api_key == ApiKey.UPDATE_METADATA and kind == _FULL,
         )  # fmt: skip
 
@@ -123,8 +124,8 @@ def stale_rows(requests: Iterable[pa.Table], epochs_of: Mapping[str, Epochs]) ->
 
 def _stale_of(requests: pa.Table, epochs: Epochs) -> Iterator[tuple[Any, ...]]:
     for row in rows_of(_suspects(requests, epochs), STALE_COLUMNS):
-        capture, ip, port, controller_id, epoch, broker_epoch, error, _api, is_kraft, _type, frame_id, ts, target = row
-        for found in epochs.stale(ts, (ip, port), epoch, broker_epoch, error, is_kraft=bool(is_kraft)):
+        capture, ip, port, controller_id, epoch, broker_epoch, error, _api, kraft, _type, frame_id, ts, target = row
+        for found in epochs.stale(ts, (ip, port), epoch, broker_epoch, error, is_kraft_controller=bool(kraft)):
             yield (
                 frame_id, capture, ts, target, controller_id, found.reason, found.zombie, found.seen_epoch,
                 found.known_epoch, error,

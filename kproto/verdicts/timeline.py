@@ -235,7 +235,7 @@ class Timeline:
         moment = exchange.time_ns // 1000
         self._epochs.learn(
             moment, moment, exchange.server, sender.controller_id, sender.controller_epoch, sender.broker_epoch,
-            is_kraft=sender.is_kraft, error_code=error_code,
+            is_kraft_controller=sender.is_kraft_controller, error_code=error_code,
         )  # fmt: skip
 
     def _compare(self, entry: Entry) -> None:
@@ -249,7 +249,7 @@ class Timeline:
             if verdict.error_code:
                 entry.reason = self._epochs.refusal_reason(
                     exchange.time_ns // 1000, exchange.server, broker_name(target), sender.controller_epoch,
-                    sender.broker_epoch, verdict.error_code, is_kraft=sender.is_kraft,
+                    sender.broker_epoch, verdict.error_code, is_kraft_controller=sender.is_kraft_controller,
                 )  # fmt: skip
             self._learn_epochs(exchange, sender, verdict.error_code)
         body = entry.body

@@ -40,7 +40,7 @@ def recorded(name: str) -> Recorded:
     """Of a sample's longest control connection a stretch of 12 answered requests; its sized frames."""
     by_connection: dict[object, list[Frame]] = {}
     for frame in frames(DATA / "captures" / f"{name}.pcap.gz", apis=None):
-        if frame.direction == "resp" and frame.request and frame.request.api_key in (4, 5, 6):
+        if frame.direction == "response" and frame.request and frame.request.api_key in (4, 5, 6):
             by_connection.setdefault(frame.connection, []).append(frame)
     longest = max(by_connection.values(), key=len)
     middle = longest[len(longest) // 2 - 6 :][:12]
@@ -52,7 +52,7 @@ SMALL = ["ibp-0.8.2-a", "ibp-1.0-a", "ibp-2.4-IV0-a", "ibp-2.8-a", "ibp-3.9-migr
 NAMES = [*SMALL, "ibp-3.9-big-a"]
 
 
-def payloads(found: Iterable[Frame], direction: str = "req") -> Counter[bytes]:
+def payloads(found: Iterable[Frame], direction: str = "request") -> Counter[bytes]:
     return Counter(make.sized(f.payload) for f in found if f.direction == direction and f.status == WHOLE)
 
 
@@ -77,7 +77,7 @@ def test_any_split_of_the_same_bytes_gives_the_same_frames(
         at, turn = at + size, turn + 1
     talk.answer(b"".join(connection.responses), sizes[0])
     found, _ = read(tmp_path / "split.pcap", talk.packets)
-    requests = [f for f in found if f.direction == "req"]
+    requests = [f for f in found if f.direction == "request"]
     assert [make.sized(f.payload) for f in requests] == list(connection.requests)
     expected, offset = [], 0
     for frame in connection.requests:
@@ -85,7 +85,7 @@ def test_any_split_of_the_same_bytes_gives_the_same_frames(
         offset += len(frame)
     assert [f.offset for f in requests] == expected
     if opened:
-        answers = [f for f in found if f.direction == "resp"]
+        answers = [f for f in found if f.direction == "response"]
         assert [make.sized(f.payload) for f in answers] == list(connection.responses)
         assert [f.request for f in answers] == requests
 
@@ -125,8 +125,8 @@ def test_a_connection_begun_anywhere_gives_every_later_request(
     found, _ = read(tmp_path / "begun.pcap", talk.packets)
     assert payloads(found) == Counter(later)
     if answered:
-        joined = [f.request for f in found if f.direction == "resp"]
-        assert [f for f in found if f.direction == "req"] == joined
+        joined = [f.request for f in found if f.direction == "response"]
+        assert [f for f in found if f.direction == "request"] == joined
 
 
 @anywhere
@@ -157,7 +157,7 @@ def test_a_stretch_lost_anywhere_costs_only_what_it_touches(
     found, _ = read(tmp_path / "lost.pcap", talk.packets)
     assert payloads(found) == Counter(whole)
     if whole:  # else there is nothing that tells what the responses are
-        assert payloads(found, "resp") == Counter(connection.responses)
+        assert payloads(found, "response") == Counter(connection.responses)
 
 
 @anywhere

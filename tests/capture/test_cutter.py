@@ -238,7 +238,7 @@ def pending(*requests: tuple[int, int, int], wanted: Collection[int] = (4, 5, 6)
     matcher = Matcher()
     connection = Connection(Endpoint("10.0.0.1", 50000), Endpoint("10.0.0.2", 9092), 0)
     for correlation_id, api_key, version in requests:
-        frame = Frame(connection, "req", 0, 0, 0, WHOLE, 0, b"", api_key, version, correlation_id, "c", 0, "")
+        frame = Frame(connection, "request", 0, 0, 0, WHOLE, 0, b"", api_key, version, correlation_id, "c", 0, "")
         matcher.add(PendingRequest(correlation_id, api_key, version, frame if api_key in wanted else None))
     return matcher
 

@@ -310,7 +310,7 @@ def test_a_pipe_is_followed_without_waiting_for_more(write: Callable[[list[make.
         assert next(reading).correlation_id == n
         pipe.write(answer)
         frame = next(reading)
-        assert (frame.direction, frame.correlation_id) == ("resp", n)
+        assert (frame.direction, frame.correlation_id) == ("response", n)
     pipe.close()
     assert list(reading) == []
 
@@ -480,7 +480,7 @@ def test_a_reader_is_fed_in_any_pieces(size: int) -> None:
             found += reader.feed(data[at : at + size])
         found += reader.end()
         requests = [event.payload for event in found if isinstance(event, Frame)]
-        assert requests == [f.payload for f in frames(data) if f.direction == "req"]
+        assert requests == [f.payload for f in frames(data) if f.direction == "request"]
         assert len([event for event in found if isinstance(event, Exchange)]) == len(list(exchanges(data)))
 
 

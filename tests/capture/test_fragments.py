@@ -73,7 +73,7 @@ def test_copies_of_fragments_are_no_overlap(tmp_path: Path) -> None:
     pieces = fragments(last, 7, 256)
     packets = [*before, *(piece for piece in pieces for _ in range(2)), *pieces]
     summary = CaptureSummary()
-    assert payloads(written(tmp_path / "x", [(1, p) for p in packets]), summary) == [("req", request)]
+    assert payloads(written(tmp_path / "x", [(1, p) for p in packets]), summary) == [("request", request)]
     assert summary.ip_fragments == 0
 
 
@@ -81,7 +81,7 @@ def test_a_fragment_of_a_few_bytes_is_one_too(tmp_path: Path) -> None:
     (*before, last), request = talk()
     packets = [*before, *fragments(last, 7, len(last) - 20 - 4 & ~7)]
     assert 20 < len(packets[-1]) < 40
-    assert payloads(written(tmp_path / "x", [(1, p) for p in packets])) == [("req", request)]
+    assert payloads(written(tmp_path / "x", [(1, p) for p in packets])) == [("request", request)]
 
 
 def test_an_identification_that_comes_again_is_another_packet(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_an_identification_that_comes_again_is_another_packet(tmp_path: Path) ->
     second = make.tcp(("10.0.0.1", 50000), ("10.0.0.2", 9092), 1001 + 4 + len(request), 5001, make.ACK, other)
     cut = [*packets[:-1], *fragments(packets[-1], 7, 256), *fragments(second, 7, 256)]
     found = payloads(written(tmp_path / "x", [(1, p) for p in cut]))
-    assert found == [("req", request), ("req", other[4:])]
+    assert found == [("request", request), ("request", other[4:])]
 
 
 def overlapping(pieces: list[bytes]) -> list[bytes]:
@@ -122,7 +122,7 @@ def test_a_packet_of_which_not_all_is_sure_is_dropped(change: object, dropped: i
 def test_fragments_wait_half_a_minute(tmp_path: Path) -> None:
     (*before, last), request = talk()
     pieces = fragments(last, 7, 256)
-    for seconds, found in ((30, [("req", request)]), (31, [])):
+    for seconds, found in ((30, [("request", request)]), (31, [])):
         times = [*((1, p) for p in before), *((n * seconds * 10**9 // 2 + 1, p) for n, p in enumerate(pieces))]
         assert payloads(written(tmp_path / "x", times)) == found
 

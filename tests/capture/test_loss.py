@@ -47,7 +47,7 @@ def is_whole(frame: Frame, lost: Lost) -> bool:
 
 def compare(original: Path, link: int, kept: list[make.Packet], gone: list[make.Packet], damaged: Path) -> Counter[str]:
     damaged.write_bytes(make.pcap(kept, link))
-    there = [frame for frame in frames(original) if frame.direction == "req" and frame.status == WHOLE]
+    there = [frame for frame in frames(original) if frame.direction == "request" and frame.status == WHOLE]
     lost = lost_bytes(link, gone)
     known = Counter(map(identity, frames(original)))
     found = Counter(identity(frame) for frame in frames(damaged) if frame.status == WHOLE and frame.api_key is not None)
@@ -158,7 +158,7 @@ def test_packets_cut_by_snaplen_are_gaps(snaplen: int, tmp_path: Path) -> None:
     known = {identity(frame) for frame in frames(CAPTURES / "ibp-3.9-a.pcap.gz")}
     assert all(identity(frame) in known for frame in got if frame.status == WHOLE)
     assert summary.cut_packets > 0
-    requests = [frame for frame in got if frame.direction == "req"]
+    requests = [frame for frame in got if frame.direction == "request"]
     assert any(frame.status == GAP for frame in requests) or snaplen <= 60
     if snaplen >= 96:  # the headers are there, so each request is at least named
         assert len(requests) == 348
@@ -196,7 +196,7 @@ def test_a_capture_that_begins_inside_a_request_lacks_its_beginning(tmp_path: Pa
     (loss,) = summary.losses
     assert summary.partial_starts == 1
     assert (loss.direction, loss.kind, loss.time_ns, loss.length) == (
-        "req", "partial start", packets[4].time_ns, len(large) - 1460,
+        "request", "partial start", packets[4].time_ns, len(large) - 1460,
     )  # fmt: skip
     assert loss.connection.server.port == 9092
 

@@ -15,7 +15,7 @@ CONNECTION = Connection(Endpoint("10.0.0.1", 50000), Endpoint("10.0.0.2", 9092),
 
 def frame(time_ns: int, payload: bytes = b"body") -> Frame:
     length = len(payload)
-    return Frame(CONNECTION, "req", 0, time_ns, time_ns, WHOLE, length, payload, 6, 8, 1, "c", length, "")
+    return Frame(CONNECTION, "request", 0, time_ns, time_ns, WHOLE, length, payload, 6, 8, 1, "c", length, "")
 
 
 def settled(time_ns: int, payload: bytes = b"body") -> Exchange:

@@ -79,7 +79,7 @@ def test_sharing_changes_nothing(streams: list[list[bytes]], seed: int) -> None:
         assert [cut.status for cut in got] == [WHOLE] * len(sent)
         assert [cut.offset for cut in got] == [sum(map(len, sent[:n])) for n in range(len(sent))]
         for cut, body in zip(got, bodies, strict=True):
-            assert id_of(cut) == ids.body_id(6, 8, "req", body)
+            assert id_of(cut) == ids.body_id(6, 8, "request", body)
             if isinstance(cut.payload, SharedPayload):
                 cut.payload.release()
     store.forget()
@@ -89,7 +89,7 @@ def test_sharing_changes_nothing(streams: list[list[bytes]], seed: int) -> None:
 def id_of(cut: RequestCut) -> bytes:
     assert cut.payload is not None
     connection = Connection(Endpoint("10.0.0.1", 5000), Endpoint("10.0.0.2", 9092), 0)
-    frame = Frame(connection, "req", 0, 0, 0, WHOLE, 0, cut.payload, 6, 8, 0, "1", cut.header.body_at, "")
+    frame = Frame(connection, "request", 0, 0, 0, WHOLE, 0, cut.payload, 6, 8, 0, "1", cut.header.body_at, "")
     return ids.frame_body_id(frame, 6, 8)
 
 

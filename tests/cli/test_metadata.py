@@ -103,7 +103,7 @@ def test_json_holds_the_same_and_what_is_wrong_with_a_topic(cluster: EmbeddedClu
         "leader_epoch": 0,
         "isr": [1, 0],
         "replicas": [1, 0],
-        "offline": [],
+        "offline_replicas": [],
         "error": None,
     }
 

@@ -53,9 +53,9 @@ def test_filters_and_a_limit_shorten_the_answer() -> None:
 
 
 def test_a_query_of_ones_own_sees_every_table() -> None:
-    sql = "SELECT target_broker, list(DISTINCT api_key ORDER BY api_key) AS apis FROM requests GROUP BY ALL"
+    sql = "SELECT broker_id, list(DISTINCT api_key ORDER BY api_key) AS apis FROM requests GROUP BY ALL"
     rows = [json.loads(line) for line in query(str(CAPTURE), "--format", "json", "--sql", sql).stdout.splitlines()]
-    assert [row["apis"] for row in rows if row["target_broker"] == 0] == [[4, 5, 6]]
+    assert [row["apis"] for row in rows if row["broker_id"] == 0] == [[4, 5, 6]]
     lists = query(str(CAPTURE), "--sql", "SELECT list(DISTINCT api_key ORDER BY api_key) AS api_key FROM requests")
     assert lists.stdout.splitlines()[-1].split() == ["4,5,6"]
     derived = query(str(CAPTURE), "--format", "json", "--sql", "SELECT count(*) AS n FROM leadership")

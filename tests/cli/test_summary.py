@@ -60,7 +60,10 @@ def test_requests_controllers_and_brokers_are_those_that_brokers_logged(name: st
     assert len(counted) == len(found["requests"])
     missing = Counter((r["api_key"], r["version"], r["response"]["errorCode"]) for r in truth) - counted
     assert not missing  # the wire shows more: a killed broker logs its last requests no more
-    senders = {(r["controller_id"], r["controller_epoch"], r["is_kraft"]): r["requests"] for r in found["controllers"]}
+    senders = {
+        (r["controller_id"], r["controller_epoch"], r["is_kraft_controller"]): r["requests"]
+        for r in found["controllers"]
+    }
     expected = Counter(
         (r["request"]["controllerId"], r["request"]["controllerEpoch"], r["request"].get("isKRaftController", False))
         for r in truth

@@ -54,13 +54,13 @@ def test_frames_are_those_of_the_capture(fleet: Fleet) -> None:
 
 def test_ids_join_responses_to_requests() -> None:
     found = rows(SMALL, range(len(Schedule(SMALL))))
-    requests = {row["frame_id"]: row for row in found if row["direction"] == "req"}
+    requests = {row["frame_id"]: row for row in found if row["direction"] == "request"}
     for row in found:
-        if row["direction"] == "resp":
+        if row["direction"] == "response":
             request = requests[row["request_frame_id"]]
             assert (request["conn_id"], request["correlation_id"]) == (row["conn_id"], row["correlation_id"])
 
 
 def test_a_connection_never_carries_two_requests_with_one_id() -> None:
-    found = [row for row in rows(SMALL, range(len(Schedule(SMALL)))) if row["direction"] == "req"]
+    found = [row for row in rows(SMALL, range(len(Schedule(SMALL)))) if row["direction"] == "request"]
     assert len({(row["conn_id"], row["correlation_id"]) for row in found}) == len(found)

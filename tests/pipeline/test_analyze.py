@@ -56,7 +56,7 @@ def test_the_summary_is_plain_text_in_a_pipe(spark: SparkSession, tmp_path: Path
     requests = pq.read_table(tmp_path / "out" / "requests").to_pylist()
     logged = [row for row in truth_rows("ibp-2.8-a") if row["api_key"] == 4 and row["broker"] == 1]
     assert len(requests) >= len(logged) > 10
-    assert {(row["api_key"], row["target_broker"]) for row in requests} == {(4, 1)}
+    assert {(row["api_key"], row["broker_id"]) for row in requests} == {(4, 1)}
     answers = {row["response_frame_id"] for row in requests} - {None}
     frames = pq.read_table(tmp_path / "out" / "frames").to_pylist()
     assert {frame["frame_id"] for frame in frames} == {row["frame_id"] for row in requests} | answers

@@ -103,23 +103,23 @@ def journal() -> Journal:
 def rows() -> dict[str, list[dict[str, Any]]]:
     """What the tables must say of ``journal``."""
     head = {
-        "target_broker": 1, "client_id": "3", "controller_id": 3, "controller_epoch": 7, "broker_epoch": 9,
+        "broker_id": 1, "client_id": "3", "controller_id": 3, "controller_epoch": 7, "broker_epoch": 9,
         "n_topics": 1, "error_code": 0,
     }  # fmt: skip
     requests = [
-        {"api_key": 4, "api_version": 7, "is_kraft": True, "type": 2, "n_partitions": 2, "body_id": b"L"},
-        {"api_key": 6, "api_version": 8, "is_kraft": False, "type": 1, "n_partitions": 1, "body_id": b"U"},
-        {"api_key": 5, "api_version": 4, "is_kraft": False, "type": 0, "n_partitions": 2, "body_id": b"S"},
+        {"api_key": 4, "api_version": 7, "is_kraft_controller": True, "type": 2, "n_partitions": 2, "body_id": b"L"},
+        {"api_key": 6, "api_version": 8, "is_kraft_controller": False, "type": 1, "n_partitions": 1, "body_id": b"U"},
+        {"api_key": 5, "api_version": 4, "is_kraft_controller": False, "type": 0, "n_partitions": 2, "body_id": b"S"},
     ]
     common = {
         "topic_id": TOPIC_ID, "controller_epoch": 6, "leader": 1, "leader_epoch": 4, "partition_epoch": 5, "isr": [1],
         "replicas": [1, 2],
     }  # fmt: skip
-    led = {"adding": [3], "removing": [2], "is_new": True, "leader_recovery_state": 1}
+    led = {"adding_replicas": [3], "removing_replicas": [2], "is_new": True, "leader_recovery_state": 1}
     states = [
         {"body_id": b"L", "topic": "a", "partition": 0, **common, **led},
         {"body_id": b"L", "topic": "a", "partition": 1, **common, **led},
-        {"body_id": b"U", "topic": "b", "partition": 4, **common, "offline": [2]},
+        {"body_id": b"U", "topic": "b", "partition": 4, **common, "offline_replicas": [2]},
         {"body_id": b"S", "topic": "c", "partition": 0, "leader_epoch": 4, "delete_partition": True},
         {"body_id": b"S", "topic": "c", "partition": 1, "leader_epoch": 5, "delete_partition": False},
     ]

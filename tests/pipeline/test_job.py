@@ -108,9 +108,9 @@ def test_refusals_are_in_the_tables_with_their_codes(analyzed: Analyzed) -> None
 def test_a_migration_shows_both_controllers_and_full_updates(analyzed: Analyzed) -> None:
     captures = {frame["frame_id"]: frame["capture"] for frame in analyzed.rows("frames")}
     rows = [r for r in analyzed.rows("requests") if captures[r["frame_id"]].startswith("ibp-3.9-migration")]
-    kraft = [row for row in rows if row["is_kraft"]]
+    kraft = [row for row in rows if row["is_kraft_controller"]]
     assert {row["controller_id"] for row in kraft} == {3000}
-    assert {row["controller_id"] for row in rows if not row["is_kraft"]} == {1}
+    assert {row["controller_id"] for row in rows if not row["is_kraft_controller"]} == {1}
     assert {row["type"] for row in kraft if row["api_key"] == 4} == {1, 2}
     assert {row["type"] for row in kraft if row["api_key"] == 6} == {0, 1, 2}
 

@@ -94,7 +94,7 @@ def test_parts_of_a_capture_with_lost_and_swapped_packets_give_what_the_whole_gi
     file.write_bytes(gzip.decompress((DATA / "reorder-loss.pcap.gz").read_bytes()))
     point = CapturePoint(file.name, (str(file),))
     directions = [row["direction"] for row in pa.Table.from_batches(scan([point])).to_pylist()]
-    assert (directions.count("req"), directions.count("resp")) == (586, 521)
+    assert (directions.count("request"), directions.count("response")) == (586, 521)
     check(point, split_bytes)
 
 

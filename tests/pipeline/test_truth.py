@@ -67,7 +67,7 @@ def test_what_brokers_logged_is_in_the_tables(tables: Tables, name: str) -> None
             assert tables.responses[asked]["n_partition_errors"] == len(expected_errors(truth))
             assert tables.responses[asked]["response_frame_id"] == answer
             assert tables.responses[asked]["error_code"] == truth["response"]["errorCode"]
-            assert tables.frames[answer]["direction"] == "resp"
+            assert tables.frames[answer]["direction"] == "response"
             # The broker's own measure lies between the request's last byte and the answer's first.
             assert row["latency_us"] >= 0
             seen += 1

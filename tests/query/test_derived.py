@@ -66,7 +66,7 @@ class Traffic:
             {
                 "frame_id": frame, "capture": capture, "ts": at(seconds), "api_key": api_key, "api_version": 6,
                 "controller_id": controller, "controller_epoch": epoch, "broker_epoch": broker_epoch,
-                "target_broker": broker, "body_id": body, "error_code": error, "n_partitions": len(states),
+                "broker_id": broker, "body_id": body, "error_code": error, "n_partitions": len(states),
                 "server_ip": "10.0.0.1", "server_port": broker, "conn_id": bytes([broker]),
                 "live_brokers_id": bytes(live) if api_key == 6 else None,
                 "response_frame_id": None if error is None else frame,
@@ -186,7 +186,7 @@ def test_propagation_counts_from_the_first_broker() -> None:
         traffic.send(90, broker, [(9, 0, 0, 0, [0])])
     for seconds, broker, error in ((10, 0, 0), (11, 2, None), (10.5, 3, 0)):
         traffic.send(seconds, broker, [(3, 0, 4, 7, [0])], error=error)
-    found = traffic.ask("propagation", "first_ts target_broker delivered_ts acked_ts lag_us")
+    found = traffic.ask("propagation", "first_ts broker_id delivered_ts acked_ts lag_us")
     assert [row[1:] for row in found if row[0] == at(10)] == [
         (0, at(10), at(10.001), 0),
         (2, at(11), None, 1_000_000),
@@ -419,13 +419,13 @@ def test_every_partition_of_every_request_is_in_the_view_by_broker() -> None:
     for state in tables["partition_states"].to_pylist():
         states.setdefault(state["body_id"], []).append((state["topic"], state["partition"], state["leader"]))
     wanted = [
-        (request["target_broker"], request["frame_id"], *state)
+        (request["broker_id"], request["frame_id"], *state)
         for request in tables["requests"].to_pylist()
         for state in states.get(request["body_id"], ())
     ]
     with open_tables(tables) as sql:
         found = ask_sql(
-            sql, "SELECT target_broker, frame_id, topic, partition, leader FROM partition_states_by_broker"
+            sql, "SELECT broker_id, frame_id, topic, partition, leader FROM partition_states_by_broker"
         ).rows
     assert sorted(map(repr, found)) == sorted(map(repr, wanted))
     assert len(wanted) > len(tables["partition_states"])

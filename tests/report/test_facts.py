@@ -143,7 +143,7 @@ def test_a_broker_is_slow_beside_the_others_only_with_enough_answers() -> None:
 
 def test_the_lag_of_captures_on_each_host_is_that_of_one_capture_of_all(tmp_path: Path) -> None:
     whole, hosts = (_lag_of_generated(tmp_path / name, per_host=name == "hosts") for name in ("one", "hosts"))
-    columns = ("target_broker", "updates", "missing", "lag_us")
+    columns = ("broker_id", "updates", "missing", "lag_us")
     assert [[row[name] for name in columns] for row in hosts] == [[row[name] for name in columns] for row in whole]
     assert len({row["capture"] for row in hosts}) == len(hosts) == 4
     assert max(row["lag_us"][-1] for row in hosts) > 0

@@ -83,7 +83,7 @@ def test_a_wrong_field_is_named_with_both_values() -> None:
         for row in rows([REAL], CodecDecoder("cython", CYTHON), stub(CONSTRUCT, raise_epoch))
         if row["outcome"] not in AGREEMENTS
     ]
-    assert {row["direction"] for row in found} == {"req"}
+    assert {row["direction"] for row in found} == {"request"}
     assert {row["outcome"] for row in found} == {"values_differ"}
     assert {row["field_path"] for row in found} == {"controller_epoch"}
     assert all(int(row["construct"]) == int(row["cython"]) + 1 for row in found)

@@ -60,7 +60,7 @@ def golden(file: str, kind: str) -> list[dict[str, Any]]:
     found = {}
     for row in read_jsonl(VECTORS / "valid" / f"{file}.jsonl.gz"):
         if row["kind"] == kind:
-            direction = "req" if kind == "request" else "resp"
+            direction = "request" if kind == "request" else "response"
             found[body_id(row["api"], row["version"], direction, bytes.fromhex(row["hex"]))] = row
     return list(found.values())
 
@@ -68,7 +68,7 @@ def golden(file: str, kind: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("file", FILES)
 def test_the_states_of_golden_requests_are_those_of_their_json(file: str) -> None:
     vectors = golden(file, "request")
-    batches = decoded([(v["api"], v["version"], "req", bytes.fromhex(v["hex"])) for v in vectors])
+    batches = decoded([(v["api"], v["version"], "request", bytes.fromhex(v["hex"])) for v in vectors])
     states: dict[bytes, list[dict[str, Any]]] = {}
     for batch in part(batches, "state"):
         for row in batch.to_pylist():
@@ -78,7 +78,7 @@ def test_the_states_of_golden_requests_are_those_of_their_json(file: str) -> Non
         expected = expected_states({"api_key": vector["api"], "request": vector["json"]})
         if not all(well_formed(state["topic"]) for state in expected):
             continue  # Arrow cannot hold half a surrogate pair; see the test of that
-        key = body_id(vector["api"], vector["version"], "req", bytes.fromhex(vector["hex"]))
+        key = body_id(vector["api"], vector["version"], "request", bytes.fromhex(vector["hex"]))
         assert states.get(key, []) == expected, vector["id"]
         seen += bool(expected)
     assert seen > 50
@@ -87,10 +87,10 @@ def test_the_states_of_golden_requests_are_those_of_their_json(file: str) -> Non
 @pytest.mark.parametrize("file", FILES)
 def test_the_errors_of_golden_responses_are_those_of_their_json(file: str) -> None:
     vectors = golden(file, "response")
-    batches = decoded([(v["api"], v["version"], "resp", bytes.fromhex(v["hex"])) for v in vectors])
+    batches = decoded([(v["api"], v["version"], "response", bytes.fromhex(v["hex"])) for v in vectors])
     heads = {row["body_id"]: row for batch in part(batches, "head") for row in batch.to_pylist()}
     for vector in vectors:
-        key = body_id(vector["api"], vector["version"], "resp", bytes.fromhex(vector["hex"]))
+        key = body_id(vector["api"], vector["version"], "response", bytes.fromhex(vector["hex"]))
         expected = expected_errors({"request": {}, "response": vector["json"]})
         assert heads[key]["error_code"] == vector["json"]["errorCode"], vector["id"]
         assert heads[key]["n_partition_errors"] == len(expected), vector["id"]
@@ -101,16 +101,16 @@ def test_the_errors_of_golden_responses_are_those_of_their_json(file: str) -> No
 @pytest.mark.parametrize("file", FILES)
 def test_the_head_of_golden_requests_is_that_of_their_json(file: str) -> None:
     vectors = golden(file, "request")
-    batches = decoded([(v["api"], v["version"], "req", bytes.fromhex(v["hex"])) for v in vectors])
+    batches = decoded([(v["api"], v["version"], "request", bytes.fromhex(v["hex"])) for v in vectors])
     heads = {row["body_id"]: row for batch in part(batches, "head") for row in batch.to_pylist()}
     for vector in vectors:
-        head = heads[body_id(vector["api"], vector["version"], "req", bytes.fromhex(vector["hex"]))]
+        head = heads[body_id(vector["api"], vector["version"], "request", bytes.fromhex(vector["hex"]))]
         json = vector["json"]
         expected = expected_states({"api_key": vector["api"], "request": json})
         assert head["decode_error"] is None, vector["id"]
         assert head["controller_id"] == json["controllerId"], vector["id"]
         assert head["controller_epoch"] == json["controllerEpoch"], vector["id"]
-        assert head["is_kraft"] == json.get("isKRaftController", False), vector["id"]
+        assert head["is_kraft_controller"] == json.get("isKRaftController", False), vector["id"]
         assert head["type"] == json.get("type", 0), vector["id"]
         assert head["n_partitions"] == len(expected), vector["id"]
         assert head["n_topics"] == len({(state["topic"], state["topic_id"]) for state in expected}), vector["id"]
@@ -120,7 +120,7 @@ def test_live_brokers_are_given_once_for_all_bodies_that_name_them() -> None:
     vectors = [v for v in golden("updatemetadata", "request") if v["version"] == 8 and v["json"]["liveBrokers"]]
     body = bytes.fromhex(vectors[0]["hex"])
     again = body[:4] + body[4:5] + (99).to_bytes(4, "big") + body[9:]  # another controller epoch, the same brokers
-    batches = decoded([(6, 8, "req", body), (6, 8, "req", again)])
+    batches = decoded([(6, 8, "request", body), (6, 8, "request", again)])
     heads = rows_of(batches, "head")
     assert heads[0]["brokers_id"] == heads[1]["brokers_id"] is not None
     expected = {
@@ -136,14 +136,16 @@ def test_live_brokers_are_given_once_for_all_bodies_that_name_them() -> None:
 def test_a_broken_body_has_one_row_that_says_why() -> None:
     (good,) = [v for v in golden("updatemetadata", "request") if v["version"] == 8][:1]
     body = bytes.fromhex(good["hex"])
-    batches = decoded([(6, 8, "req", body[:-1]), (6, 9, "req", body), (6, -1, "req", body), (6, 8, "req", body)])
+    batches = decoded(
+        [(6, 8, "request", body[:-1]), (6, 9, "request", body), (6, -1, "request", body), (6, 8, "request", body)]
+    )
     heads = rows_of(batches, "head")
     assert [head["decode_error"] is None for head in heads] == [False, False, False, True]
     assert "no version 9" in heads[1]["decode_error"]
     assert heads[0]["controller_id"] is None
-    for broken in ((6, 8, "req", body[:-1]), (6, 9, "req", body)):
+    for broken in ((6, 8, "request", body[:-1]), (6, 9, "request", body)):
         assert not rows_of(batches, "state", body_id(*broken))
-    states = rows_of(batches, "state", body_id(6, 8, "req", body))
+    states = rows_of(batches, "state", body_id(6, 8, "request", body))
     assert states == expected_states({"api_key": 6, "request": good["json"]})
 
 
@@ -152,7 +154,7 @@ def test_malformed_bodies_never_stop_the_others(file: str) -> None:
     rows = {}
     accepted = {}
     for v in read_jsonl(VECTORS / "malformed" / f"{file}.jsonl.gz"):
-        row = (v["api"], v["version"], "req" if v["kind"] == "request" else "resp", bytes.fromhex(v["hex"]))
+        row = (v["api"], v["version"], "request" if v["kind"] == "request" else "response", bytes.fromhex(v["hex"]))
         rows[body_id(*row)] = row
         accepted[body_id(*row)] = v["accept"]
     heads = [row for batch in part(decoded(list(rows.values())), "head") for row in batch.to_pylist()]
@@ -170,7 +172,7 @@ def test_a_topic_name_that_arrow_cannot_hold_is_told_with_question_marks() -> No
             (0).to_bytes(4, "big"),
         )
     )  # fmt: skip
-    (state,) = rows_of(decoded([(6, 0, "req", body)]), "state")
+    (state,) = rows_of(decoded([(6, 0, "request", body)]), "state")
     assert set(state["topic"]) <= {"?", "\N{REPLACEMENT CHARACTER}"}
     assert (state["partition"], state["leader_epoch"], state["partition_epoch"]) == (5, 7, 3)
 
@@ -179,7 +181,8 @@ def test_each_body_is_decoded_exactly_once() -> None:
     vectors = [v for file in FILES for kind in ("request", "response") for v in golden(file, kind)]
     told: list[int] = []
     rows = [
-        (v["api"], v["version"], "req" if v["kind"] == "request" else "resp", bytes.fromhex(v["hex"])) for v in vectors
+        (v["api"], v["version"], "request" if v["kind"] == "request" else "response", bytes.fromhex(v["hex"]))
+        for v in vectors
     ]
     batches = decoded(rows, on_body=told.append)
     assert sum(told) == len(rows)
@@ -189,7 +192,7 @@ def test_each_body_is_decoded_exactly_once() -> None:
 @pytest.mark.parametrize("batch_bytes", [1, 5_000, 1 << 20])
 def test_batches_end_by_bytes_and_their_size_changes_no_row(batch_bytes: int) -> None:
     vectors = [v for v in golden("updatemetadata", "request") if v["case"] == "typical"]
-    rows = [(v["api"], v["version"], "req", bytes.fromhex(v["hex"])) for v in vectors]
+    rows = [(v["api"], v["version"], "request", bytes.fromhex(v["hex"])) for v in vectors]
     whole, cut = decoded(rows), decoded(rows, batch_bytes=batch_bytes)
     for name in ("head", "state"):
         assert rows_of(whole, name) == rows_of(cut, name)
@@ -200,12 +203,14 @@ def test_batches_end_by_bytes_and_their_size_changes_no_row(batch_bytes: int) ->
 
 def test_partition_states_have_exactly_the_columns_of_their_table() -> None:
     vector = next(v for v in golden("leaderandisr", "request") if v["version"] == 7 and v["json"]["topicStates"])
-    batches = decoded([(4, 7, "req", bytes.fromhex(vector["hex"]))])
+    batches = decoded([(4, 7, "request", bytes.fromhex(vector["hex"]))])
     (states,) = part(batches, "state")
     assert states.schema == PARTITION_STATES
 
 
-@given(st.sampled_from([4, 5, 6]), st.integers(-1, 9), st.sampled_from(["req", "resp"]), st.binary(max_size=200))
+@given(
+    st.sampled_from([4, 5, 6]), st.integers(-1, 9), st.sampled_from(["request", "response"]), st.binary(max_size=200)
+)
 def test_any_bytes_give_one_head_and_no_error(api_key: int, version: int, direction: str, data: bytes) -> None:
     batches = decoded([(api_key, version, direction, data)])
     assert len(rows_of(batches, "head")) == 1
@@ -215,12 +220,12 @@ def test_any_bytes_give_one_head_and_no_error(api_key: int, version: int, direct
 def test_rows_are_given_before_all_bodies_are_read(kind: str) -> None:
     """Memory holds a batch of rows, not those of all bodies."""
     if kind == "brokers":
-        rows = [(6, 8, "req", encode(update_metadata({}, [broker(n)], broker_epoch=-1), 8)) for n in range(400)]
+        rows = [(6, 8, "request", encode(update_metadata({}, [broker(n)], broker_epoch=-1), 8)) for n in range(400)]
     elif kind == "states":
         states = [metadata_state(partition, 1) for partition in range(20)]
-        rows = [(6, 8, "req", encode(update_metadata({f"t{n}": states}), 8)) for n in range(400)]
+        rows = [(6, 8, "request", encode(update_metadata({f"t{n}": states}), 8)) for n in range(400)]
     else:
-        rows = [(6, 8, "req", n.to_bytes(3, "big")) for n in range(400)]
+        rows = [(6, 8, "request", n.to_bytes(3, "big")) for n in range(400)]
     told: list[int] = []
     batches = decode((bodies([row]) for row in rows), on_body=told.append, batch_bytes=4096)
     next(batches)

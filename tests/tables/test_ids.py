@@ -48,28 +48,28 @@ def test_a_body_for_another_broker_is_the_same_body(api: int, version: int, text
         message.broker_epoch += 1
         other = encode(message, version)
         assert other != body
-        assert body_id(api, version, "req", other) == body_id(api, version, "req", body)
+        assert body_id(api, version, "request", other) == body_id(api, version, "request", body)
     message.controller_epoch += 1
-    assert body_id(api, version, "req", encode(message, version)) != body_id(api, version, "req", body)
+    assert body_id(api, version, "request", encode(message, version)) != body_id(api, version, "request", body)
 
 
 @given(st.binary(max_size=60), st.sampled_from([4, 5, 6]), st.integers(-1, 9))
 def test_any_bytes_have_an_id_that_names_api_version_and_direction(body: bytes, api: int, version: int) -> None:
-    key = body_id(api, version, "req", body)
+    key = body_id(api, version, "request", body)
     assert len(key) == 16
-    assert key == body_id(api, version, "req", memoryview(body))
-    assert key != body_id(api, version + 1, "req", body)
-    assert key != body_id(api + 1, version, "req", body)
-    assert key != body_id(api, version, "resp", body)
+    assert key == body_id(api, version, "request", memoryview(body))
+    assert key != body_id(api, version + 1, "request", body)
+    assert key != body_id(api + 1, version, "request", body)
+    assert key != body_id(api, version, "response", body)
 
 
 def test_a_frame_is_named_by_where_it_stands() -> None:
-    base = ("host:eth0", b"c" * 16, "req", 1000)
+    base = ("host:eth0", b"c" * 16, "request", 1000)
     ids = {frame_id(*base)}
     for changed in (
         ("host:eth1", *base[1:]),
         (base[0], b"d" * 16, *base[2:]),
-        (*base[:2], "resp", 1000),
+        (*base[:2], "response", 1000),
         (*base[:3], 1001),
     ):
         ids.add(frame_id(*changed))
@@ -84,5 +84,5 @@ def test_a_body_that_ends_with_its_broker_epoch_is_named_without_it(api: int, ve
     assert prefix.broker_epoch_at is not None
     head = bytes.fromhex(text)[: prefix.broker_epoch_at]
     one, other = (head + epoch.to_bytes(8, "big") for epoch in (7, 8))
-    assert body_id(api, version, "req", one) == body_id(api, version, "req", other)
-    assert body_id(api, version, "req", one[:-1]) != body_id(api, version, "req", one[:-2])
+    assert body_id(api, version, "request", one) == body_id(api, version, "request", other)
+    assert body_id(api, version, "request", one[:-1]) != body_id(api, version, "request", one[:-2])

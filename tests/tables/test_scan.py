@@ -52,7 +52,7 @@ def test_frames_are_those_of_the_capture(name: str) -> None:
     assert len({r["frame_id"] for r in rows}) == len(rows)
     for row, frame in zip(rows, expected, strict=True):
         ends = [frame.connection.client, frame.connection.server]
-        source, target = ends if frame.direction == "req" else ends[::-1]
+        source, target = ends if frame.direction == "request" else ends[::-1]
         flow = row["flow"]
         assert (flow["src_ip"], flow["src_port"], flow["dst_ip"], flow["dst_port"]) == (*source, *target)
         assert row["ts"] <= row["ts_last"]
@@ -95,7 +95,7 @@ def _states(bodies: list[Row]) -> dict[bytes, list[Row]]:
 def test_a_brokers_own_request_log_makes_the_same_tables(path: Path) -> None:
     rows = frames_of(pa.Table.from_batches(scan([str(path)])).to_pylist())
     assert len({row["frame_id"] for row in rows}) == len(rows)
-    asked = [row for row in rows if row["direction"] == "req"]
+    asked = [row for row in rows if row["direction"] == "request"]
     assert {row["request_frame_id"] for row in rows} - {None} == {row["frame_id"] for row in asked}
     logged = list(capture.exchanges(path))
     states = _states([{name: row[name] for name in BODIES.names} for row in rows if row["payload"] is not None])
@@ -110,7 +110,7 @@ def test_a_brokers_own_request_log_makes_the_same_tables(path: Path) -> None:
 def test_responses_name_the_request_that_they_answer() -> None:
     rows = frames_of(scanned("ibp-3.9-a"))
     by_id = {row["frame_id"]: row for row in rows}
-    answers = [row for row in rows if row["direction"] == "resp"]
+    answers = [row for row in rows if row["direction"] == "response"]
     assert len(answers) > 300
     for row in answers:
         asked = by_id[row["request_frame_id"]]
@@ -121,9 +121,9 @@ def test_responses_name_the_request_that_they_answer() -> None:
 
 def test_unanswered_requests_have_a_note_with_the_reason() -> None:
     rows = scanned("external-controller-a")
-    answered = {row["request_frame_id"] for row in rows if row["direction"] == "resp"}
+    answered = {row["request_frame_id"] for row in rows if row["direction"] == "response"}
     notes = {row["request_frame_id"]: row["unmatched_reason"] for row in rows if row["unmatched_reason"]}
-    asked = {row["frame_id"] for row in rows if row["direction"] == "req"}
+    asked = {row["frame_id"] for row in rows if row["direction"] == "request"}
     assert asked - answered == set(notes)
     assert len(notes) == 8  # five unsupported versions and three broken bodies: the broker closed the connection
 
@@ -162,7 +162,7 @@ def test_a_body_is_given_again_only_by_a_capture_that_has_it_as_early(
         (tmp_path / f"{name}.pcap").write_bytes(make.pcap(talk.packets))
     paths = [str(tmp_path / f"{name}.pcap") for name in ("first", "second")]
     rows = pa.Table.from_batches(scan(paths), schema=SCAN).to_pylist()
-    payloads = [row["payload"] for row in rows if row["direction"] == "req"]
+    payloads = [row["payload"] for row in rows if row["direction"] == "request"]
     assert len(payloads) == 2
     assert [payload for payload in payloads if payload is not None] == [make.UPDATE_METADATA_8] * given
     assert payloads[0] == make.UPDATE_METADATA_8
@@ -170,11 +170,13 @@ def test_a_body_is_given_again_only_by_a_capture_that_has_it_as_early(
 
 def test_filters_choose_requests_and_answers_follow_them() -> None:
     every = frames_of(scanned("ibp-3.9-a"))
-    times = sorted(row["ts_ns"] for row in every if row["direction"] == "req")
+    times = sorted(row["ts_ns"] for row in every if row["direction"] == "request")
     since, until = times[50], times[150]
     kept = frames_of(scanned("ibp-3.9-a", apis=[6], since_ns=since, until_ns=until))
     asked = {
-        r["frame_id"] for r in every if r["direction"] == "req" and r["api_key"] == 6 and since <= r["ts_ns"] < until
+        r["frame_id"]
+        for r in every
+        if r["direction"] == "request" and r["api_key"] == 6 and since <= r["ts_ns"] < until
     }
     answers = {r["frame_id"] for r in every if r["request_frame_id"] in asked}
     assert {row["frame_id"] for row in kept} == asked | answers

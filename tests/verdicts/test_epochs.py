@@ -29,37 +29,41 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-def learned(*requests: tuple[Any, ...], is_kraft: bool = False) -> Epochs:
+def learned(*requests: tuple[Any, ...], is_kraft_controller: bool = False) -> Epochs:
     """The epochs of requests (time, broker, controller, its epoch, broker epoch, error)."""
     epochs = Epochs()
     for ts, broker, controller, epoch, broker_epoch, error in requests:
-        epochs.learn(ts, ts, broker, controller, epoch, broker_epoch, is_kraft=is_kraft, error_code=error)
+        epochs.learn(
+            ts, ts, broker, controller, epoch, broker_epoch, is_kraft_controller=is_kraft_controller, error_code=error
+        )
     return epochs
 
 
 @pytest.mark.parametrize("error", [-1, 11, 77, 31, None])
 def test_a_request_that_was_not_accepted_makes_nobody_a_zombie(error: int | None) -> None:
     epochs = learned((1, A, 9, 9, 50, error), (2, A, 8, 8, 40, 0))
-    assert list(epochs.stale(3, A, 8, 40, 0, is_kraft=False)) == []
+    assert list(epochs.stale(3, A, 8, 40, 0, is_kraft_controller=False)) == []
 
 
 def test_a_lower_epoch_than_any_broker_accepted_before_is_a_zombies() -> None:
     epochs = learned((1, A, 1, 1, -1, 0), (5, A, 2, 2, -1, 0))
-    assert list(epochs.stale(5, B, 1, -1, 0, is_kraft=False)) == []
-    (stale,) = epochs.stale(6, B, 1, -1, 0, is_kraft=False)
+    assert list(epochs.stale(5, B, 1, -1, 0, is_kraft_controller=False)) == []
+    (stale,) = epochs.stale(6, B, 1, -1, 0, is_kraft_controller=False)
     assert (stale.reason, stale.zombie, stale.known_epoch) == ("controller_epoch_regressed", True, 2)
 
 
 def test_broker_epochs_of_the_two_modes_are_not_compared() -> None:
     epochs = learned((1, A, 1, 1, 4_000_000, 0))
-    assert list(epochs.stale(2, A, 2, 77, 0, is_kraft=True)) == []
-    assert list(epochs.stale(2, A, 2, 77, 77, is_kraft=True)) == [Stale("refused_as_stale", False, 77, None)]
+    assert list(epochs.stale(2, A, 2, 77, 0, is_kraft_controller=True)) == []
+    assert list(epochs.stale(2, A, 2, 77, 77, is_kraft_controller=True)) == [Stale("refused_as_stale", False, 77, None)]
 
 
 def test_an_accepted_request_with_a_lower_broker_epoch_is_not_stale() -> None:
     epochs = learned((1, A, 1, 1, 130, 0))
-    assert list(epochs.stale(2, A, 1, 30, 0, is_kraft=False)) == []
-    assert list(epochs.stale(2, A, 1, 29, 77, is_kraft=False)) == [Stale("broker_epoch_regressed", False, 29, 130)]
+    assert list(epochs.stale(2, A, 1, 30, 0, is_kraft_controller=False)) == []
+    assert list(epochs.stale(2, A, 1, 29, 77, is_kraft_controller=False)) == [
+        Stale("broker_epoch_regressed", False, 29, 130)
+    ]
 
 
 def test_two_controllers_with_one_epoch_are_found_and_one_in_two_modes_is_not() -> None:

@@ -14,14 +14,16 @@ from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures
 from kproto.verdicts.stale import epochs_in, learn_epochs
 
 SCHEMA = pa.schema([REQUESTS.field(name) for name in REQUEST_COLUMNS])
-NO_SENDER: dict[str, Any] = dict.fromkeys(("controller_id", "controller_epoch", "broker_epoch", "is_kraft", "type"))
+NO_SENDER: dict[str, Any] = dict.fromkeys(
+    ("controller_id", "controller_epoch", "broker_epoch", "is_kraft_controller", "type")
+)
 
 senders = st.fixed_dictionaries(
     {
         "controller_id": st.integers(1, 2),
         "controller_epoch": st.integers(1, 3),
         "broker_epoch": st.sampled_from([None, -1, 1, 2]),
-        "is_kraft": st.sampled_from([None, False, True]),
+        "is_kraft_controller": st.sampled_from([None, False, True]),
         "type": st.sampled_from([None, 0, 1, 2]),
     }
 )
@@ -30,7 +32,7 @@ receivers = st.fixed_dictionaries(
         "api_key": st.integers(4, 6),
         "api_version": st.integers(1, 2),
         "error_code": st.sampled_from([None, 0, 0, 0, 11, 77, -1, 41]),
-        "target_broker": st.sampled_from([None, 1, 2]),
+        "broker_id": st.sampled_from([None, 1, 2]),
         "server_ip": st.sampled_from(["10.0.0.1", "fe80::1"]),
         "server_port": st.integers(1, 2),
         "body_id": st.sampled_from([None, b"a", b"b"]),
@@ -65,7 +67,9 @@ def request(ts: int, **given: Any) -> dict[str, Any]:
 
 
 BEFORE_AND_AFTER_A_NEWER_CONTROLLER = [request(1), request(2, controller_id=2, controller_epoch=2), request(3)]
-BEFORE_AND_AFTER_ALL_PARTITIONS = [request(ts, is_kraft=True, type=kind) for ts, kind in ((1, 0), (2, 2), (3, 0))]
+BEFORE_AND_AFTER_ALL_PARTITIONS = [
+    request(ts, is_kraft_controller=True, type=kind) for ts, kind in ((1, 0), (2, 2), (3, 0))
+]
 BEFORE_AND_AFTER_A_BROKER_STARTED_AGAIN = [
     request(ts, broker_epoch=epoch, error_code=error) for ts, epoch, error in ((1, 1, 77), (2, 2, 0), (3, 1, 77))
 ]
@@ -102,7 +106,7 @@ def test_tables_of_epochs_teach_the_epochs_of_each_request(rows: list[dict[str, 
     for row in readable:
         one_by_one.learn(
             row["ts"], row["ts"], (row["server_ip"], row["server_port"]), row["controller_id"], row["controller_epoch"],
-            row["broker_epoch"], is_kraft=bool(row["is_kraft"]), error_code=row["error_code"],
+            row["broker_epoch"], is_kraft_controller=bool(row["is_kraft_controller"]), error_code=row["error_code"],
             is_full_update=row["api_key"] == 6 and row["type"] == 2,
         )  # fmt: skip
     assert by_tables.rivals() == one_by_one.rivals()
@@ -115,7 +119,7 @@ def test_tables_of_epochs_teach_the_epochs_of_each_request(rows: list[dict[str, 
         for row in readable:
             code = row["error_code"]
             asked = ts, (row["server_ip"], row["server_port"]), row["controller_epoch"], row["broker_epoch"], code
-            stale = list(by_tables.stale(*asked, is_kraft=bool(row["is_kraft"])))
-            assert stale == list(one_by_one.stale(*asked, is_kraft=bool(row["is_kraft"])))
+            stale = list(by_tables.stale(*asked, is_kraft_controller=bool(row["is_kraft_controller"])))
+            assert stale == list(one_by_one.stale(*asked, is_kraft_controller=bool(row["is_kraft_controller"])))
             is_zombie = code == 11 or any(row["controller_epoch"] < epoch for epoch in known)
             assert any(found.zombie for found in stale) == is_zombie

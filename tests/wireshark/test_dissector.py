@@ -107,12 +107,12 @@ def read_by_kproto(capture: Path) -> list[Read]:
         if frame.status != WHOLE or frame.api_key is None or frame.api_version is None:
             continue
         body = bytes(frame.content)[frame.body_at :]
-        decode = decode_request if frame.direction == "req" else decode_response
+        decode = decode_request if frame.direction == "request" else decode_response
         try:
             message = decode(frame.api_key, frame.api_version, body)
         except (DecodeError, UnsupportedVersion):
             continue
-        kind = "request" if frame.direction == "req" else "response"
+        kind = "request" if frame.direction == "request" else "response"
         fields = tuple(flat(message, frame.api_version))
         messages.append((kind, frame.api_key, frame.api_version, frame.correlation_id, fields))
     return messages

@@ -41,7 +41,7 @@ class PartitionInfo(NamedTuple):
     Attributes:
         leader: The leader's broker id, None if there is none.
         leader_epoch: None where the response had none.
-        replicas, isr, offline: Broker ids.
+        replicas, isr, offline_replicas: Broker ids.
         error_code: The partition's error code, 0 for none.
     """
 
@@ -49,7 +49,7 @@ class PartitionInfo(NamedTuple):
     leader_epoch: int | None
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
-    offline: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
     error_code: int = 0
 
 
@@ -144,7 +144,7 @@ class ClusterSnapshot:
     def node_if_online(self, partition: TopicPartition, node_id: int) -> Node | None:
         """The node's address, if it hosts a replica of the partition that is not offline."""
         info = self.partitions.get(partition)
-        if info is None or node_id not in info.replicas or node_id in info.offline:
+        if info is None or node_id not in info.replicas or node_id in info.offline_replicas:
             return None
         return self.nodes.get(node_id)
 
@@ -249,7 +249,7 @@ class ClusterView(NamedTuple):
                     "leader_epoch": -1 if info.leader_epoch is None else info.leader_epoch,
                     "isr": list(info.isr),
                     "replicas": list(info.replicas),
-                    "offline": list(info.offline),
+                    "offline_replicas": list(info.offline_replicas),
                     "error": error_name(info.error_code) if info.error_code else None,
                 }
                 for each, info in self.partitions
@@ -300,7 +300,7 @@ def _facts(view: ClusterSnapshot) -> Iterator[tuple[str, str, str]]:
         yield name, "leader epoch", _or_none(info.leader_epoch)
         yield name, "isr", ",".join(map(str, sorted(info.isr)))
         yield name, "replicas", ",".join(map(str, info.replicas))
-        yield name, "offline", ",".join(map(str, sorted(info.offline))) or "none"
+        yield name, "offline", ",".join(map(str, sorted(info.offline_replicas))) or "none"
 
 
 def _or_none(number: int | None) -> str:

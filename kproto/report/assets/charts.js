@@ -111,7 +111,7 @@ class LagChart {
       cell: (row) => { const text = milliseconds(row.lag_us?.[percentiles.indexOf(percentile)] ?? null); return percentile === 100 ? requestButton(this.facts, row.request, text) : text; },
     });
     this.table.replaceChildren(makeTable("Lag by broker", [
-      { name: "broker", number: true, value: (row) => row.target_broker, cell: (row) => element("span", {}, this.colours.has(row) ? swatch(this.colours.get(row)) : null, String(row.target_broker)) },
+      { name: "broker", number: true, value: (row) => row.broker_id, cell: (row) => element("span", {}, this.colours.has(row) ? swatch(this.colours.get(row)) : null, String(row.broker_id)) },
       ...captureColumn(this.facts),
       { name: "updates", number: true, value: (row) => row.updates, cell: (row) => counted(row.updates) },
       figure(50), figure(90), figure(99), figure(100),
@@ -125,7 +125,7 @@ class LagChart {
     this.plot = null;
     const drawn = this.rows.filter((row) => row.lag_us).slice(0, 100);
     const dashes = [[], [9, 4], [3, 3], [12, 4, 3, 4], [6, 2], [1, 4]];
-    this.colours = new Map(drawn.slice(0, dashes.length).map((row) => [row, nodes.line(row.target_broker)]));
+    this.colours = new Map(drawn.slice(0, dashes.length).map((row) => [row, nodes.line(row.broker_id)]));
     this.host.hidden = !drawn.length;
     if (!drawn.length) return;
     const { percentiles } = this.facts.lag;

@@ -20,7 +20,7 @@ class Controllers {
 
   label(place) {
     const row = this.rows[place];
-    return { text: `${row.is_kraft ? "KRaft " : ""}controller ${row.controller_id}`, suffix: `  epoch ${row.controller_epoch}` };
+    return { text: `${row.is_kraft_controller ? "KRaft " : ""}controller ${row.controller_id}`, suffix: `  epoch ${row.controller_epoch}` };
   }
 
   draw(pen, place, top, x, width) {

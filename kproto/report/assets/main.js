@@ -29,7 +29,7 @@ function tiles(facts, timeline, capture) {
   const zombies = sum(senders, "zombies");
   const tile = (figure, text, bad = false) => element("div", { class: bad ? "tile bad" : "tile" }, element("b", {}, figure), element("span", {}, text));
   byId("tiles").replaceChildren(
-    tile(counted(new Set(brokers.map((row) => row.target_broker ?? row.address)).size), "brokers asked"),
+    tile(counted(new Set(brokers.map((row) => row.broker_id ?? row.address)).size), "brokers asked"),
     tile(newest ? String(newest.controller_id) : "–", newest ? `last controller, epoch ${newest.controller_epoch}` : "controller"),
     tile(counted(every ? facts.timeline.all_partitions : partitions), `partitions of ${plural(every ? facts.timeline.all_topics : topics.size, "topic")}`),
     tile(counted(sum(brokers, "requests")), "control requests"),

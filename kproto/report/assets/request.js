@@ -66,7 +66,7 @@ function requestForm(facts, place) {
     request,
     response: body(at("response")),
     latency_ms: at("latency_us") === null ? null : at("latency_us") / 1000,
-    broker_id: at("target_broker"),
+    broker_id: at("broker_id"),
     controller_id: at("controller_id"),
     controller_epoch: at("controller_epoch"),
     broker_epoch: at("broker_epoch"),

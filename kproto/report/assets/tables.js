@@ -67,7 +67,7 @@ function staleTable(facts, rows) {
     ...captureColumn(facts),
     { name: "controller", number: true, cell: (row) => row.controller_id },
     { name: "epoch", number: true, cell: (row) => row.controller_epoch },
-    { name: "broker", number: true, cell: (row) => row.target_broker },
+    { name: "broker", number: true, cell: (row) => row.broker_id },
     { name: "request", cell: (row) => facts.apis[row.api_key] },
     { name: "answer", value: (row) => row.error_code, cell: (row) => (row.error_code === null ? "none" : row.error_code === 0 ? flag("bad", "accepted") : flag("warning", `fenced: ${errorText(facts, row.error_code)}`)) },
     { name: "why", cell: staleWords, long: true },
@@ -77,7 +77,7 @@ function staleTable(facts, rows) {
 function brokersTable(facts, rows) {
   const worst = Math.max(...rows.map((row) => row.p99_us ?? 0));
   return makeTable("Slowest and silent brokers", [
-    { name: "broker", number: true, value: (row) => row.target_broker, cell: (row) => row.target_broker },
+    { name: "broker", number: true, value: (row) => row.broker_id, cell: (row) => row.broker_id },
     { name: "address", cell: (row) => row.address },
     ...captureColumn(facts),
     { name: "requests", number: true, value: (row) => row.requests, cell: (row) => counted(row.requests) },

@@ -26,7 +26,7 @@ class Timeline {
     for (const list of brokers) for (const id of list) ids.add(id);
     ids.delete(NO_LEADER);
     this.ids = [...ids].sort((a, b) => a - b);
-    nodes.learn(new Set([...this.ids, ...facts.brokers.map((row) => row.target_broker).filter((id) => id !== null)]));
+    nodes.learn(new Set([...this.ids, ...facts.brokers.map((row) => row.broker_id).filter((id) => id !== null)]));
   }
 
   get count() { return this.rows.length; }

@@ -68,10 +68,10 @@ def test_what_was_recorded_is_read_back(tmp_path, client, server):
     assert recorder.frames == 4
     assert recorder.error is None
     assert read_back(path) == [
-        ("req", request(1)[4:], 0),
-        ("resp", response(1)[4:], 0),
-        ("req", large[4:], 0),
-        ("resp", response(2)[4:], 0),
+        ("request", request(1)[4:], 0),
+        ("response", response(1)[4:], 0),
+        ("request", large[4:], 0),
+        ("response", response(2)[4:], 0),
     ]
     first = next(iter(frames(path, ports=[9092])))
     assert (str(first.connection.client.ip), first.connection.client.port) == client
@@ -88,7 +88,7 @@ def test_the_accepting_end_records_the_same_conversation(tmp_path):
         recorder.record("sent", SERVER, CLIENT, NOW, [response(1)])
         recorder.closed(SERVER, CLIENT, NOW)
     found = list(frames(path))
-    assert [f.direction for f in found] == ["req", "resp"]
+    assert [f.direction for f in found] == ["request", "response"]
     assert found[0].connection.server.port == 9092
 
 
@@ -131,12 +131,12 @@ def test_a_torn_recording_is_readable_up_to_its_last_byte(tmp_path):
         # Nothing is held back: what was recorded is in the file before the recorder is closed.
         assert len(read_back(path)) == 10
     data = path.read_bytes()
-    requests = [("req", request(n)[4:], WHOLE) for n in range(10)]
+    requests = [("request", request(n)[4:], WHOLE) for n in range(10)]
     path.write_bytes(data[:-17])  # in the checksum behind the last packet
     assert read_back(path) == requests
     path.write_bytes(data[:-30])  # in the packet
     direction, payload, status = read_back(path)[-1]
-    assert (direction, status) == ("req", GAP)
+    assert (direction, status) == ("request", GAP)
     assert 0 < len(payload) < len(request(9)) - 4
     assert request(9)[4:].startswith(payload)
     assert read_back(path)[:-1] == requests[:-1]
@@ -206,7 +206,7 @@ def test_a_packet_that_was_cut_short_since_is_no_damaged_one(recording, tmp_path
     path = tmp_path / "short.pcapng"
     path.write_bytes(out)
     summary = CaptureSummary()
-    assert {f.status for f in frames(path, ports=[9092], summary=summary) if f.direction == "req"} == {GAP}
+    assert {f.status for f in frames(path, ports=[9092], summary=summary) if f.direction == "request"} == {GAP}
     assert (summary.bad_checksums, summary.cut_packets) == (0, 10)
 
 
