@@ -18,6 +18,7 @@ from channel.network.frames import Send
 from channel.network.sasl import SaslClient
 from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
+from channel.network.sockets import resolve
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 from channel.security import Password, SecurityConfig
 from channel.tls_contexts import server_context
@@ -404,6 +405,19 @@ class ObservedSelector(Selector):
     def drops(self, node_id: str) -> None:
         """Let the node end the connection."""
         raise NotImplementedError
+
+
+class InlineResolution:
+    """Looks names up on the calling thread."""
+
+    def __init__(self, resolver=resolve):
+        self._resolver = resolver
+
+    def start(self, host, done):
+        try:
+            done(self._resolver(host))
+        except OSError as e:
+            done(e)
 
 
 class ScriptedSelector(ObservedSelector):

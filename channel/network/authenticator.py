@@ -144,7 +144,7 @@ class SaslAuthenticator:
     # ---- authenticating ----------------------------------------------------------------------------------------------
 
     def authenticate(self) -> int:
-        """Go on with the exchange. A server that refuses its client keeps the refusal for ``send_refusal``.
+        """Go on with the exchange. A server whose client fails keeps the answer for ``send_failure``.
 
         Returns:
             Which of ``EVENT_READ | EVENT_WRITE`` the exchange waits for, or ``COMPUTING``; 0 when it is over.
@@ -189,8 +189,8 @@ class SaslAuthenticator:
             raise done.error
         return done.token
 
-    def send_refusal(self) -> None:
-        """Send the refusal to a client, as much of it as the transport takes at once."""
+    def send_failure(self) -> None:
+        """Send the failure to a client, as much of it as the transport takes at once."""
         with contextlib.suppress(OSError):
             self._sent()
 

@@ -185,7 +185,7 @@ class Channel:
         """Note that the two ends have accepted each other; returns whether that is new. The caller holds ``lock``."""
         return self.authenticator is None or self.authenticator.begin_session(now_ns)
 
-    def refused(self, error: AuthenticationFailed) -> None:
+    def authentication_failed(self, error: AuthenticationFailed) -> None:
         """Note a failed authentication: the channel's state shows it, and the channel waits for no more events."""
         self.ended = ChannelState.AUTHENTICATION_FAILED
         self.authentication_error = error
@@ -240,7 +240,7 @@ class Channel:
         reader = connection.reader
         if reader.waiting:
             return 0, reader.next_frame()
-        if reader.refused and not reader.allocate():
+        if reader.lacks_memory and not reader.allocate():
             connection.mute()
             return 0, None
         begins = reader.requested < 0
@@ -248,7 +248,7 @@ class Channel:
         if not count:
             return 0, None
         payload = reader.received(count)
-        if reader.refused:
+        if reader.lacks_memory:
             connection.mute()
         if payload is None and begins and connection.pool is not None and reader.memory:
             more = self.transport.read_into(reader.into)  # the length was read alone
@@ -260,11 +260,6 @@ class Channel:
     def has_buffered(self) -> bool:
         """Whether bytes or frames are buffered on this side, which no event will announce."""
         return bool(self.connection.reader.waiting) or self.transport.has_bytes_buffered
-
-    @property
-    def receive_started(self) -> bool:
-        """Whether a part of a frame has arrived."""
-        return self.connection.reader.bytes_read > 0
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 

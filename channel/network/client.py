@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
@@ -38,7 +38,7 @@ from .request import (
 from .sockets import NameResolution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, MutableSequence, Sequence
+    from collections.abc import Callable, MutableSequence, Sequence
 
     from channel.errors import AuthenticationFailed
     from channel.types import Node
@@ -55,14 +55,8 @@ __all__ = [
     "MetadataClient",
     "MetadataUpdater",
     "NetworkClient",
-    "NodeConnections",
-    "RequestOutcomes",
-    "RequestSender",
-    "VersionDiscovery",
-    "VersionsRefused",
     "await_ready",
     "is_ready",
-    "least_loaded",
     "maybe_raise_authentication_error",
     "send_and_receive",
 ]
@@ -80,39 +74,6 @@ class LeastLoaded(NamedTuple):
 
     node: Node | None
     connection_ready: bool
-
-
-def least_loaded(
-    nodes: Iterable[Node],
-    states: ClusterConnectionStates,
-    channel_ready: Callable[[str], bool],
-    can_send: Callable[[str], bool],
-    in_flight: Callable[[str], int],
-    now: int,
-) -> LeastLoaded:
-    """Choose the ready node with the fewest requests in flight, else one connecting, else the one tried longest ago."""
-    connection_ready = False
-    ready: Node | None = None
-    preparing: Node | None = None
-    connectable: Node | None = None
-    fewest = FOREVER
-    for node in nodes:
-        key = node.key
-        if states.is_ready(key, now) and channel_ready(key):
-            connection_ready = True
-        if can_send(key):
-            count = in_flight(key)
-            if count == 0:
-                return LeastLoaded(node, True)
-            if count < fewest:
-                fewest, ready = count, node
-        elif states.is_preparing(key):
-            preparing = node
-        elif states.can_connect(key, now) and (
-            connectable is None or states.last_attempt_ms(key) < states.last_attempt_ms(connectable.key)
-        ):
-            connectable = node
-    return LeastLoaded(ready or preparing or connectable, connection_ready)
 
 
 class MetadataClient(Protocol):
@@ -160,20 +121,16 @@ class MetadataUpdater(Protocol):
 
 
 class ManualMetadataUpdater:
-    """A list of nodes that its owner sets, and that sends no requests."""
+    """A fixed list of nodes, which sends no requests."""
 
     def __init__(self, nodes: Sequence[Node] = ()) -> None:
-        self._nodes = tuple(nodes)
-
-    def set_nodes(self, nodes: Sequence[Node]) -> None:
-        """Replace the list."""
         self._nodes = tuple(nodes)
 
     def attach(self, client: MetadataClient) -> None:
         """Do nothing: this updater sends no requests."""
 
     def nodes(self) -> Sequence[Node]:
-        """The nodes that were set."""
+        """The nodes."""
         return self._nodes
 
     def is_update_due(self, now: int) -> bool:
@@ -200,8 +157,8 @@ class ManualMetadataUpdater:
 SOFTWARE_NAME: Final = "kproto"
 
 
-class VersionsRefused(Exception):
-    """A node refuses to tell its API versions; asking again is of no use. Never leaves the client."""
+class VersionsUnavailable(Exception):
+    """A node does not tell its API versions; asking again is of no use. Never leaves the client."""
 
 
 class VersionDiscovery:
@@ -240,13 +197,13 @@ class VersionDiscovery:
             The decoded response.
 
         Raises:
-            VersionsRefused: The response cannot be read, or has an error.
+            VersionsUnavailable: The response cannot be read, or has an error.
         """
         node_id = request.destination
         try:
             answer = parse_response(request, payload)
         except DecodeError as e:
-            raise VersionsRefused(f"its answer cannot be read: {e}") from e
+            raise VersionsUnavailable(f"its answer cannot be read: {e}") from e
         if answer.error_code == ErrorCode.NONE:
             self.known[node_id] = NodeApiVersions.from_response(answer)
         elif answer.error_code == ErrorCode.UNSUPPORTED_VERSION and request.version > 0:
@@ -254,7 +211,7 @@ class VersionDiscovery:
             highest = ranges[ApiKey.API_VERSIONS].highest if ApiKey.API_VERSIONS in ranges else 0
             self.ask(node_id, max(0, min(highest, request.version - 1)))  # a response may announce any range
         else:
-            raise VersionsRefused(f"error {answer.error_code} {error_name(answer.error_code)}")
+            raise VersionsUnavailable(f"error {answer.error_code} {error_name(answer.error_code)}")
         return answer
 
     def choose(self, node_id: str, builder: RequestBuilder) -> int:
@@ -272,206 +229,106 @@ class VersionDiscovery:
             raise NoUsableVersion(builder.api_key, builder.latest_version, f"{e}, for {builder}") from e
 
 
-class NodeConnections:
-    """The connections of a client, not its requests.
+_WITHOUT_THROTTLE_TIME: Final = {*CONTROL_APIS, ApiKey.CONTROLLED_SHUTDOWN}
+_THROTTLES_FROM: Final[dict[int, float]] = {
+    **{key: math.inf for key in ApiKey if key not in _WITHOUT_THROTTLE_TIME},
+    ApiKey.PRODUCE: 6,
+    ApiKey.FETCH: 8,
+    ApiKey.METADATA: 6,
+    ApiKey.API_VERSIONS: 2,
+}
+"""The first version of each API in which the client must keep a response's throttle time; infinite where never."""
+
+
+_FAILED_POLL_MS: Final = 100
+"""The longest pause after a poll that the system refused, so that a lasting fault does not fill log and processor."""
+
+
+class NetworkClient:
+    """Sends requests to one node or to thousands over one selector.
+
+    One thread uses the client. Any other may call ``wakeup``, ``initiate_close``, ``active``, ``in_flight_count``, and
+    ``request``, which one thread at a time may call for each node.
 
     Args:
-        selector: Moves the bytes.
+        selector: Moves the bytes; the client owns and closes it.
         metadata: Keeps the nodes.
-        states: The connection state of each node.
-        resolution: Looks host names up.
+        client_id: Goes into every header; see ``ClientId``.
         max_in_flight: Most unanswered requests on one connection.
-        checks_versions: Whether nodes are asked for their versions.
+        reconnect_backoff_ms, reconnect_backoff_max_ms: The first and the longest wait before a reconnect.
         send_buffer, receive_buffer: Buffer sizes of new sockets in bytes, -1 for the system's.
-        randomness: The source of jitter.
-    """
-
-    def __init__(
-        self,
-        selector: Selector,
-        metadata: MetadataUpdater,
-        states: ClusterConnectionStates,
-        resolution: Resolution,
-        max_in_flight: int,
-        *,
-        checks_versions: bool,
-        send_buffer: int = -1,
-        receive_buffer: int = -1,
-        randomness: Randomness | None = None,
-    ) -> None:
-        self.states = states
-        self._selector = selector
-        self._metadata = metadata
-        self._resolution = resolution
-        self._max_in_flight = max_in_flight
-        self._checks_versions = checks_versions
-        self._send_buffer = send_buffer
-        self._receive_buffer = receive_buffer
-        self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
-        self._lookups: deque[tuple[Node, object, Sequence[str] | OSError]] = deque()
-        self._starting = False
-
-    # ---- questions ---------------------------------------------------------------------------------------------------
-
-    def channel(self, node_id: str) -> Channel | None:
-        """Return the node's channel, even while it is being closed; None if there is none."""
-        return self._selector.channels.get(node_id) or self._selector.closing_channel(node_id)
-
-    def sendable(self, node_id: str, now: int) -> Channel | None:
-        """The node's channel, if it can take another request now."""
-        if not self.states.is_ready(node_id, now):
-            return None
-        channel = self._selector.channels.get(node_id)
-        if channel is None:
-            return None
-        connection = channel.connection
-        in_flight = connection.in_flight
-        if not connection.usable or connection.outgoing is not None or channel.broken:
-            return None  # the last frame has not gone out, even if its request was answered meanwhile
-        if in_flight.requests and not in_flight.can_send_more(self._max_in_flight):
-            return None
-        if connection.reader.waiting or connection.reader.bytes_read:
-            asked = len(in_flight)  # read first: another thread may take answers meanwhile, but sends nothing
-            if connection.reader.arrived > asked:
-                _log.warning("node %s answered a request that was not sent yet; closing the connection", node_id)
-                self._selector.writer.give_up(channel)
-                return None
-        return channel
-
-    def can_send(self, node_id: str, now: int) -> bool:
-        """Whether the node can take another request now."""
-        return self.sendable(node_id, now) is not None
-
-    def in_flight(self, node_id: str) -> int:
-        """How many requests the node has not answered."""
-        channel = self.channel(node_id)
-        return 0 if channel is None else len(channel.connection.in_flight)
-
-    def least_loaded(self, now: int) -> LeastLoaded:
-        """Choose the ready node with the fewest requests in flight, else one connecting, else one to connect to.
-
-        Raises:
-            IllegalState: There are no nodes.
-        """
-        nodes = self._metadata.nodes()
-        if not nodes:
-            raise IllegalState("there are no nodes to choose from")
-        offset = self._random.randrange(len(nodes))
-        return least_loaded(
-            [*nodes[offset:], *nodes[:offset]],
-            self.states,
-            self._selector.is_channel_ready,
-            lambda node_id: self.can_send(node_id, now),
-            self.in_flight,
-            now,
-        )
-
-    # ---- connecting --------------------------------------------------------------------------------------------------
-
-    def connect(self, node: Node, now: int) -> None:
-        """Begin to connect, if the node's back-off allows it; looks its host's name up first if need be."""
-        if not self.states.can_connect(node.key, now):
-            return
-        self.states.connecting(node.key, now, node.host)
-        if self.states.current_address(node.key) is not None:
-            self._begin(node, now)
-            return
-        attempt = self.states.attempt(node.key)
-        self._starting = True
-        try:
-            self._resolution.start(node.host, self._looked_up(node, attempt))
-        finally:
-            self._starting = False
-        self.go_on(now)
-
-    def _looked_up(self, node: Node, attempt: object) -> Callable[[Sequence[str] | OSError], None]:
-        def done(result: Sequence[str] | OSError) -> None:
-            self._lookups.append((node, attempt, result))
-            if not self._starting:
-                self._selector.wakeup()
-
-        return done
-
-    def go_on(self, now: int) -> None:
-        """Go on with nodes whose host has been looked up, unless their attempt was given up meanwhile."""
-        while self._lookups:
-            node, attempt, result = self._lookups.popleft()
-            if attempt is None or self.states.attempt(node.key) is not attempt:
-                continue
-            if isinstance(result, OSError):
-                self._failed(node, result, now)
-            else:
-                self.states.resolved(node.key, result)
-                self._begin(node, now)
-
-    def _begin(self, node: Node, now: int) -> None:
-        address = self.states.current_address(node.key)
-        assert address is not None
-        _log.debug("connecting to node %s at %s", node, address)
-        try:
-            self._selector.connect(
-                node.key,
-                (address, node.port),
-                self._send_buffer,
-                self._receive_buffer,
-                host=node.host,
-                listener=node.listener,
-                checks_versions=self._checks_versions,
-            )
-        except OSError as e:
-            self._failed(node, e, now)
-
-    def _failed(self, node: Node, error: OSError, now: int) -> None:
-        _log.warning("could not connect to node %s: %s", node, error)
-        self.states.disconnected(node.key, now)
-        self._metadata.handle_server_disconnect(now, node.key, None)
-
-
-class RequestSender:
-    """Sends the requests of a client.
-
-    Args:
-        selector: Moves the bytes.
-        metadata: Takes the failures of its own requests.
-        versions: The API versions of nodes.
-        client_id: Goes into every header; None for none, a function of the node's id where nodes get different ones.
         request_timeout_ms: The time limit of requests without one of their own.
-        clock: The source of time.
+        setup_timeout_ms, setup_timeout_max_ms: The first and the longest time limit of connecting.
+        discover_versions: Ask each node for its versions before anything else.
+        api_versions: The API versions of nodes; shared between clients if given.
+        on_invalid_answer: Takes a node's id and the error of its invalid response, which ``poll`` then does not raise.
+        clock, resolution, randomness: The sources of time, addresses and jitter.
 
     Attributes:
-        request_timeout_ms: As given.
-        next_timeout_ms: A time before which no in-flight request times out.
-        unanswered: In-flight requests that expect no response.
-        aborted: The responses of requests that were not sent, or whose connection was closed from this side.
+        active: Whether the client is neither closing nor closed.
+        newly_ready: The nodes that became ready for requests in the last ``poll``.
     """
 
     __slots__ = (
-        "_client_id_of", "_clock", "_framer", "_framers", "_ids", "_metadata", "_selector", "_versions", "_writer",
-        "aborted", "next_timeout_ms", "request_timeout_ms", "unanswered",
+        "_aborted", "_client_id_of", "_discover_versions", "_framer", "_framers", "_ids", "_is_closed", "_is_resolving",
+        "_lookups", "_max_in_flight", "_metadata", "_next_timeout_ms", "_on_invalid_answer", "_one_way", "_random",
+        "_receive_buffer", "_request_timeout_ms", "_resolution", "_selector", "_send_buffer", "_states", "_versions",
+        "_writer", "active", "client_id", "clock", "newly_ready",
     )  # fmt: skip
 
     def __init__(
         self,
         selector: Selector,
         metadata: MetadataUpdater,
-        versions: VersionDiscovery,
         client_id: ClientId,
-        request_timeout_ms: int,
-        clock: Clock,
+        *,
+        max_in_flight: int = 5,
+        reconnect_backoff_ms: int = 50,
+        reconnect_backoff_max_ms: int = 1_000,
+        send_buffer: int = -1,
+        receive_buffer: int = -1,
+        request_timeout_ms: int = 30_000,
+        setup_timeout_ms: int = 10_000,
+        setup_timeout_max_ms: int = 30_000,
+        discover_versions: bool = True,
+        api_versions: dict[str, NodeApiVersions] | None = None,
+        on_invalid_answer: Callable[[str, Exception], None] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        resolution: Resolution | None = None,
+        randomness: Randomness | None = None,
     ) -> None:
+        self.client_id = client_id
+        self.clock = clock
+        self.active = True
+        self.newly_ready: list[str] = []
+        self._is_closed = False
         self._selector = selector
         self._writer = selector.writer
         self._metadata = metadata
-        self._versions = versions
+        self._states = ClusterConnectionStates(
+            reconnect_backoff_ms, reconnect_backoff_max_ms, setup_timeout_ms, setup_timeout_max_ms, randomness
+        )
+        self._versions = VersionDiscovery(api_versions)
+        self._discover_versions = discover_versions
+        self._max_in_flight = max_in_flight
+        self._send_buffer = send_buffer
+        self._receive_buffer = receive_buffer
+        self._on_invalid_answer = on_invalid_answer
+        self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
+        self._resolution = resolution or NameResolution()
+        self._lookups: deque[tuple[Node, object, Sequence[str] | OSError]] = deque()
+        self._is_resolving = False
         self._client_id_of = client_id if callable(client_id) else None
         self._framer = RequestFramer(None if callable(client_id) else client_id)
         self._framers: dict[str, RequestFramer] = {}
         self._ids: dict[str, CorrelationIds] = {}
-        self._clock = clock
-        self.request_timeout_ms = request_timeout_ms
-        self.next_timeout_ms = clock.milliseconds() + request_timeout_ms
-        self.unanswered = 0
-        self.aborted: deque[ClientResponse] = deque()
+        self._request_timeout_ms = request_timeout_ms
+        self._next_timeout_ms = clock.milliseconds() + request_timeout_ms  # no in-flight request times out before
+        self._one_way = 0  # in-flight requests that expect no response
+        self._aborted: deque[ClientResponse] = deque()  # of requests not sent, or whose connection this side has closed
+        metadata.attach(self)
+
+    # ---- making and sending requests ---------------------------------------------------------------------------------
 
     def next_correlation_id(self, node_id: str) -> int:
         """Take the next correlation id of this node; each node has its own 0, 1, 2 ..."""
@@ -491,7 +348,7 @@ class RequestSender:
         timeout_ms: int | None = None,
         created_ms: int | None = None,
     ) -> ClientRequest:
-        """Make a request; it takes a correlation id, whether it is sent or not.
+        """Make a request for ``send``; it takes a correlation id, whether it is sent or not.
 
         Args:
             node_id: The receiver's ``Node.key``.
@@ -505,31 +362,68 @@ class RequestSender:
             node_id,
             builder,
             self.next_correlation_id(node_id),
-            self._clock.milliseconds() if created_ms is None else created_ms,
-            self.request_timeout_ms if timeout_ms is None else timeout_ms,
+            self.clock.milliseconds() if created_ms is None else created_ms,
+            self._request_timeout_ms if timeout_ms is None else timeout_ms,
             expects_response=expects_response,
             callback=callback,
         )
 
-    def request(
-        self, node_id: str, builder: RequestBuilder, callback: Callback, now: int, channel: Channel
-    ) -> ClientRequest:
-        """Make a request and write it at once.
+    def send(self, request: ClientRequest) -> None:
+        """Queue a request; ``poll`` writes it. If the node lacks its version, its response says so.
 
         Raises:
-            IllegalState, EncodeError: As ``send``.
+            ClientClosed: This client is closing or closed.
+            IllegalState: The node is not ready, or can take no request now.
+            EncodeError: The request cannot be written.
         """
+        if not self.active:
+            self._ensure_active()
+        now = self.clock.milliseconds()
+        if self._sendable(request.destination, now) is None:
+            raise IllegalState(f"node {request.destination} can take no request now: {bounded(str(request))}")
+        self._send(request, now, None)
+
+    def request(
+        self, node_id: str, builder: RequestBuilder, callback: Callback, now: int | None = None
+    ) -> ClientRequest:
+        """Make a request and write it at once, on the calling thread; if it cannot be sent, it takes no correlation id.
+
+        Args:
+            node_id: The receiver's ``Node.key``.
+            builder: Makes the body.
+            callback: Called in ``poll`` with the response: an answer, or the reason why there is none.
+            now: The time in ms of the client's clock, if the caller has just read the clock.
+
+        Raises:
+            ClientClosed: This client is closing or closed.
+            IllegalState: The node is not ready, or can take no request now.
+            EncodeError: The request cannot be written.
+        """
+        if not self.active:
+            self._ensure_active()
+        if now is None:
+            now = self.clock.milliseconds()
+        channel = self._sendable(node_id, now)
+        if channel is None:
+            raise IllegalState(f"node {node_id} can take no request now")
         correlation_id = self.next_correlation_id(node_id)
-        request = ClientRequest(node_id, builder, correlation_id, now, self.request_timeout_ms, callback)
-        self.send(request, now, channel)
+        request = ClientRequest(node_id, builder, correlation_id, now, self._request_timeout_ms, callback)
+        self._send(request, now, channel)
         return request
 
-    def forget(self, node_id: str) -> None:
-        """Count a node's correlation ids from 0 again."""
-        self._ids.pop(node_id, None)
-        self._framers.pop(node_id, None)
+    def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
+        """Send a request of the metadata updater, which gets the response or the failure.
 
-    def send(self, request: ClientRequest, now: int, channel: Channel | None = None) -> None:
+        Raises:
+            ClientClosed: This client is closing or closed.
+        """
+        if not self.active:
+            self._ensure_active()
+        request = self.new_request(node_id, builder)
+        request.internal = True
+        self._send(request, self.clock.milliseconds(), None)
+
+    def _send(self, request: ClientRequest, now: int, channel: Channel | None) -> None:
         """Frame a request, and hand it to the selector; with a channel, write it at once.
 
         If no version suits both sides, the request's response says so.
@@ -550,96 +444,326 @@ class RequestSender:
             if request.internal:
                 self._metadata.handle_failed_request(now, error)
             else:
-                self.aborted.append(ClientResponse(request, now, version_mismatch=error))
+                self._aborted.append(ClientResponse(request, now, version_mismatch=error))
                 self._selector.wakeup()
             return
         request.version = version
-        framer = self._framer if self._client_id_of is None else self._framer_of(node_id, self._client_id_of)
+        framer = self._framer if self._client_id_of is None else self._framer_of(node_id)
         request.send = send = framer.frame(request, body)
         request.sent_ms = now
         if not request.expects_response:
-            self.unanswered += 1
-        if now + request.timeout_ms < self.next_timeout_ms:
-            self.next_timeout_ms = now + request.timeout_ms
+            self._one_way += 1
+        if now + request.timeout_ms < self._next_timeout_ms:
+            self._next_timeout_ms = now + request.timeout_ms
         if channel is None:
             self._selector.send(send)
         else:
             self._writer.write_at_once(channel, send)
 
-    def _framer_of(self, node_id: str, client_id_of: Callable[[str], str]) -> RequestFramer:
+    def _framer_of(self, node_id: str) -> RequestFramer:
         """Return the framer of a node whose client id is its own."""
         framer = self._framers.get(node_id)
         if framer is None:
-            framer = self._framers[node_id] = RequestFramer(client_id_of(node_id))
+            assert self._client_id_of is not None
+            framer = self._framers[node_id] = RequestFramer(self._client_id_of(node_id))
         return framer
 
+    def _sendable(self, node_id: str, now: int) -> Channel | None:
+        """Return the node's channel if it can take another request now, else None."""
+        if not self._states.is_ready(node_id, now):
+            return None
+        channel = self._selector.channels.get(node_id)
+        if channel is None:
+            return None
+        connection = channel.connection
+        in_flight = connection.in_flight
+        if not connection.usable or connection.outgoing is not None or channel.broken:
+            return None  # the last frame has not gone out, even if its request was answered meanwhile
+        if in_flight.requests and not in_flight.can_send_more(self._max_in_flight):
+            return None
+        if connection.reader.waiting or connection.reader.bytes_read:
+            asked = len(in_flight)  # read first: another thread may take answers meanwhile, but sends nothing
+            if connection.reader.arrived > asked:
+                _log.warning("node %s answered a request that was not sent yet; closing the connection", node_id)
+                self._writer.give_up(channel)
+                return None
+        return channel
 
-_WITHOUT_THROTTLE_TIME: Final = {*CONTROL_APIS, ApiKey.CONTROLLED_SHUTDOWN}
-_THROTTLES_FROM: Final[dict[int, float]] = {
-    **{key: math.inf for key in ApiKey if key not in _WITHOUT_THROTTLE_TIME},
-    ApiKey.PRODUCE: 6,
-    ApiKey.FETCH: 8,
-    ApiKey.METADATA: 6,
-    ApiKey.API_VERSIONS: 2,
-}
-"""The first version of each API in which the client must keep a response's throttle time; infinite where never."""
+    # ---- connections -------------------------------------------------------------------------------------------------
 
+    def ready(self, node: Node) -> bool:
+        """Return whether a request can be sent to the node now; begins to connect if the back-off allows.
 
-class RequestOutcomes:
-    """Completes the requests of a client after each poll of its selector.
+        Raises:
+            ValueError: The node has no host or port.
+        """
+        if node.is_empty:
+            raise ValueError(f"cannot connect to {node}: it has no host or port")
+        if self.is_ready(node):
+            return True
+        self._connect(node, self.clock.milliseconds())
+        return False
 
-    Args:
-        selector: Moves the bytes.
-        metadata: Takes the outcomes of its own requests.
-        states: The connection state of each node.
-        nodes: The connections.
-        versions: The API versions of nodes.
-        sender: Sends ApiVersions requests, and knows when requests time out.
-        discover_versions: Whether nodes are asked for their versions.
+    def is_ready(self, node: Node) -> bool:
+        """Whether a request can be sent to the node now."""
+        now = self.clock.milliseconds()
+        return not self._metadata.is_update_due(now) and self._sendable(node.key, now) is not None
 
-    Attributes:
-        newly_ready: The nodes that have become ready for requests.
-    """
+    def can_send(self, node: Node) -> bool:
+        """Whether the node can take a request now, even while a metadata update is due."""
+        return self._sendable(node.key, self.clock.milliseconds()) is not None
 
-    __slots__ = (
-        "_discover_versions", "_metadata", "_nodes", "_selector", "_sender", "_states", "_versions", "newly_ready",
-    )  # fmt: skip
+    def connection_delay(self, node: Node) -> int:
+        """Return the ms to wait before checking the node again."""
+        return self._states.connection_delay(node.key, self.clock.milliseconds())
 
-    def __init__(
-        self,
-        selector: Selector,
-        metadata: MetadataUpdater,
-        states: ClusterConnectionStates,
-        nodes: NodeConnections,
-        versions: VersionDiscovery,
-        sender: RequestSender,
-        *,
-        discover_versions: bool,
-    ) -> None:
-        self._selector = selector
-        self._metadata = metadata
-        self._states = states
-        self._nodes = nodes
-        self._versions = versions
-        self._sender = sender
-        self._discover_versions = discover_versions
-        self.newly_ready: list[str] = []
+    def poll_delay_ms(self, node: Node) -> int:
+        """Return the rest of a connected node's throttle, else ``connection_delay``."""
+        return self._states.poll_delay_ms(node.key, self.clock.milliseconds())
 
-    def _take(self, request: ClientRequest) -> ClientRequest:
-        self._sender.unanswered -= not request.expects_response
-        return request
+    def connection_failed(self, node: Node) -> bool:
+        """Whether the last connection has ended or could not be made."""
+        return self._states.is_disconnected(node.key)
 
-    def complete_sends(self, responses: list[ClientResponse], now: int) -> None:
+    def authentication_error(self, node: Node) -> AuthenticationFailed | None:
+        """Return the error of the last authentication, None once the node is ready."""
+        return self._states.authentication_error(node.key)
+
+    def least_loaded_node(self) -> LeastLoaded:
+        """Choose the ready node with the fewest requests in flight, else one connecting, else that tried longest ago.
+
+        Raises:
+            IllegalState: There are no nodes.
+        """
+        nodes = self._metadata.nodes()
+        if not nodes:
+            raise IllegalState("there are no nodes to choose from")
+        now, states, channels = self.clock.milliseconds(), self._states, self._selector.channels
+        connection_ready = False
+        ready: Node | None = None
+        preparing: Node | None = None
+        connectable: Node | None = None
+        fewest = FOREVER
+        offset = self._random.randrange(len(nodes))
+        for node in [*nodes[offset:], *nodes[:offset]]:
+            key = node.key
+            if states.is_ready(key, now) and key in channels and channels[key].connection.usable:
+                connection_ready = True
+            if self._sendable(key, now) is not None:
+                count = self.in_flight_count(key)
+                if count == 0:
+                    return LeastLoaded(node, True)
+                if count < fewest:
+                    fewest, ready = count, node
+            elif states.is_preparing(key):
+                preparing = node
+            elif states.can_connect(key, now) and (
+                connectable is None or states.last_attempt_ms(key) < states.last_attempt_ms(connectable.key)
+            ):
+                connectable = node
+        return LeastLoaded(ready or preparing or connectable, connection_ready)
+
+    def in_flight_count(self, node_id: str | None = None) -> int:
+        """Count the unanswered requests of one node, or of all."""
+        if node_id is not None:
+            channel = self._channel(node_id)
+            return 0 if channel is None else len(channel.connection.in_flight)
+        return sum(len(channel.connection.in_flight) for channel in self._selector.all_channels())
+
+    def _channel(self, node_id: str) -> Channel | None:
+        """Return the node's channel, even while it is being closed; None if there is none."""
+        return self._selector.channels.get(node_id) or self._selector.closing_channel(node_id)
+
+    def disconnect(self, node_id: str) -> None:
+        """Close a connection; the next ``poll`` returns its requests as disconnected.
+
+        Raises:
+            IllegalState: The client never connected to this node.
+        """
+        if self._states.state(node_id).is_disconnected:
+            _log.debug("asked to disconnect from node %s, which is disconnected", node_id)
+            return
+        _log.info("disconnecting from node %s", node_id)
+        now = self.clock.milliseconds()
+        unanswered = self._selector.close_channel(node_id)
+        self._versions.pending.pop(node_id, None)
+        self._cancel(unanswered, now, self._aborted)
+        self._states.disconnected(node_id, now)
+
+    def close_node(self, node_id: str) -> None:
+        """Close a connection and forget it, its requests and its back-off; the requests' callbacks are not called."""
+        unanswered = self._selector.close_channel(node_id)
+        self._versions.pending.pop(node_id, None)
+        now = self.clock.milliseconds()
+        for request in unanswered:
+            self._one_way -= not request.expects_response
+            _log.debug("dropped with its connection: %s", request)
+            if request.internal and request.api_key != ApiKey.API_VERSIONS:
+                self._metadata.handle_failed_request(now, None)
+        self._states.remove(node_id)
+
+    def forget_node(self, node_id: str) -> None:
+        """Close a node's connection; if the node comes back, its correlation ids begin at 0 again."""
+        self.close_node(node_id)
+        self._ids.pop(node_id, None)
+        self._framers.pop(node_id, None)
+
+    # ---- connecting --------------------------------------------------------------------------------------------------
+
+    def _connect(self, node: Node, now: int) -> None:
+        """Begin to connect, if the node's back-off allows it; looks its host's name up first if need be."""
+        if not self._states.can_connect(node.key, now):
+            return
+        self._states.connecting(node.key, now, node.host)
+        if self._states.current_address(node.key) is not None:
+            self._dial(node, now)
+            return
+        attempt = self._states.attempt(node.key)
+        self._is_resolving = True
+        try:
+            self._resolution.start(node.host, partial(self._resolved, node, attempt))
+        finally:
+            self._is_resolving = False
+        self._dial_resolved(now)
+
+    def _resolved(self, node: Node, attempt: object, result: Sequence[str] | OSError) -> None:
+        """Take the addresses of a node, or the error, from any thread."""
+        self._lookups.append((node, attempt, result))
+        if not self._is_resolving:
+            self._selector.wakeup()
+
+    def _dial_resolved(self, now: int) -> None:
+        """Dial the nodes whose host has been looked up, unless their attempt was given up meanwhile."""
+        while self._lookups:
+            node, attempt, result = self._lookups.popleft()
+            if attempt is None or self._states.attempt(node.key) is not attempt:
+                continue
+            if isinstance(result, OSError):
+                self._connect_failed(node, result, now)
+            else:
+                self._states.resolved(node.key, result)
+                self._dial(node, now)
+
+    def _dial(self, node: Node, now: int) -> None:
+        address = self._states.current_address(node.key)
+        assert address is not None
+        _log.debug("connecting to node %s at %s", node, address)
+        try:
+            self._selector.connect(
+                node.key,
+                (address, node.port),
+                self._send_buffer,
+                self._receive_buffer,
+                host=node.host,
+                listener=node.listener,
+                checks_versions=self._discover_versions,
+            )
+        except OSError as e:
+            self._connect_failed(node, e, now)
+
+    def _connect_failed(self, node: Node, error: OSError, now: int) -> None:
+        _log.warning("could not connect to node %s: %s", node, error)
+        self._states.disconnected(node.key, now)
+        self._metadata.handle_server_disconnect(now, node.key, None)
+
+    # ---- polling -----------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int) -> list[ClientResponse]:
+        """Write, read, and complete requests; the callbacks of completed requests are called here.
+
+        Args:
+            timeout_ms: The longest wait for an event, in ms.
+
+        Returns:
+            The completed requests: first those sent without an answer due, then answered, disconnected, timed out.
+
+        Raises:
+            ClientClosed: This client is closing or closed.
+            CorrelationIdMismatch, DecodeError: A node sent an invalid response. Close its connection.
+        """
+        if not self.active:
+            self._ensure_active()
+        if self.newly_ready:
+            self.newly_ready.clear()
+        selector, states = self._selector, self._states
+        if self._aborted:
+            aborted = [self._aborted.popleft() for _ in range(len(self._aborted))]
+            self._complete(aborted)
+            return aborted
+        now = self.clock.milliseconds()
+        timeout_ms = min(
+            timeout_ms,
+            self._metadata.maybe_update(now),
+            max(0, self._next_timeout_ms - now + 1),
+            states.remaining_ms(now) if states.connecting_nodes else FOREVER,
+        )
+        try:
+            selector.poll(timeout_ms, for_sends=self._max_in_flight > 1 or self._one_way > 0)
+            now = selector.polled_ns // 1_000_000
+        except OSError as e:
+            _log.error("the selector failed: %s", e)
+            self.clock.sleep(min(timeout_ms, _FAILED_POLL_MS))
+            now = self.clock.milliseconds()
+        responses: list[ClientResponse] = []
+        errors: list[tuple[str, Exception]] = []
+        try:
+            if self._one_way and selector.completed_sends:
+                self._complete_sends(responses, now)
+            for receive in selector.completed_receives:
+                try:
+                    self._complete_receive(responses, receive, now)
+                except (IllegalState, DecodeError) as e:  # the other responses are not lost
+                    errors.append((receive.source, e))
+            if selector.disconnected:
+                for node_id, ended in selector.disconnected.items():
+                    self._disconnected(responses, node_id, now, ended)
+            for node_id in selector.connected:
+                if self._discover_versions:
+                    self._versions.ask(node_id)
+                else:
+                    states.ready(node_id)
+            if selector.prepared:  # a connection whose session was renewed is ready at once: its versions are known
+                pending = self._versions.pending
+                self.newly_ready += [node_id for node_id in selector.prepared if node_id not in pending]
+            if self._versions.pending and (selector.prepared or selector.completed_receives):
+                self._ask_versions(now)
+            if self._lookups:
+                self._dial_resolved(now)
+            if states.connecting_nodes:
+                self._time_out_connections(responses, now)
+            if now > self._next_timeout_ms:
+                self._time_out_requests(responses, now)
+        finally:
+            self._complete(responses)
+        for node_id, error in errors:
+            if self._on_invalid_answer is None:
+                raise error
+            self._on_invalid_answer(node_id, error)
+        return responses
+
+    def _complete(self, responses: list[ClientResponse]) -> None:
+        for response in responses:
+            try:
+                callback = response.request.callback
+                if callback is not None:
+                    callback(response)
+            except Exception:  # noqa: BLE001
+                # One failing callback must not keep the others from their responses.
+                _log.exception("the callback failed of %s", bounded(str(response.request)))
+
+    # ---- responses ---------------------------------------------------------------------------------------------------
+
+    def _complete_sends(self, responses: list[ClientResponse], now: int) -> None:
         """Complete requests that expect no response and have gone out."""
         for send in self._selector.completed_sends:
-            channel = self._nodes.channel(send.destination)
+            channel = self._channel(send.destination)
             requests = () if channel is None else channel.connection.in_flight.requests
             if requests and requests[-1].send is send and not requests[-1].expects_response:
                 assert channel is not None
-                request = self._take(channel.connection.in_flight.complete_last_sent())
-                responses.append(ClientResponse(request, now))
+                self._one_way -= 1
+                responses.append(ClientResponse(channel.connection.in_flight.complete_last_sent(), now))
 
-    def complete_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
+    def _complete_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
         """Match a received frame with the oldest in-flight request, and complete the request.
 
         Raises:
@@ -647,8 +771,7 @@ class RequestOutcomes:
         """
         channel, payload = receive.channel, receive.payload
         assert payload is not None
-        in_flight = channel.connection.in_flight
-        request = in_flight.requests.popleft() if in_flight.requests else in_flight.complete_next()
+        request = channel.connection.in_flight.complete_next()
         send = request.send
         if send is not None and not send.completed:
             self._check_early_answer(channel, request)
@@ -677,19 +800,19 @@ class RequestOutcomes:
             if send.completed:
                 return
         if send.remaining == send.size:
-            self._take(request)
+            self._one_way -= not request.expects_response
             raise IllegalState(f"an answer came before its request was sent: {bounded(str(request))}")
         _log.warning(
             "node %s answered before %d bytes of the request had gone out; closing the connection: %s",
             request.destination, send.remaining, bounded(str(request)),
         )  # fmt: skip
-        self._selector.writer.give_up(channel)
+        self._writer.give_up(channel)
 
     def _complete_special(
         self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
     ) -> None:
-        """Do ``complete_receive`` for requests of the client itself and requests that expect no response."""
-        self._take(request)
+        """Do ``_complete_receive`` for requests of the client itself and requests that expect no response."""
+        self._one_way -= not request.expects_response
         if request.internal and request.api_key == ApiKey.API_VERSIONS:
             self._learn_versions(responses, request, payload, now)
             return
@@ -712,7 +835,7 @@ class RequestOutcomes:
         throttle_ms = getattr(body, "throttle_time_ms", None)
         if throttle_ms is None:
             return
-        channel = self._nodes.channel(request.destination)
+        channel = self._channel(request.destination)
         if channel is not None and channel.metrics is not None:
             channel.metrics.throttles.record(throttle_ms)
         if throttle_ms > 0 and request.version >= throttles_from:
@@ -720,8 +843,10 @@ class RequestOutcomes:
             if channel is not None:
                 channel.connection.in_flight.throttle(throttle_ms)
 
-    def disconnect(
-        self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, *, timed_out: bool = False
+    # ---- ends of connections, and time-outs --------------------------------------------------------------------------
+
+    def _disconnected(
+        self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, timed_out: bool = False
     ) -> None:
         """Take the end of a connection: note the reason, end its requests, and notify the metadata updater."""
         self._states.disconnected(node_id, now)
@@ -737,34 +862,38 @@ class RequestOutcomes:
                 )  # fmt: skip
             case ChannelState.NOT_CONNECTED:
                 _log.warning("connection to node %s could not be established; the node may be down", node_id)
-        self.cancel(ended.unanswered, now, responses, timed_out=timed_out)
+        self._cancel(ended.unanswered, now, responses, timed_out)
         self._metadata.handle_server_disconnect(now, node_id, ended.error)
 
-    def cancel(
+    def _cancel(
         self,
         unanswered: Sequence[ClientRequest],
         now: int,
         responses: MutableSequence[ClientResponse],
-        *,
         timed_out: bool = False,
     ) -> None:
         """End requests whose connection has ended; the metadata updater is notified of its own."""
         for request in unanswered:
-            self._take(request)
+            self._one_way -= not request.expects_response
             if not request.internal:
                 responses.append(ClientResponse(request, now, disconnected=True, timed_out=timed_out))
             elif request.api_key != ApiKey.API_VERSIONS:
                 self._metadata.handle_failed_request(now, None)
 
-    def time_out_connections(self, responses: list[ClientResponse], now: int) -> None:
+    def _close_locally(self, responses: list[ClientResponse], node_id: str, now: int, timed_out: bool = False) -> None:
+        unanswered = self._selector.close_channel(node_id)
+        ended = Disconnection(ChannelState.LOCAL_CLOSE, unanswered=tuple(unanswered))
+        self._disconnected(responses, node_id, now, ended, timed_out)
+
+    def _time_out_connections(self, responses: list[ClientResponse], now: int) -> None:
         """Give up attempts to connect that have taken too long."""
         for node_id in self._states.timed_out_connections(now):
             _log.info("connecting to node %s took longer than %d ms", node_id, self._states.setup_timeout_ms(node_id))
             self._close_locally(responses, node_id, now, timed_out=True)
 
-    def time_out_requests(self, responses: list[ClientResponse], now: int) -> None:
+    def _time_out_requests(self, responses: list[ClientResponse], now: int) -> None:
         """Time out in-flight requests: all are checked once per request timeout, as later requests end later."""
-        earliest = now + self._sender.request_timeout_ms
+        earliest = now + self._request_timeout_ms
         for node_id, channel in list(self._selector.channels.items()):
             if channel.connection.in_flight.timed_out(now):
                 _log.info("node %s did not answer in time; closing the connection", node_id)
@@ -773,32 +902,19 @@ class RequestOutcomes:
                 deadline = channel.connection.in_flight.earliest_deadline()
                 if deadline is not None and deadline < earliest:
                     earliest = deadline
-        self._sender.next_timeout_ms = earliest
+        self._next_timeout_ms = earliest
 
-    def _close_locally(
-        self, responses: list[ClientResponse], node_id: str, now: int, *, timed_out: bool = False
-    ) -> None:
-        unanswered = self._selector.close_channel(node_id)
-        ended = Disconnection(ChannelState.LOCAL_CLOSE, unanswered=tuple(unanswered))
-        self.disconnect(responses, node_id, now, ended, timed_out=timed_out)
+    # ---- versions ----------------------------------------------------------------------------------------------------
 
-    def begin_connections(self) -> None:
-        """Go on with new connections: ask for the node's versions, or note that the node is ready."""
-        for node_id in self._selector.connected:
-            if self._discover_versions:
-                self._versions.ask(node_id)
-            else:
-                self._states.ready(node_id)
-
-    def ask_versions(self, now: int) -> None:
+    def _ask_versions(self, now: int) -> None:
         """Send ApiVersions requests to the pending nodes that can take a request."""
         for node_id in list(self._versions.pending):
             channel = self._selector.channels.get(node_id)
             if channel is not None and channel.connection.usable:
                 self._states.checking_api_versions(node_id)
-                request = self._sender.new_request(node_id, self._versions.request(node_id))
+                request = self.new_request(node_id, self._versions.request(node_id))
                 request.internal = True
-                self._sender.send(request, now)
+                self._send(request, now, None)
 
     def _learn_versions(
         self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
@@ -806,7 +922,7 @@ class RequestOutcomes:
         node_id = request.destination
         try:
             answer = self._versions.learn(request, payload)
-        except VersionsRefused as e:
+        except VersionsUnavailable as e:
             _log.warning("node %s does not tell its versions (%s); disconnecting", node_id, e)
             self._close_locally(responses, node_id, now)
             return
@@ -819,337 +935,11 @@ class RequestOutcomes:
             self.newly_ready.append(node_id)
             _log.debug("node %s has versions %s", node_id, self._versions.known[node_id])
 
-
-_FAILED_POLL_MS: Final = 100
-"""The longest pause after a poll that the system refused, so that a lasting fault does not fill log and processor."""
-
-
-class _Phase(Enum):
-    ACTIVE = "active"
-    CLOSING = "closing"
-    CLOSED = "closed"
-
-
-class NetworkClient:
-    """Sends requests to one node or to thousands over one selector.
-
-    One thread uses the client. Any other may call ``wakeup``, ``initiate_close``, ``active``, ``in_flight_count``, and
-    ``request``, which one thread at a time may call for each node.
-
-    Args:
-        selector: Moves the bytes; the client owns and closes it.
-        metadata: Keeps the nodes.
-        client_id: Goes into every header; see ``ClientId``.
-        max_in_flight: Most unanswered requests on one connection.
-        reconnect_backoff_ms, reconnect_backoff_max_ms: The first and the longest wait before a reconnect.
-        send_buffer, receive_buffer: Buffer sizes of new sockets in bytes, -1 for the system's.
-        request_timeout_ms: The time limit of requests without one of their own.
-        setup_timeout_ms, setup_timeout_max_ms: The first and the longest time limit of connecting.
-        discover_versions: Ask each node for its versions before anything else.
-        api_versions: The API versions of nodes; shared between clients if given.
-        on_invalid_answer: Takes a node's id and the error of its invalid response, which ``poll`` then does not raise.
-        clock, resolution, randomness: The sources of time, addresses and jitter.
-
-    Attributes:
-        next_correlation_id: See ``RequestSender.next_correlation_id``.
-        new_request: Makes a request for ``send``; see ``RequestSender.new_request``.
-        newly_ready: The nodes that became ready for requests in the last ``poll``.
-    """
-
-    def __init__(
-        self,
-        selector: Selector,
-        metadata: MetadataUpdater,
-        client_id: ClientId,
-        *,
-        max_in_flight: int = 5,
-        reconnect_backoff_ms: int = 50,
-        reconnect_backoff_max_ms: int = 1_000,
-        send_buffer: int = -1,
-        receive_buffer: int = -1,
-        request_timeout_ms: int = 30_000,
-        setup_timeout_ms: int = 10_000,
-        setup_timeout_max_ms: int = 30_000,
-        discover_versions: bool = True,
-        api_versions: dict[str, NodeApiVersions] | None = None,
-        on_invalid_answer: Callable[[str, Exception], None] | None = None,
-        clock: Clock = SYSTEM_CLOCK,
-        resolution: Resolution | None = None,
-        randomness: Randomness | None = None,
-    ) -> None:
-        self.client_id = client_id
-        self.clock = clock
-        self._selector = selector
-        self._metadata = metadata
-        self._states = ClusterConnectionStates(
-            reconnect_backoff_ms, reconnect_backoff_max_ms, setup_timeout_ms, setup_timeout_max_ms, randomness
-        )
-        self._nodes = NodeConnections(
-            selector,
-            metadata,
-            self._states,
-            resolution or NameResolution(),
-            max_in_flight,
-            checks_versions=discover_versions,
-            send_buffer=send_buffer,
-            receive_buffer=receive_buffer,
-            randomness=randomness,
-        )
-        self._discover_versions = discover_versions
-        self._versions = VersionDiscovery(api_versions)
-        self._pipelined = max_in_flight > 1
-        self._on_invalid_answer = on_invalid_answer
-        self._sender = RequestSender(selector, metadata, self._versions, client_id, request_timeout_ms, clock)
-        self._outcomes = RequestOutcomes(
-            selector,
-            metadata,
-            self._states,
-            self._nodes,
-            self._versions,
-            self._sender,
-            discover_versions=discover_versions,
-        )
-        self.next_correlation_id = self._sender.next_correlation_id
-        self.new_request = self._sender.new_request
-        self.newly_ready = self._outcomes.newly_ready
-        self._phase = _Phase.ACTIVE
-        metadata.attach(self)
-
-    # ---- making and sending requests ---------------------------------------------------------------------------------
-
-    def send(self, request: ClientRequest) -> None:
-        """Queue a request; ``poll`` writes it. If the node lacks its version, its response says so.
-
-        Raises:
-            ClientClosed: This client is closing or closed.
-            IllegalState: The node is not ready, or can take no request now.
-            EncodeError: The request cannot be written.
-        """
-        if self._phase is not _Phase.ACTIVE:
-            self._ensure_active()
-        now = self.clock.milliseconds()
-        if not self._nodes.can_send(request.destination, now):
-            raise IllegalState(f"node {request.destination} can take no request now: {bounded(str(request))}")
-        self._sender.send(request, now)
-
-    def request(
-        self, node_id: str, builder: RequestBuilder, callback: Callback, now: int | None = None
-    ) -> ClientRequest:
-        """Make a request and write it at once, on the calling thread; if it cannot be sent, it takes no correlation id.
-
-        Args:
-            node_id: The receiver's ``Node.key``.
-            builder: Makes the body.
-            callback: Called in ``poll`` with the response: an answer, or the reason why there is none.
-            now: The time in ms of the client's clock, if the caller has just read the clock.
-
-        Raises:
-            ClientClosed: This client is closing or closed.
-            IllegalState: The node is not ready, or can take no request now.
-            EncodeError: The request cannot be written.
-        """
-        if self._phase is not _Phase.ACTIVE:
-            self._ensure_active()
-        if now is None:
-            now = self.clock.milliseconds()
-        channel = self._nodes.sendable(node_id, now)
-        if channel is None:
-            raise IllegalState(f"node {node_id} can take no request now")
-        return self._sender.request(node_id, builder, callback, now, channel)
-
-    def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
-        """Send a request of the metadata updater, which gets the response or the failure.
-
-        Raises:
-            ClientClosed: This client is closing or closed.
-        """
-        self._ensure_active()
-        request = self.new_request(node_id, builder)
-        request.internal = True
-        self._sender.send(request, self.clock.milliseconds())
-
-    # ---- connections -------------------------------------------------------------------------------------------------
-
-    def ready(self, node: Node) -> bool:
-        """Return whether a request can be sent to the node now; begins to connect if the back-off allows.
-
-        Raises:
-            ValueError: The node has no host or port.
-        """
-        if node.is_empty:
-            raise ValueError(f"cannot connect to {node}: it has no host or port")
-        if self.is_ready(node):
-            return True
-        self._nodes.connect(node, self.clock.milliseconds())
-        return False
-
-    def is_ready(self, node: Node) -> bool:
-        """Whether a request can be sent to the node now."""
-        now = self.clock.milliseconds()
-        return not self._metadata.is_update_due(now) and self._nodes.can_send(node.key, now)
-
-    def can_send(self, node: Node) -> bool:
-        """Whether the node can take a request now, even while a metadata update is due."""
-        return self._nodes.can_send(node.key, self.clock.milliseconds())
-
-    def connection_delay(self, node: Node) -> int:
-        """Return the ms to wait before checking the node again."""
-        return self._states.connection_delay(node.key, self.clock.milliseconds())
-
-    def poll_delay_ms(self, node: Node) -> int:
-        """Return the rest of a connected node's throttle, else ``connection_delay``."""
-        return self._states.poll_delay_ms(node.key, self.clock.milliseconds())
-
-    def connection_failed(self, node: Node) -> bool:
-        """Whether the last connection has ended or could not be made."""
-        return self._states.is_disconnected(node.key)
-
-    def authentication_error(self, node: Node) -> AuthenticationFailed | None:
-        """Return the error of the last authentication, None once the node is ready."""
-        return self._states.authentication_error(node.key)
-
-    def has_ready_nodes(self) -> bool:
-        """Whether any node is ready and not throttled."""
-        return self._states.has_ready_nodes(self.clock.milliseconds())
-
-    def least_loaded_node(self) -> LeastLoaded:
-        """Choose the ready node with the fewest requests in flight, else one connecting, else one to connect to.
-
-        Raises:
-            IllegalState: There are no nodes.
-        """
-        return self._nodes.least_loaded(self.clock.milliseconds())
-
-    def in_flight_count(self, node_id: str | None = None) -> int:
-        """Count the unanswered requests of one node, or of all."""
-        if node_id is not None:
-            return self._nodes.in_flight(node_id)
-        return sum(len(channel.connection.in_flight) for channel in self._selector.all_channels())
-
-    def disconnect(self, node_id: str) -> None:
-        """Close a connection; the next ``poll`` returns its requests as disconnected.
-
-        Raises:
-            IllegalState: The client never connected to this node.
-        """
-        if self._states.state(node_id).is_disconnected:
-            _log.debug("asked to disconnect from node %s, which is disconnected", node_id)
-            return
-        _log.info("disconnecting from node %s", node_id)
-        now = self.clock.milliseconds()
-        unanswered = self._selector.close_channel(node_id)
-        self._versions.pending.pop(node_id, None)
-        self._outcomes.cancel(unanswered, now, self._sender.aborted)
-        self._states.disconnected(node_id, now)
-
-    def close_node(self, node_id: str) -> None:
-        """Close a connection and forget it, its requests and its back-off; the requests' callbacks are not called."""
-        unanswered = self._selector.close_channel(node_id)
-        self._versions.pending.pop(node_id, None)
-        now = self.clock.milliseconds()
-        for request in unanswered:
-            self._sender.unanswered -= not request.expects_response
-            _log.debug("dropped with its connection: %s", request)
-            if request.internal and request.api_key != ApiKey.API_VERSIONS:
-                self._metadata.handle_failed_request(now, None)
-        self._states.remove(node_id)
-
-    def forget_node(self, node_id: str) -> None:
-        """Close a node's connection; if the node comes back, its correlation ids begin at 0 again."""
-        self.close_node(node_id)
-        self._sender.forget(node_id)
-
-    # ---- polling -----------------------------------------------------------------------------------------------------
-
-    def poll(self, timeout_ms: int) -> list[ClientResponse]:
-        """Write, read, and complete requests; the callbacks of completed requests are called here.
-
-        Args:
-            timeout_ms: The longest wait for an event, in ms.
-
-        Returns:
-            The completed requests: first those sent without an answer due, then answered, disconnected, timed out.
-
-        Raises:
-            ClientClosed: This client is closing or closed.
-            CorrelationIdMismatch, DecodeError: A node sent an invalid response. Close its connection.
-        """
-        if self._phase is not _Phase.ACTIVE:
-            self._ensure_active()
-        if self.newly_ready:
-            self.newly_ready.clear()
-        sender, outcomes, selector = self._sender, self._outcomes, self._selector
-        if sender.aborted:
-            aborted = [sender.aborted.popleft() for _ in range(len(sender.aborted))]
-            self._complete(aborted)
-            return aborted
-        now = self.clock.milliseconds()
-        timeout_ms = min(
-            timeout_ms,
-            self._metadata.maybe_update(now),
-            max(0, sender.next_timeout_ms - now + 1),
-            self._states.remaining_ms(now) if self._states.connecting_nodes else FOREVER,
-        )
-        try:
-            selector.poll(timeout_ms, for_sends=self._pipelined or sender.unanswered > 0)
-            now = selector.polled_ns // 1_000_000
-        except OSError as e:
-            _log.error("the selector failed: %s", e)
-            self.clock.sleep(min(timeout_ms, _FAILED_POLL_MS))
-            now = self.clock.milliseconds()
-        responses: list[ClientResponse] = []
-        errors: list[tuple[str, Exception]] = []
-        try:
-            if sender.unanswered and selector.completed_sends:
-                outcomes.complete_sends(responses, now)
-            for receive in selector.completed_receives:
-                try:
-                    outcomes.complete_receive(responses, receive, now)
-                except (IllegalState, DecodeError) as e:  # the other responses are not lost
-                    errors.append((receive.source, e))
-            if selector.disconnected:
-                for node_id, ended in selector.disconnected.items():
-                    outcomes.disconnect(responses, node_id, now, ended)
-            if selector.connected:
-                outcomes.begin_connections()
-            if selector.prepared:  # a connection whose session was renewed is ready at once: its versions are known
-                pending = self._versions.pending
-                self.newly_ready += [node_id for node_id in selector.prepared if node_id not in pending]
-            if self._versions.pending and (selector.prepared or selector.completed_receives):
-                outcomes.ask_versions(now)
-            self._nodes.go_on(now)
-            if self._states.connecting_nodes:
-                outcomes.time_out_connections(responses, now)
-            if now > sender.next_timeout_ms:
-                outcomes.time_out_requests(responses, now)
-        finally:
-            self._complete(responses)
-        for node_id, error in errors:
-            if self._on_invalid_answer is None:
-                raise error
-            self._on_invalid_answer(node_id, error)
-        return responses
-
-    def _complete(self, responses: list[ClientResponse]) -> None:
-        for response in responses:
-            try:
-                callback = response.request.callback
-                if callback is not None:
-                    callback(response)
-            except Exception:  # noqa: BLE001
-                # One failing callback must not keep the others from their responses.
-                _log.exception("the callback failed of %s", bounded(str(response.request)))
-
     # ---- ending ------------------------------------------------------------------------------------------------------
 
-    @property
-    def active(self) -> bool:
-        """Whether the client is neither closing nor closed."""
-        return self._phase is _Phase.ACTIVE
-
     def _ensure_active(self) -> None:
-        if self._phase is not _Phase.ACTIVE:
-            raise ClientClosed(f"client {self.client_id} is {self._phase.value}")
+        if not self.active:
+            raise ClientClosed(f"client {self.client_id} is {'closed' if self._is_closed else 'closing'}")
 
     def wakeup(self) -> None:
         """End a waiting ``poll``, from any thread."""
@@ -1157,16 +947,17 @@ class NetworkClient:
 
     def initiate_close(self) -> None:
         """Refuse all requests from now on and end a waiting ``poll``, from any thread."""
-        if self._phase is _Phase.ACTIVE:
-            self._phase = _Phase.CLOSING
+        if self.active:
+            self.active = False
             self.wakeup()
 
     def close(self) -> None:
         """Close all connections. A second call only logs a warning."""
-        if self._phase is _Phase.CLOSED:
+        if self._is_closed:
             _log.warning("client %s is closed already", self.client_id)
             return
-        self._phase = _Phase.CLOSED
+        self.active = False
+        self._is_closed = True
         try:
             self._selector.close()
         finally:
@@ -1174,7 +965,8 @@ class NetworkClient:
 
     def abandon(self) -> None:
         """Close in a forked child, without sending anything to any node."""
-        self._phase = _Phase.CLOSED
+        self.active = False
+        self._is_closed = True
         self._selector.abandon()
 
 

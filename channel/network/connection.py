@@ -204,14 +204,14 @@ class Connection:
     def received(self, count: int) -> bytearray | None:
         """Take this many bytes that were read into ``reader.into``; returns the first whole frame, or None.
 
-        The connection mutes itself if the pool refuses it memory.
+        The connection mutes itself if the pool has no memory for the frame.
 
         Raises:
             InvalidReceive: A frame's length is negative or above the limit.
         """
         reader = self.reader
         payload = reader.received(count)
-        if reader.refused:
+        if reader.lacks_memory:
             self.mute()
         return payload
 

@@ -118,11 +118,6 @@ class ClusterConnectionStates:
         node = self._nodes.get(node_id)
         return node is None or (node.state.is_disconnected and now - node.last_attempt >= node.reconnect_backoff)
 
-    def is_blacked_out(self, node_id: str, now: int) -> bool:
-        """Whether the back-off forbids an attempt."""
-        node = self._nodes.get(node_id)
-        return node is not None and node.state.is_disconnected and now - node.last_attempt < node.reconnect_backoff
-
     def connection_delay(self, node_id: str, now: int) -> int:
         """Return the ms that a caller should wait before the next check; ``FOREVER`` if the node is connected."""
         node = self._nodes.get(node_id)
@@ -171,10 +166,6 @@ class ClusterConnectionStates:
         """Whether the node is connecting, or being asked for its versions."""
         node = self._nodes.get(node_id)
         return node is not None and node.state in (ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS)
-
-    def has_ready_nodes(self, now: int) -> bool:
-        """Whether any node is ready and not throttled."""
-        return any(self.is_ready(node_id, now) for node_id in self._nodes)
 
     def authentication_error(self, node_id: str) -> AuthenticationFailed | None:
         """Return the error of the last authentication, None once the node is ready."""

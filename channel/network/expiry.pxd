@@ -5,7 +5,7 @@ cdef class DelayedCloses:
 
 cdef class ChannelExpiry:
     cdef public object idle, stalled
-    cdef public DelayedCloses refused, opening
+    cdef public DelayedCloses failed_authentications, opening
 
     cpdef bint limits_any(self) except -1
     cpdef wait_ms(self, timeout_ms, long long now_ns)

@@ -1,4 +1,4 @@
-"""Time limits of channels: idle channels, channels whose frames stop arriving, and refused channels are closed."""
+"""Time limits of channels: idle channels, frames that stop arriving, and failed authentications."""
 
 from __future__ import annotations
 
@@ -191,28 +191,28 @@ class ChannelExpiry:
     Attributes:
         idle: The channels' times of last use, None without an idle limit.
         stalled: The incomplete frames, None without a limit for them.
-        refused: The channels whose clients were refused, and have not been answered yet.
+        failed_authentications: The channels of clients that failed to authenticate, and have not been answered yet.
         opening: The accepted channels over which no requests may pass yet.
     """
 
-    __slots__ = ("idle", "opening", "refused", "stalled")
+    __slots__ = ("failed_authentications", "idle", "opening", "stalled")
 
     def __init__(self, max_idle_ms: int, max_stall_ms: int, failed_authentication_delay_ms: int, now_ns: int) -> None:
         self.idle = IdleExpiry(max_idle_ms, now_ns) if max_idle_ms >= 0 else None
         self.stalled = StalledFrames(max_stall_ms) if max_stall_ms >= 0 else None
-        self.refused = DelayedCloses(failed_authentication_delay_ms)
+        self.failed_authentications = DelayedCloses(failed_authentication_delay_ms)
         self.opening = DelayedCloses(max_stall_ms)
 
     def limits_any(self) -> bool:
         """Whether any channel may have to be closed at some time."""
-        return self.idle is not None or bool(self.stalled) or bool(self.refused) or bool(self.opening)
+        return self.idle is not None or bool(self.stalled) or bool(self.failed_authentications) or bool(self.opening)
 
     def wait_ms(self, timeout_ms: int, now_ns: int) -> int:
         """Shorten a wait so that it does not pass the next limit."""
         if self.idle is not None and self.idle.oldest() is not None:
             timeout_ms = min(timeout_ms, self.idle.remaining_ms(now_ns))
-        if self.refused:
-            timeout_ms = min(timeout_ms, self.refused.remaining_ms(now_ns))
+        if self.failed_authentications:
+            timeout_ms = min(timeout_ms, self.failed_authentications.remaining_ms(now_ns))
         if self.opening:
             timeout_ms = min(timeout_ms, self.opening.remaining_ms(now_ns))
         if self.stalled:
@@ -231,7 +231,7 @@ class ChannelExpiry:
 
     def forget(self, channel: Channel) -> None:
         """Note that a channel has ended."""
-        self.refused.forget(channel)
+        self.failed_authentications.forget(channel)
         self.opening.forget(channel)
         if self.idle is not None:
             self.idle.remove(channel.id)
@@ -243,11 +243,11 @@ class ChannelExpiry:
         return self.idle.oldest() if self.idle is not None else None
 
     def expired(self, channels: Mapping[str, Channel], now_ns: int) -> Iterator[tuple[Channel, Closing]]:
-        """Yield the open channels to be closed now, and the way to close them; refused clients have been answered."""
-        for channel in self.refused.due(now_ns) if self.refused else ():
+        """Yield the open channels to be closed now, and the way to close them; answers failed authentications first."""
+        for channel in self.failed_authentications.due(now_ns) if self.failed_authentications else ():
             if channel.authenticator is not None:
                 with channel.lock:
-                    channel.authenticator.send_refusal()
+                    channel.authenticator.send_failure()
             yield channel, Closing.NOTIFY
         channel_id = self.idle.expired(now_ns) if self.idle is not None else None
         if channel_id is not None and channel_id in channels:

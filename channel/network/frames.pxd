@@ -18,7 +18,7 @@ cdef class FrameReader:
     cdef public object into, waiting
     cdef public Py_ssize_t bytes_read
     cdef public long long limit, requested
-    cdef public bint refused
+    cdef public bint lacks_memory
 
     cpdef next_frame(self)
     cpdef received(self, Py_ssize_t count)

@@ -189,16 +189,16 @@ class FrameReader:
         window: The shared buffer for small frames; None reads each length by itself.
 
     Attributes:
-        into: The buffer for the next bytes; empty while the pool refuses memory.
+        into: The buffer for the next bytes; empty while the pool has no memory.
         bytes_read: Bytes of an unfinished frame that have arrived, its length included; 0 between two frames.
         requested: The unfinished frame's payload size; -1 while unknown.
-        refused: Whether the pool has refused memory for the announced frame.
+        lacks_memory: Whether the pool had no memory for the announced frame.
         waiting: Whole frames that have arrived and were not taken; an error behind them is the last.
     """
 
     __slots__ = (
-        "_head", "_payload", "_pool", "_window", "_window_view", "bytes_read", "into", "limit", "refused", "requested",
-        "waiting",
+        "_head", "_payload", "_pool", "_window", "_window_view", "bytes_read", "into", "lacks_memory", "limit",
+        "requested", "waiting",
     )  # fmt: skip
 
     def __init__(self, max_size: int = UNLIMITED, pool: MemoryPool | None = None, window: Window | None = None) -> None:
@@ -210,7 +210,7 @@ class FrameReader:
             self._window, self._window_view = window.buffer, window.view
         self._payload: bytearray | None = None
         self.waiting: deque[bytearray | InvalidReceive] = deque()
-        self.refused = False
+        self.lacks_memory = False
         self._begin()
 
     def _begin(self) -> None:
@@ -319,7 +319,7 @@ class FrameReader:
         return None
 
     def allocate(self) -> bool:
-        """Allocate the announced frame's memory; returns False if the pool refuses it."""
+        """Allocate the announced frame's memory; returns False if the pool has none."""
         if self.requested <= 0 or self._payload is not None:
             return True
         at_once = min(self.requested, _FIRST)
@@ -327,10 +327,10 @@ class FrameReader:
             self._payload = bytearray(at_once)
         else:
             self._payload = self._pool.allocate(self.requested, at_once)
-        self.refused = self._payload is None
+        self.lacks_memory = self._payload is None
         if self._payload is not None:
             self.into = memoryview(self._payload)
-        return not self.refused
+        return not self.lacks_memory
 
     def _invalid(self, size: int) -> InvalidReceive:
         limit = f"; the limit is {self.limit}" if size > 0 else ""

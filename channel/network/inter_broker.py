@@ -71,11 +71,6 @@ class InterBrokerSendThread(StoppableThread):
         self._unsent: dict[str, tuple[Node, deque[ClientRequest]]] = {}
         self._is_closed = False
 
-    @property
-    def has_unsent_requests(self) -> bool:
-        """Whether any request waits for its node to become ready."""
-        return bool(self._unsent)
-
     @abstractmethod
     def generate_requests(self) -> Iterable[NodeRequest]:
         """Return the next requests to send; called before each poll, must not block."""

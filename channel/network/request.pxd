@@ -18,7 +18,7 @@ cdef class ClientResponse:
 
 
 cdef class CorrelationIds:
-    cdef long long _following
+    cdef long long _next
     cpdef long long take(self)
 
 

@@ -241,17 +241,17 @@ class CorrelationIds:
         first: The first correlation id.
     """
 
-    __slots__ = ("_following",)
+    __slots__ = ("_next",)
 
     def __init__(self, first: int = 0) -> None:
-        self._following = first
+        self._next = first
 
     def take(self) -> int:
         """The next correlation id."""
-        taken = self._following
+        taken = self._next
         if taken >= FIRST_SASL_CORRELATION_ID:
             taken = -(2**31)
-        self._following = taken + 1
+        self._next = taken + 1
         return taken
 
 
@@ -352,13 +352,6 @@ class InFlightRequests:
         """Remove and return the oldest request, to which the next response belongs."""
         try:
             return self.requests.popleft()
-        except IndexError:
-            raise self._nothing() from None
-
-    def last_sent(self) -> ClientRequest:
-        """The newest request."""
-        try:
-            return self.requests[-1]
         except IndexError:
             raise self._nothing() from None
 

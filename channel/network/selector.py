@@ -261,7 +261,7 @@ class ChannelReader:
         pool: The pool.
         completed: The frames that have been received since ``clear``.
         buffered: The channels with buffered bytes or frames on this side.
-        out_of_memory: Whether the pool has refused memory, so that channels have muted themselves.
+        out_of_memory: Whether the pool had no memory, so that channels have muted themselves.
         progressed: Whether reading those channels again may make progress.
     """
 
@@ -317,8 +317,8 @@ class ChannelReader:
             self.progressed = True  # a frame may have been read together with the one before it
             channel.has_completed_receive = True
             self.completed.append(Receive(channel, payload, self.pool))
-        elif reader.refused:
-            self.out_of_memory = True  # the connection muted itself: the pool refused it memory
+        elif reader.lacks_memory:
+            self.out_of_memory = True  # the connection muted itself: the pool had no memory
         if count and self._stalled is not None and (reader.bytes_read or channel.watched):
             self._stalled.look(channel, now)
 
@@ -351,7 +351,7 @@ class ChannelReader:
             self._traffic.read(channel, count, payload)
         return count, payload
 
-    def read_again(self, channel: Channel) -> bool:
+    def unmute(self, channel: Channel) -> bool:
         """Unmute a channel if its mute state allows; no event announces its buffered bytes."""
         if not channel.connection.maybe_unmute():
             return False
@@ -360,13 +360,13 @@ class ChannelReader:
             self.progressed = True
         return True
 
-    def refused(self, channels: Iterable[Channel]) -> list[Channel]:
-        """Once the pool has memory again, unmute and return the channels that it had refused."""
+    def unmute_lacking_memory(self, channels: Iterable[Channel]) -> list[Channel]:
+        """Once the pool has memory again, unmute and return the channels that lacked it."""
         if self.pool is not None and self.pool.out_of_memory:
             return []
         self.out_of_memory = False
         found = [each for each in channels if not each.connection.explicitly_muted and each.connection.muted]
-        return [channel for channel in found if self.read_again(channel)]
+        return [channel for channel in found if self.unmute(channel)]
 
     @property
     def short_of_memory(self) -> bool:
@@ -641,7 +641,7 @@ class ChannelRegistry:
         self.disconnected.clear()
         if self.closing:
             for channel_id, channel in list(self.closing.items()):
-                if channel.ended is ChannelState.FAILED_SEND or not self._read_on(channel, now):
+                if channel.ended is ChannelState.FAILED_SEND or not self._read_remaining(channel, now):
                     del self.closing[channel_id]
                     self._finish(channel, notify=True)
 
@@ -654,7 +654,7 @@ class ChannelRegistry:
             self.connected.remove(channel.id)
         if channel.id in self.prepared:
             self.prepared.remove(channel.id)
-        if mode is Closing.GRACEFUL and self._read_on(channel, now):
+        if mode is Closing.GRACEFUL and self._read_remaining(channel, now):
             with channel.lock:
                 channel.connection.enter(Phase.CLOSING)
             self.closing[channel.id] = channel
@@ -673,7 +673,7 @@ class ChannelRegistry:
             self._finish(channel, notify=False)
         return channel
 
-    def _read_on(self, channel: Channel, now: int) -> bool:
+    def _read_remaining(self, channel: Channel, now: int) -> bool:
         """Read one more frame of an ended connection; returns whether there was one, or one is still to be taken."""
         if channel.state is not ChannelState.READY:
             return False
@@ -826,7 +826,7 @@ class ChannelOpener:
                     return False
                 began = channel.begin_session(now)
             if began and channel.metrics is not None:
-                channel.metrics.passed(channel.authenticator)
+                channel.metrics.authentication_succeeded(channel.authenticator)
         if channel.metrics is not None and channel.cipher_information is None:
             channel.metrics.cipher_changed(channel, channel.transport.cipher_information)
         self._expiry.opening.forget(channel)
@@ -835,18 +835,18 @@ class ChannelOpener:
             self._writer.started.append(channel)
         return True
 
-    def refuse(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
+    def fail_authentication(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
         """End a connection whose authentication failed; a client is answered after the delay."""
         authenticator = channel.authenticator
         answers_late = authenticator is not None and authenticator.is_server and channel.transport.ready
         _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, error)
         if channel.metrics is not None:
-            channel.metrics.refused(authenticator)
-        channel.refused(error)
+            channel.metrics.authentication_failed(authenticator)
+        channel.authentication_failed(error)
         if answers_late:
             self._poller.drop(channel)
             self._expiry.opening.forget(channel)
-            self._expiry.refused.add(channel, now)
+            self._expiry.failed_authentications.add(channel, now)
         else:
             self._registry.close(channel, Closing.GRACEFUL, now)
 
@@ -1038,7 +1038,7 @@ class Selector:
     def unmute(self, channel_id: str) -> bool:
         """Read this connection again if its mute state allows; returns whether it is read now."""
         channel = self._registry.find(channel_id)
-        if not self._reader.read_again(channel):
+        if not self._reader.unmute(channel):
             return False
         channel.connection.explicitly_muted = False
         self._poller.changed(channel)
@@ -1078,8 +1078,8 @@ class Selector:
         self.clear()
         reader = self._reader
         if reader.out_of_memory:
-            for refused in reader.refused(self.channels.values()):
-                self._poller.changed(refused)
+            for regained in reader.unmute_lacking_memory(self.channels.values()):
+                self._poller.changed(regained)
         if self.writer.started:
             self.write_now()
         if (
@@ -1121,7 +1121,7 @@ class Selector:
             self._process(self._computed.popleft(), 0, now)
         if self.writer.broken:
             self._close_broken()
-        if limits or self._expiry.refused:  # a client may have been refused just now
+        if limits or self._expiry.failed_authentications:  # an authentication may have failed just now
             for channel, how in self._expiry.expired(self.channels, now):
                 self._close(channel, how)
 
@@ -1132,7 +1132,9 @@ class Selector:
         buffered, self._reader.buffered = self._reader.buffered, {}
         announced = {fd for fd, _ in events}
         for channel in buffered:
-            if (channel.fd not in announced or not channel.registered) and channel not in self._expiry.refused:
+            if (
+                channel.fd not in announced or not channel.registered
+            ) and channel not in self._expiry.failed_authentications:
                 self._process(channel, EVENT_READ, now)
         for channel in immediate:
             self._process(channel, 0, now)
@@ -1158,7 +1160,7 @@ class Selector:
                 if mask & EVENT_WRITE and connection.outgoing is not None:
                     self._write(channel)
         except AuthenticationFailed as e:
-            self._opener.refuse(channel, e, now)
+            self._opener.fail_authentication(channel, e, now)
         except (OSError, EOFError) as e:
             _log.debug("connection %s to %s ended: %s", channel.id, channel.transport.remote, e)
             self._close(channel, Closing.GRACEFUL)

@@ -122,7 +122,7 @@ class SelectorMetrics:
         self._io.value = self.reads + self.writes
         return self._io.rate()
 
-    def passed(self, authenticator: Authenticator | None) -> None:
+    def authentication_succeeded(self, authenticator: Authenticator | None) -> None:
         """Count an authentication, or its renewal, that succeeded."""
         if authenticator is not None and authenticator.renewal_took_ns is not None:
             self.reauthenticated.value += 1
@@ -132,7 +132,7 @@ class SelectorMetrics:
         if authenticator is None or not authenticator.renewable:
             self.without_renewal += 1
 
-    def refused(self, authenticator: Authenticator | None) -> None:
+    def authentication_failed(self, authenticator: Authenticator | None) -> None:
         """Count an authentication, or its renewal, that failed."""
         renewing = authenticator is not None and authenticator.renewing
         failed = self.not_reauthenticated if renewing else self.not_authenticated

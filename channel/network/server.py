@@ -132,7 +132,7 @@ class NetworkThread(Protocol):
     def respond(self, connection: AcceptedConnection, payload: Sequence[Bytes]) -> None:
         """Send an answer."""
 
-    def read_on(self, connection: AcceptedConnection) -> None:
+    def read_next(self, connection: AcceptedConnection) -> None:
         """Read the next request."""
 
     def close_connection(self, connection: AcceptedConnection) -> None:
@@ -196,15 +196,6 @@ class ReceivedRequest:
         """
         self._answer()
         self._server.call_soon(lambda: self._server.respond(self.connection, payload))
-
-    def no_response(self) -> None:
-        """Read the connection's next request, without a response to this one.
-
-        Raises:
-            IllegalState: It has been answered already.
-        """
-        self._answer()
-        self._server.call_soon(lambda: self._server.read_on(self.connection))
 
     def close_connection(self) -> None:
         """Close the connection without a response, as a broker does if it cannot read a request.
@@ -503,7 +494,7 @@ class SocketServer:
         for send in selector.completed_sends:
             connection = self._connections.get(send.destination)
             if connection is not None:
-                self.read_on(connection)
+                self.read_next(connection)
         for channel_id in selector.disconnected:  # by the poll, or by a write that failed just now
             self._forget(channel_id)
 
@@ -575,7 +566,7 @@ class SocketServer:
             return
         self.selector.send(Send.framed(connection.id, payload))
 
-    def read_on(self, connection: AcceptedConnection) -> None:
+    def read_next(self, connection: AcceptedConnection) -> None:
         """Read the next request of a connection, as the previous one is complete."""
         self._release(connection)
         connection.in_work = False

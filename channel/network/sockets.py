@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChannelBuilder",
-    "InlineResolution",
     "NameResolution",
     "Peer",
     "Resolution",
@@ -73,21 +72,6 @@ class Resolution(Protocol):
 
     def start(self, host: str, done: Callable[[Sequence[str] | OSError], None]) -> None:
         """Look a host up; ``done`` takes its addresses or the error, on any thread, perhaps before this returns."""
-
-
-class InlineResolution:
-    """Looks names up on the calling thread: for resolvers that do not block.
-
-    Args:
-        resolver: Looks names up.
-    """
-
-    def __init__(self, resolver: Resolver = resolve) -> None:
-        self._resolver = resolver
-
-    def start(self, host: str, done: Callable[[Sequence[str] | OSError], None]) -> None:
-        """Look a host up, and call ``done`` at once."""
-        done(_looked_up(self._resolver, host))
 
 
 class NameResolution:

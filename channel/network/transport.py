@@ -172,8 +172,8 @@ class Authenticator(Protocol):
             OSError: The connection broke.
         """
 
-    def send_refusal(self) -> None:
-        """Send the refusal to a client, as much of it as the transport takes at once."""
+    def send_failure(self) -> None:
+        """Send the failure to a client, as much of it as the transport takes at once."""
 
     def begin_session(self, now_ns: int) -> bool:
         """Note that ``authenticate`` is over; returns whether a session has begun or was renewed."""

@@ -178,11 +178,6 @@ class Metadata:
         return self._update_version
 
     @property
-    def last_successful_update_ms(self) -> int:
-        """When a whole response was taken last, 0 for never."""
-        return self._refresh.last_success_ms
-
-    @property
     def is_update_requested(self) -> bool:
         """Whether an update was requested before the metadata is old."""
         return self._needs_full_update or self._needs_partial_update
@@ -296,7 +291,7 @@ class Metadata:
 
     def _newest(self, partition: TopicPartition, told: PartitionInfo, is_another: bool) -> PartitionInfo | None:
         """Choose the response's partition, or the known partition if its leader epoch is newer."""
-        seen = self._last_seen_epochs.get(partition)
+        seen = self.last_seen_epoch(partition)
         if told.leader_epoch is None:
             self._last_seen_epochs.pop(partition, None)
         elif seen is not None and told.leader_epoch < seen and not is_another:
@@ -343,7 +338,7 @@ class Metadata:
         if epoch < 0:
             raise ValueError(f"leader epoch {epoch}; it must be 0 or more")
         with self._changed:
-            seen = self._last_seen_epochs.get(partition)
+            seen = self.last_seen_epoch(partition)
             if seen is None or epoch <= seen:
                 return False
             self._last_seen_epochs[partition] = epoch
@@ -354,7 +349,7 @@ class Metadata:
         """Return a partition's metadata, None if a newer leader epoch has been seen since."""
         with self._changed:
             info = self.snapshot.partitions.get(partition)
-            seen = self._last_seen_epochs.get(partition)
+            seen = self.last_seen_epoch(partition)
             if info is None or (seen is not None and info.leader_epoch is not None and info.leader_epoch < seen):
                 return None
             return info

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from network_peers import ScriptedSelector
+from network_peers import InlineResolution, ScriptedSelector
 
 from channel.broker.metadata_cache import MetadataCache
 from channel.broker.to_controller import (
@@ -17,7 +17,6 @@ from channel.clock import FOREVER
 from channel.errors import IllegalState
 from channel.network.client import ManualMetadataUpdater, NetworkClient
 from channel.network.request import MessageRequest
-from channel.network.sockets import InlineResolution
 from channel.types import Node
 from kproto.codec import encode
 from kproto.messages import (

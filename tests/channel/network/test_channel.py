@@ -196,7 +196,7 @@ def test_a_failed_authentication_is_the_channels_state_and_its_reason_is_kept():
     assert not channel.prepare()
     with pytest.raises(AuthenticationFailed) as caught:
         channel.prepare()
-    channel.refused(caught.value)
+    channel.authentication_failed(caught.value)
     assert channel.interest == 0
     assert channel.state is ChannelState.AUTHENTICATION_FAILED
     assert "wrong password" in str(channel.authentication_error)

@@ -10,7 +10,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from network_peers import SCRIPTED, FakeClock, ScriptedSelector
+from network_peers import SCRIPTED, FakeClock, InlineResolution, ScriptedSelector
 from tls_network import TlsSelector
 
 from channel.clock import FOREVER
@@ -22,8 +22,8 @@ from channel.network.request import (
     ClientRequest,
     CorrelationIds,
     MessageRequest,
+    RequestFramer,
 )
-from channel.network.sockets import InlineResolution
 from channel.network.transport import EVENT_READ
 from channel.types import Node
 from kproto.api import ApiKey
@@ -58,6 +58,9 @@ class RecordingUpdater(ManualMetadataUpdater):
         self.failures = []
         self.answers = []
         self.closed = False
+
+    def set_nodes(self, nodes):
+        self._nodes = nodes
 
     def handle_server_disconnect(self, now, node_id, error):
         self.disconnects.append((node_id, error))
@@ -408,13 +411,13 @@ def test_the_header_before_the_body_is_kafkas_and_the_body_is_not_touched(new_cl
     assert frame[0] == struct.pack(">ihhih4sB", 4 + 8 + 2 + 4 + 1 + 13, 6, 8, 0, 4, b"mock", 0)
     assert frame[1:] == [b"own", shared]
     assert frame[2] is shared
-    old = NetworkClient(selector, updater, None, discover_versions=False, clock=client.clock)
+    old = RequestFramer(None)
     for api_key, version, correlation_id, head in (
         (ApiKey.UPDATE_METADATA, 5, -1, struct.pack(">ihhih", 10, 6, 5, -1, -1)),
         (ApiKey.CONTROLLED_SHUTDOWN, 0, 7, struct.pack(">ihhi", 8, 7, 0, 7)),
     ):
         request = ClientRequest("0", BodyRequest(api_key, version, []), correlation_id, 0, 1000)
-        assert old._sender._framer.frame(request, []).buffers == [head]
+        assert old.frame(request, []).buffers == [head]
 
 
 @pytest.mark.conformance("NWC-34")

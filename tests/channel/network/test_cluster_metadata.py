@@ -114,7 +114,7 @@ def test_a_failed_update_does_not_count_as_a_refresh(metadata: Metadata) -> None
     assert metadata.time_to_next_update(1000) == 100
     metadata.failed_update(1100)
     assert 80 <= metadata.time_to_next_update(1100) <= 120
-    assert metadata.last_successful_update_ms == 100
+    assert metadata.time_to_expire(1100) == 0
 
 
 def test_equal_responses_are_asked_for_less_and_less_often(metadata: Metadata) -> None:

@@ -56,7 +56,6 @@ def test_a_connection_goes_from_unknown_to_ready_to_disconnected_and_may_be_trie
     assert states.state(NODE) is ConnectionState.CONNECTING
     assert not states.can_connect(NODE, now())
     assert states.connection_delay(NODE, now()) == about(SETUP)
-    assert not states.is_blacked_out(NODE, now())
 
     clock.sleep(100)
     states.ready(NODE)
@@ -67,13 +66,11 @@ def test_a_connection_goes_from_unknown_to_ready_to_disconnected_and_may_be_trie
     clock.sleep(15_000)
     states.disconnected(NODE, now())
     assert states.state(NODE) is ConnectionState.DISCONNECTED
-    assert states.is_blacked_out(NODE, now())
     assert not states.can_connect(NODE, now())
     assert states.connection_delay(NODE, now()) == about(BACKOFF)
 
     clock.sleep(states.connection_delay(NODE, now()) + 1)
     assert states.can_connect(NODE, now())
-    assert not states.is_blacked_out(NODE, now())
 
 
 @pytest.mark.conformance("CCS-04")
@@ -83,7 +80,6 @@ def test_a_removed_node_is_unknown(states, clock):
     states.disconnected(NODE, clock.milliseconds())
     states.remove(NODE)
     assert states.can_connect(NODE, clock.milliseconds())
-    assert not states.is_blacked_out(NODE, clock.milliseconds())
     assert states.connection_delay(NODE, clock.milliseconds()) == 0
 
 
@@ -170,7 +166,7 @@ def test_the_back_off_doubles_until_the_node_is_ready_whether_or_not_it_connecte
         assert delay == pytest.approx(min(BACKOFF * 2**attempt, BACKOFF_MAX), rel=0.2)
         assert delay <= BACKOFF_MAX
         clock.sleep(delay - 1)
-        assert states.is_blacked_out(NODE, now())
+        assert not states.can_connect(NODE, now())
         clock.sleep(1)
         assert states.can_connect(NODE, now())
     states.connecting(NODE, now(), HOST)
@@ -241,7 +237,6 @@ def test_failed_authentications_are_backed_off_like_failed_connections(states, c
         assert states.connecting_nodes == {NODE}
         states.authentication_failed(NODE, now(), AuthenticationFailed("wrong password"))
         assert states.connecting_nodes == set()
-        assert states.is_blacked_out(NODE, now())
         assert not states.can_connect(NODE, now())
         delay = states.connection_delay(NODE, now())
         assert delay == pytest.approx(min(BACKOFF * 2**attempt, BACKOFF_MAX), rel=0.2)

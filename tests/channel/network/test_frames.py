@@ -96,7 +96,7 @@ def test_an_empty_frame_asks_no_pool():
     held = pool.allocate(1)
     reader = FrameReader(UNLIMITED, pool)
     assert feed(reader, size(0)) == [b""]
-    assert not reader.refused
+    assert not reader.lacks_memory
     pool.release(held)
 
 
@@ -105,7 +105,7 @@ def test_a_frame_waits_for_memory_and_goes_on_when_there_is_some():
     held = pool.allocate(10)
     reader = FrameReader(UNLIMITED, pool, Window())
     assert feed(reader, size(3)) == []
-    assert reader.refused
+    assert reader.lacks_memory
     assert len(reader.into) == 0
     assert not reader.allocate()
     pool.release(held)

@@ -63,8 +63,6 @@ def test_nothing_can_be_answered_that_was_not_sent(in_flight):
 def test_nothing_can_have_gone_out_that_was_not_sent(in_flight):
     with pytest.raises(IllegalState, match="dest"):
         in_flight.complete_last_sent()
-    with pytest.raises(IllegalState):
-        in_flight.last_sent()
 
 
 @pytest.mark.conformance("IFR-06")
@@ -84,7 +82,6 @@ def test_another_request_may_go_once_the_newest_is_written_and_the_limit_leaves_
 def test_what_expects_no_answer_completes_newest_first(in_flight):
     in_flight.add(request(1))
     in_flight.add(request(2))
-    assert in_flight.last_sent().correlation_id == 2
     assert in_flight.complete_last_sent().correlation_id == 2
     assert in_flight.complete_last_sent().correlation_id == 1
 

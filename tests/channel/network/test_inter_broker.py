@@ -131,7 +131,7 @@ def test_a_request_to_a_ready_node_is_sent(client, thread, responses):
     sent = client.sent[0]
     assert (sent.destination, sent.timeout_ms, sent.callback) == ("1", 1000, responses.append)
     assert responses == []
-    assert not thread.has_unsent_requests
+    assert not thread._unsent
 
 
 @pytest.mark.conformance("IBS-05")
@@ -141,7 +141,7 @@ def test_a_request_to_a_node_that_cannot_be_reached_ends_as_disconnected(client,
     assert client.calls == ["new_request", "ready", "connection_delay", "poll"]
     assert client.polls == [70]
     assert [(r.disconnected, r.authentication_error) for r in responses] == [(True, client.error)]
-    assert not thread.has_unsent_requests
+    assert not thread._unsent
 
 
 def test_a_node_that_cannot_be_reached_ends_its_own_requests_alone(client, thread, responses, clock):
@@ -151,7 +151,7 @@ def test_a_node_that_cannot_be_reached_ends_its_own_requests_alone(client, threa
     thread.do_work()
     assert responses == []
     assert [r.disconnected for r in waiting] == [True]
-    assert thread.has_unsent_requests
+    assert thread._unsent
 
 
 @pytest.mark.conformance("IBS-06")
@@ -159,14 +159,14 @@ def test_a_request_that_waited_too_long_ends_as_disconnected(clock, thread, resp
     clock.sleep(1500)
     thread.do_work()
     assert [(r.disconnected, r.authentication_error) for r in responses] == [(True, None)]
-    assert not thread.has_unsent_requests
+    assert not thread._unsent
 
 
 def test_a_request_as_old_as_the_timeout_waits_on(clock, thread, responses):
     clock.sleep(1000)
     thread.do_work()
     assert responses == []
-    assert thread.has_unsent_requests
+    assert thread._unsent
 
 
 @pytest.mark.conformance("IBS-08")
@@ -177,7 +177,7 @@ def test_one_expired_request_of_a_node_ends_in_each_round(clock, thread):
     for round_ in (1, 2, 3):
         thread.poll_once(100)
         assert len(ended) == round_
-    assert not thread.has_unsent_requests
+    assert not thread._unsent
 
 
 def test_a_handler_that_fails_costs_the_others_nothing(client, thread, responses, clock):

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from network_peers import SCRIPTED, FakeClock, ScriptedSelector
+from network_peers import SCRIPTED, FakeClock, InlineResolution, ScriptedSelector
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.clock import FOREVER
@@ -19,7 +19,6 @@ from channel.network.metadata.clients import DefaultMetadataUpdater
 from channel.network.metadata.cluster import Metadata, ProducerMetadata
 from channel.network.request import BodyRequest
 from channel.network.selector import Selector
-from channel.network.sockets import InlineResolution
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.types import Node
 from kproto.api import ApiKey

@@ -451,7 +451,7 @@ def test_a_frame_of_which_only_a_part_arrived_does_not_delay_the_end(selector, s
     connect(selector, server, "0")
     until(server.is_serving)
     server.sockets[0].sendall(struct.pack(">i", 100_000) + bytes(1000))
-    until(lambda: selector.channel("0").receive_started, step=lambda: selector.poll(1000))
+    until(lambda: selector.channel("0").connection.reader.bytes_read, step=lambda: selector.poll(1000))
     server.close_connections()
     received = []
 
