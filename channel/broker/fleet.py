@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
@@ -27,32 +28,31 @@ from kproto.errors import ConfigurationError
 from .administrator_requests import AdministratorRequests
 from .cluster import EmbeddedCluster, raise_file_limit
 from .controlled_shutdown import controlled_shutdown
-from .controller_thread import controller_thread
-from .fleet_hooks import FleetHooks
-from .follower_checks import FollowerChecks
-from .isr import LedPartitions
-from .isr_senders import AlterPartitionSender, ZooKeeperIsr
+from .hooks import BrokerHooks, Interception
+from .isr import AlterPartitionSender, LedPartitions, ZooKeeperIsr
 from .kraft_registration import KRaftRegistration, QuorumProvider
-from .links import BrokerLinks
-from .registration import BrokerRegistration
-from .to_controller import ControllerInformation, MetadataCacheProvider, NodeToControllerThread
+from .links import BrokerLinks, BrokerRegistration
+from .to_controller import ControllerInformation, MetadataCacheProvider, NodeToControllerThread, controller_thread
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
     from typing import Any
 
     from channel.metrics import Metrics
     from channel.network.recorder import Recorder
     from channel.security import SecurityConfig
+    from kproto.types import TopicPartition
 
     from .cluster import ClusterMember
     from .embedded import EmbeddedBroker
-    from .hooks import BrokerHooks, RequestContext
-    from .isr_senders import IsrSender
+    from .hooks import RequestContext
+    from .isr import IsrSender
     from .links import Stand
+    from .replicas import HostedReplica
 
-__all__ = ["Fleet"]
+
+__all__ = ["Fleet", "FleetHooks", "FollowerChecks"]
 
 _log = get_logger(__name__)
 
@@ -411,3 +411,100 @@ class Fleet:
             self._worker.submit(work)
         except IllegalState:
             _log.debug("the fleet is closed; work that was due is dropped")
+
+
+class FleetHooks:
+    """Makes the hooks of each broker of a fleet.
+
+    Args:
+        hooks: Returns the owner's hooks of a broker by its id; None for no hooks.
+        observer: Returns the fleet's present observer of answered requests, None if there is none.
+    """
+
+    def __init__(
+        self,
+        hooks: Callable[[int], BrokerHooks] | None,
+        observer: Callable[[], Callable[[int, RequestContext], None] | None],
+    ) -> None:
+        self._hooks = hooks
+        self._observer = observer
+        self._delays_s: dict[int, float] = {}
+
+    def slow(self, broker_id: int, delay_s: float) -> None:
+        """Delay every request of a broker by this many seconds; 0 for no delay.
+
+        Raises:
+            ValueError: The delay is negative or longer than a day.
+        """
+        Interception(delay_s=delay_s)  # it raises the error of an invalid delay
+        self._delays_s[broker_id] = delay_s
+
+    def __call__(self, broker_id: int) -> BrokerHooks:
+        """Return a copy of the owner's hooks of a broker, with its delay and the observer added."""
+        hooks = self._hooks(broker_id) if self._hooks is not None else BrokerHooks()
+        intercept, answered = hooks.intercept, hooks.answered
+
+        def slow_or(context: RequestContext, request: Any) -> Interception | None:
+            plan = intercept(context, request) if intercept is not None else None
+            delay_s = self._delays_s.get(broker_id, 0.0)
+            return Interception(delay_s=delay_s) if plan is None and delay_s else plan
+
+        def report(context: RequestContext, request: Any, answer: Any) -> None:
+            if answered is not None:
+                answered(context, request, answer)
+            observer = self._observer()
+            if observer is not None:
+                observer(broker_id, context)
+
+        return replace(hooks, intercept=slow_or, answered=report)
+
+
+_LONGEST_MS: Final = 1_000
+"""The longest interval between two checks of a leader's followers."""
+
+
+class FollowerChecks:
+    """Checks the followers of every leader of a fleet, again and again until the fleet closes.
+
+    Args:
+        cluster: Returns the fleet's brokers.
+        links: The links of each broker.
+        paused: The brokers that hang.
+        lag_max_ms: The time after which a silent follower leaves the ISR.
+        submit: Has a check made on another thread than the network thread; drops it once the fleet is closed.
+    """
+
+    def __init__(
+        self,
+        cluster: Callable[[], EmbeddedCluster],
+        links: Mapping[int, BrokerLinks],
+        paused: Set[int],
+        lag_max_ms: int,
+        submit: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._cluster = cluster
+        self._links = links
+        self._paused = paused
+        self._interval_ms = min(_LONGEST_MS, max(1, lag_max_ms // 2))
+        self._submit = submit
+
+    def is_fetching(self, follower: int, tp: TopicPartition, led: HostedReplica) -> bool:
+        """Whether a broker fetches a partition from this leader in this leader epoch."""
+        member = self._cluster().members.get(follower)
+        if member is None or not member.is_up or follower in self._paused:
+            return False
+        fetcher = member.broker.replicas.fetchers.get(tp)
+        return fetcher is not None and (fetcher.leader, fetcher.leader_epoch) == (led.leader, led.leader_epoch)
+
+    def check_later(self) -> None:
+        """Check the followers after the interval, and then at each interval."""
+        self._cluster().call_later(self._interval_ms, lambda: self._submit(self._check))
+
+    def _check(self) -> None:
+        now, cluster = SYSTEM_CLOCK.milliseconds(), self._cluster()
+        try:
+            for broker_id, links in list(self._links.items()):
+                if cluster[broker_id].is_up and broker_id not in self._paused:
+                    links.check_followers(now)
+        finally:
+            self.check_later()

@@ -30,7 +30,7 @@ from .events import (
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
-from .metadata_columns import MetadataColumns
+from .messages import MetadataColumns
 from .requests import ControlRequest, ListenerNotExpressible, SharedRequest, SingleRequest, UnwritableRequest
 from .state_change_log import StateChangeLog
 

@@ -10,32 +10,88 @@ from __future__ import annotations
 import math
 import threading
 import time
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+from channel.api_errors import error_response
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import ChannelError, ControllerMoved, IllegalState, SessionExpired
 from channel.logs import bounded, get_logger
 from channel.threads import close_all, ends_with_process, time_left
-from channel.zookeeper.cluster import create_persistent_nodes
+from channel.zookeeper.cluster import create_persistent_nodes, delete_controller, read_controller, register_controller
 from channel.zookeeper.session import ZooKeeperSession
-from channel.zookeeper.znodes import CONTROLLER_EPOCH
+from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
+from kproto.error_codes import ErrorCode
 from kproto.errors import KprotoError
 
-from .candidate_events import Abandon, ControllerChange, Expire, Reelect, Resign
-from .elector import NO_CONTROLLER, Elector
-from .events import ControllerEventManager, controller_stats
-from .refusals import refuse
+from .api_requests import ApiRequest, ShutdownReceived
+from .cluster_events import (
+    AlterPartition,
+    AlterPartitionResult,
+    ApiPartitionReassignment,
+    ControlledShutdown,
+    ListPartitionReassignments,
+    ReplicaLeaderElection,
+)
+from .events import ControllerEvent, ControllerEventManager, ControllerState, controller_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.metrics import Metrics
+    from channel.zookeeper.cluster import WonElection
 
-    from .events import ControllerEvent
-    from .leadership_protocol import Leadership, MakeLeadership
 
-__all__ = ["Controller"]
+__all__ = [
+    "NO_CONTROLLER",
+    "Abandon",
+    "Controller",
+    "ControllerChange",
+    "Elector",
+    "Expire",
+    "Leadership",
+    "MakeLeadership",
+    "Reelect",
+    "Resign",
+    "refuse",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChange(ControllerEvent):
+    """``/controller`` was or may have been created, changed or deleted; also the first event."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Expire(ControllerEvent):
+    """The session has expired."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Reelect(ControllerEvent):
+    """A new session has begun."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Resign(ControllerEvent):
+    """The process ends: resign."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon(Resign):
+    """The process dies: close the channels, and leave ZooKeeper as it is."""
+
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
 _MOST_SECONDS_AWAY: Final = 3
@@ -424,3 +480,147 @@ class Controller:
             self._log.info("resigning")
             leadership.close(timeout_s)
             self._log.info("resigned")
+
+
+def refuse(event: ControllerEvent) -> None:
+    """Answer the request of an event with the error that makes its sender look for the active controller.
+
+    Events without a callback need no answer.
+    """
+    match event:
+        case ControlledShutdown():
+            event.callback(ControllerMoved("this broker is not the controller"))
+        case AlterPartition():
+            event.callback(AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
+        case ReplicaLeaderElection():
+            event.callback(dict.fromkeys(event.partitions or (), ErrorCode.NOT_CONTROLLER))
+        case ApiPartitionReassignment() | ListPartitionReassignments():
+            event.callback(ErrorCode.NOT_CONTROLLER, {})
+        case ApiRequest():
+            code = ErrorCode.NOT_CONTROLLER
+            if isinstance(event, ShutdownReceived):  # Kafka's brokers give this answer when their controller has moved
+                code = ErrorCode.STALE_CONTROLLER_EPOCH
+            event.callback(error_response(event.api_key, event.request, code))
+
+
+NO_CONTROLLER: Final = -1
+
+
+class Elector:
+    """Holds one broker's state of the controller election; on the event thread only.
+
+    A registration of the same broker id by another session counts as another controller's: that of an earlier process
+    whose session has not expired yet, or of a second process with the same id.
+
+    Args:
+        session: The session that will own the ephemeral node ``/controller``.
+        controller_id: The broker id to register.
+        changed: Called when ``/controller`` has changed, on a thread of the session's.
+
+    Attributes:
+        active_id: The active controller's broker id, -1 if there is none or none is known.
+        is_active: Whether this broker is the controller.
+        is_kraft: Whether the active controller is a KRaft controller, which has taken the cluster over in a migration.
+    """
+
+    def __init__(self, session: ZooKeeperSession, controller_id: int, changed: Callable[[], object]) -> None:
+        self.active_id = NO_CONTROLLER
+        self.is_active = False
+        self.is_kraft = False
+        self._session = session
+        self._id = controller_id
+        self._log = get_logger(__name__, f"[Controller id={controller_id}]")
+        session.watch_node(CONTROLLER, changed)
+
+    def look(self) -> None:
+        """Read ``/controller``, and watch it until its next change."""
+        found = read_controller(self._session)
+        self.active_id = NO_CONTROLLER if found is None else found[0].broker_id
+        self.is_kraft = found is not None and found[0].kraft_epoch >= 0
+        self.is_active = found is not None and found[0].broker_id == self._id and found[1].owner == self._session.id
+
+    def elect(self) -> WonElection | None:
+        """Stand for election if there is no controller.
+
+        Returns:
+            The epoch of a won election; None if there is a controller.
+
+        Raises:
+            ControllerMoved: Another broker was quicker.
+        """
+        self.look()
+        if self.active_id == self._id and not self.is_active:
+            self._log.warning(
+                "another ZooKeeper session leads as controller %d: waiting until it ends. "
+                "If its process is no former run of this one, choose another id",
+                self._id,
+            )
+            return None
+        if self.active_id != NO_CONTROLLER:
+            self._log.debug("broker %d is the controller; waiting", self.active_id)
+            return None
+        election = register_controller(self._session, self._id)
+        self.active_id, self.is_active = self._id, True
+        self._log.info("elected as the controller; epoch is %d, its znode's version %d", *election)
+        return election
+
+    def forget(self) -> None:
+        """Forget the active controller, as the session has expired or this broker is resigning."""
+        self.active_id, self.is_active = NO_CONTROLLER, False
+
+    def withdraw(self) -> None:
+        """Delete this broker's own ``/controller``, though ``/controller_epoch`` has been written since its election.
+
+        Raises:
+            ControllerMoved: Another broker was elected meanwhile.
+        """
+        epoch = self._session.exists(CONTROLLER_EPOCH)
+        self.look()
+        is_ours = self.is_active
+        self.forget()
+        if is_ours and epoch is not None:
+            delete_controller(self._session, epoch.version)
+        elif is_ours:
+            self._session.delete(CONTROLLER)
+
+    def release(self, fence: int) -> None:
+        """Delete ``/controller``, so that any broker may stand for election.
+
+        Args:
+            fence: The version of ``/controller_epoch`` that this broker was elected with.
+
+        Raises:
+            ControllerMoved: Another broker was elected already.
+        """
+        self.forget()
+        delete_controller(self._session, fence)
+
+
+class Leadership(Protocol):
+    """An active controller's context, decisions and channels, from its election to its resignation."""
+
+    def start(self) -> None:
+        """Take over as the active controller of the cluster.
+
+        Raises:
+            ChannelError: The start failed; ``close`` must follow.
+        """
+
+    def process(self, event: ControllerEvent) -> None:
+        """Do the work of an event.
+
+        Raises:
+            ControllerMoved: Another controller was elected.
+        """
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Close all channels to the brokers, within this time, and drop the context. Harmless if closed."""
+
+
+class MakeLeadership(Protocol):
+    """A function that makes an elected controller's leadership."""
+
+    def __call__(
+        self, session: ZooKeeperSession, election: WonElection, put: Callable[[ControllerEvent], object]
+    ) -> Leadership:
+        """Make the leadership; ``put`` takes events from any thread."""

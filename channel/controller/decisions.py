@@ -9,14 +9,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from channel.controller import cluster_events as events
 from channel.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kproto.error_codes import ErrorCode, error_name
 
-from . import cluster_events as events
 from .batch import ControllerBrokerRequestBatch
 from .broker_changes import BrokerChanges
 from .cluster import ControlledCluster
-from .config_changes import ConfigChangeWatch
 from .context import ControllerContext
 from .deletion import TopicDeletions
 from .events import (
@@ -26,7 +25,7 @@ from .events import (
 )
 from .isr_changes import IsrChanges
 from .leader_balance import LeaderBalance
-from .partitions import PartitionStateMachine
+from .partitions import UNCLEAN, PartitionStateMachine
 from .reassignment import Reassignments
 from .replicas import ReplicaStateMachine
 from .topics import TopicChanges
@@ -43,7 +42,8 @@ if TYPE_CHECKING:
     from .events import ControllerEvent
     from .store import ControllerStore
 
-__all__ = ["ControllerDecisions"]
+
+__all__ = ["ConfigChangeWatch", "ControllerDecisions"]
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
 _STATS: Final = "kafka.controller:type=ControllerStats"
@@ -245,3 +245,33 @@ class ControllerDecisions:
                 "Replicas whose deletion waits for their broker",
             ),
         }
+
+
+class ConfigChangeWatch:
+    """Notices that unclean elections became allowed, and holds the elections that leaderless partitions wait for.
+
+    Args:
+        cluster: The cluster.
+        partitions: Holds the elections.
+    """
+
+    def __init__(self, cluster: ControlledCluster, partitions: PartitionStateMachine) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
+        self._last = -1
+
+    def startup(self) -> None:
+        """Skip past notifications, as every election reads the present settings."""
+        self._last = self._cluster.store.read_config_changes(None).last
+
+    def process(self) -> None:
+        """Process the new notifications."""
+        store = self._cluster.store
+        changes = store.read_config_changes(self._last)
+        self._last = changes.last
+        if changes.of_default:
+            self._partitions.elect_for_waiting_partitions()
+            return
+        for topic, settings in store.read_topic_configs(changes.topics).items():
+            if settings.get(UNCLEAN, "").strip().lower() == "true":
+                self._partitions.elect_for_waiting_partitions(topic)

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from channel.zookeeper.cluster import WonElection
     from channel.zookeeper.session import ZooKeeperSession
 
+    from .controller import MakeLeadership
     from .events import ControllerEvent
-    from .leadership_protocol import MakeLeadership
 
 __all__ = ["MakeChannels", "ZooKeeperLeadership", "leadership_of"]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, overload
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
@@ -14,26 +15,29 @@ from channel.errors import BrokerNotAvailable, IllegalState
 from channel.locks import new_lock, new_reentrant_lock
 from channel.logs import get_logger
 from channel.metrics import Metrics
-from channel.network.selector_metrics import SelectorMetrics
+from channel.network.client import NetworkClient
+from channel.network.secured import client_channels
+from channel.network.selector import Selector
+from channel.network.selector_metrics import PollTimes, SelectorMetrics
+from channel.security import MECHANISMS
 from channel.threads import close_all, ends_with_process
+from channel.types import Node, SecurityProtocol
 from kproto.api import CONTROL_APIS, ApiKey, api_name, control_versions
-from kproto.errors import KprotoError
+from kproto.errors import ConfigurationError, KprotoError
 
-from .broker_clients import BrokerClients
 from .broker_requests import BrokerRequests, DroppedRequest, Outcome, QueueItem
-from .dropped_requests import DroppedHook, DroppedRequests
 from .requests import ControlRequest, ListenerNotExpressible, SingleRequest
-from .send_thread import ClientFactory, RequestSendThread
-from .send_thread_pool import SendThreadPool, SendThreads, ServingThread
+from .send_thread import ClientFactory, RequestSendThread, send_thread_name
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
+    from channel.network.client import MetadataUpdater
     from channel.network.recorder import Recorder
-    from channel.network.selector_metrics import PollTimes
-    from channel.types import Broker, Node
+    from channel.security import SecurityConfig
+    from channel.types import Broker
     from kproto.codec import Message
     from kproto.messages import (
         LeaderAndIsrRequest,
@@ -45,7 +49,17 @@ if TYPE_CHECKING:
     )
 
 
-__all__ = ["ControllerChannelManager", "DroppedHook", "SendThreads"]
+__all__ = [
+    "BrokerClients",
+    "ControllerChannelManager",
+    "DroppedHook",
+    "DroppedRequests",
+    "SendThreadPool",
+    "SendThreads",
+    "ServingThread",
+]
+
+_log = get_logger(__name__)
 
 GROUP: Final = "kafka.controller:type=ControllerChannelManager"
 _QUEUE_SIZE: Final = "QueueSize"
@@ -446,3 +460,248 @@ class ControllerChannelManager:
     def _total_queue_size(self) -> int:
         with self._lock:
             return sum(len(state.requests) for state in self._brokers.values())
+
+
+class DroppedHook(Protocol):
+    """A hook for requests that will not be answered."""
+
+    def __call__(self, broker_id: int, items: list[DroppedRequest]) -> None:
+        """Take dropped requests in place of their callbacks, oldest first, once no more of their bytes are sent."""
+
+
+class DroppedRequests:
+    """Counts dropped requests and reports them; for any thread.
+
+    Args:
+        controller_id: The controller's broker id, for the log.
+        hook: Called with the dropped requests of one broker; its errors are logged.
+
+    Attributes:
+        count: The number of requests dropped so far.
+        possibly_applied: The number of dropped requests that were sent, so that the broker may have applied them.
+    """
+
+    def __init__(self, controller_id: int, hook: DroppedHook | None) -> None:
+        self.count = 0
+        self.possibly_applied = 0
+        self._hook = hook
+        self._lock = new_lock("dropped requests")
+        self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
+
+    def add(self, broker_id: int, items: Sequence[DroppedRequest]) -> None:
+        """Count requests, oldest first, and report them."""
+        if not items:
+            return
+        with self._lock:
+            self.count += len(items)
+            self.possibly_applied += sum(item.outcome is Outcome.POSSIBLY_APPLIED for item in items)
+        if self._hook is not None:
+            try:
+                self._hook(broker_id, list(items))
+            except Exception:  # noqa: BLE001  (a hook must cost neither a send thread nor a removal)
+                self._log.exception("the hook for dropped requests failed")
+
+    def forget_lock(self) -> None:
+        """Replace the lock in a forked child: a thread of the parent may have held it."""
+        self._lock = new_lock("dropped requests")
+
+
+SendThreads = int | Literal["per_broker"]
+"""The number of send threads, or one for each broker as in Kafka."""
+
+
+@dataclass(slots=True)
+class ServingThread:
+    """A send thread, the times of its selector's polls, and the number of brokers it serves."""
+
+    thread: RequestSendThread
+    polls: PollTimes
+    brokers: int = 0
+
+
+class SendThreadPool:
+    """The send threads of one channel manager. The owner must let only one thread at a time change the pool.
+
+    Args:
+        count: The largest number of threads.
+        controller_id: The controller's broker id, for the threads' names.
+        prefix: Stands before every thread's name.
+        clock: Time.
+        new_thread: Makes a send thread from its name and the counters of its selector's polls.
+
+    Raises:
+        ConfigurationError: The number of threads is below 1.
+    """
+
+    def __init__(
+        self,
+        count: SendThreads,
+        controller_id: int,
+        prefix: str | None,
+        clock: Clock,
+        new_thread: Callable[[str, PollTimes], RequestSendThread],
+    ) -> None:
+        if count != "per_broker" and count < 1:
+            raise ConfigurationError(f"send_threads is {count}; it must be a number from 1, or 'per_broker'")
+        self._count = count
+        self._controller_id = controller_id
+        self._prefix = prefix
+        self._clock = clock
+        self._new_thread = new_thread
+        self._serving: list[ServingThread] = []
+
+    def __len__(self) -> int:
+        return len(self._serving)
+
+    def for_broker(self, broker_id: int) -> ServingThread:
+        """Assign a new broker to a send thread: a new thread as long as the limit allows."""
+        alive = [serving for serving in self._serving if not serving.thread.has_died]
+        if self._count != "per_broker" and len(alive) >= self._count:
+            return min(alive, key=lambda serving: serving.brokers)
+        polls = PollTimes(self._clock)
+        serving = ServingThread(self._new_thread(self._free_name(broker_id), polls), polls)
+        self._serving.append(serving)
+        return serving
+
+    def _free_name(self, broker_id: int) -> str:
+        used = {serving.thread.name for serving in self._serving}
+        named_after = broker_id if self._count == "per_broker" else None
+        names = (
+            send_thread_name(self._controller_id, named_after, number, self._prefix) for number in range(len(used) + 1)
+        )
+        return next((name for name in names if name not in used), self._prefix or "send-thread")
+
+    def end(self, serving: ServingThread, timeout_s: float | None = None) -> None:
+        """Shut a send thread down and forget it; returns when it has ended, or after ``timeout_s``."""
+        try:
+            if serving.thread.shutdown(timeout_s):  # the thread alone uses its client until it has ended
+                serving.thread.client.close()
+        finally:
+            self._serving.remove(serving)
+
+    def initiate_shutdown(self) -> None:
+        """Initiate the shutdown of all threads, so that to wait for all takes as long as the slowest."""
+        for serving in self._serving:
+            serving.thread.initiate_shutdown()
+
+    @property
+    def has_current_thread(self) -> bool:
+        """Whether the caller runs on one of the threads."""
+        current = threading.current_thread()
+        return any(serving.thread is current for serving in list(self._serving))
+
+    def callback_ms_max(self) -> float:
+        """The longest time that a callback held its send thread up."""
+        return max((serving.thread.callback_max_ns for serving in self._serving), default=0) / 1e6
+
+    def callback_ms_mean(self) -> float:
+        """The mean time that callbacks held their send threads up."""
+        calls = sum(serving.thread.callbacks for serving in self._serving)
+        return sum(serving.thread.callback_ns for serving in self._serving) / max(1, calls) / 1e6
+
+    def forget(self) -> None:
+        """Drop all threads in a forked child: they are the parent's."""
+        self._serving = []
+
+
+class BrokerClients:
+    """Makes the clients of send threads, and gives each broker its node: the listener that the controller talks to.
+
+    Args:
+        controller_id: The controller's broker id, the client id of every request.
+        config: Timeouts, listeners and security.
+        clock: Time.
+        recorder: Records every frame.
+        metrics_of: Returns the selector metrics of a broker, by its node id.
+        factory: Makes the clients in place of this class, secured by its own means.
+
+    Raises:
+        ConfigurationError: The security protocol between brokers is not served.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        config: ChannelConfig,
+        clock: Clock,
+        recorder: Recorder | None,
+        metrics_of: Callable[[str], SelectorMetrics | None],
+        factory: ClientFactory | None,
+    ) -> None:
+        self._controller_id = controller_id
+        self._config = config
+        self._clock = clock
+        self._recorder = recorder
+        self._metrics_of = metrics_of
+        self._factory = factory
+        self._listener = config.control_plane_listener_name or config.inter_broker_listener
+        self._protocol = config.protocol_of(self._listener)
+        self._channels = None
+        if factory is None:
+            self._channels = client_channels(self._protocol, _inter_broker_security(config), str(controller_id))
+
+    def node(self, broker: Broker) -> Node:
+        """Return the address of the broker's listener that the controller talks to.
+
+        The security protocol of the connection is that of the controller's own settings. Another protocol in the
+        broker's registration is logged, and never used: it could make the controller send its password in clear.
+
+        Raises:
+            BrokerNotAvailable: The broker does not have the listener that the controller talks to.
+        """
+        listener = self._listener
+        endpoint = broker.endpoint(listener)
+        if endpoint is None:
+            raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
+        if self._factory is None and endpoint.security_protocol != self._protocol:
+            _log.warning(
+                "broker %d has registered listener %s with security protocol %s; the controller connects with %s, "
+                "as its own settings say (security.inter.broker.protocol, listener.security.protocol.map)",
+                broker.id, listener, SecurityProtocol.name_of(endpoint.security_protocol), self._protocol.name,
+            )  # fmt: skip
+        return Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener)
+
+    def new_client(
+        self, metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None], polls: PollTimes
+    ) -> NetworkClient:
+        """Make a send thread's client.
+
+        Args:
+            metadata: Names the nodes.
+            on_invalid_answer: Takes the node id and the error of bytes that are no answer.
+            polls: Counts the times of the selector's polls.
+        """
+        if self._factory is not None:
+            return self._factory(metadata, on_invalid_answer)
+        assert self._channels is not None
+        config = self._config
+        selector = Selector(
+            max_receive_size=config.receive_max,
+            clock=self._clock,
+            metrics_of=self._metrics_of,
+            polls=polls,
+            channel_builder=self._channels,
+            recorder=self._recorder,
+        )
+        return NetworkClient(
+            selector,
+            metadata,
+            str(self._controller_id),
+            max_in_flight=1,
+            reconnect_backoff_ms=0,
+            reconnect_backoff_max_ms=0,
+            request_timeout_ms=config.request_timeout_ms,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+            discover_versions=False,
+            on_invalid_answer=on_invalid_answer,
+            clock=self._clock,
+        )
+
+
+def _inter_broker_security(config: ChannelConfig) -> SecurityConfig:
+    """Return the security settings of connections between brokers, with the inter-broker SASL mechanism."""
+    security, mechanism = config.security, config.sasl_mechanism_inter_broker_protocol
+    if security.sasl_mechanism is not None or mechanism not in MECHANISMS:
+        return security
+    return replace(security, sasl_mechanism=mechanism)

@@ -15,7 +15,7 @@ from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
 from channel.metrics import Metrics
 
-from .forwarded_requests import ForwardedRequests
+from .node_requests import ForwardedRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,12 +11,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from channel.broker.controller_thread import controller_thread
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.handlers import api_versions
 from channel.broker.hooks import BrokerHooks
 from channel.broker.kraft_registration import KRaftRegistration, QuorumProvider
 from channel.broker.service import BrokerService
+from channel.broker.to_controller import controller_thread
 from channel.broker.worker import Worker
 from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import ChannelConfig

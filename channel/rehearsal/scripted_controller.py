@@ -16,13 +16,19 @@ may be embedded ones or real ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
-from channel.errors import BrokerNotAvailable
+from channel.controller.batch import ControllerBrokerRequestBatch
+from channel.controller.context import ControllerContext
+from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
+from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
 from channel.logs import bounded
 from channel.metrics import Metrics
+from channel.threads import close_all, time_left
 from channel.types import (
     NO_LEADER,
     Broker,
@@ -35,16 +41,15 @@ from channel.types import (
 )
 from kproto.types import TopicPartition
 
-from .decision_runner import DecisionRunner
-from .journal import Journal
-from .placement import next_state, spread
+from .journal import Journal, JournaledChannels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from channel.network.recorder import Recorder
 
-__all__ = ["BrokerAddress", "ScriptedController"]
+
+__all__ = ["BrokerAddress", "DecisionRunner", "ScriptedController", "next_state", "spread"]
 
 
 class BrokerAddress(Protocol):
@@ -399,3 +404,138 @@ class ScriptedController:
 
     def _as_broker(self, member: BrokerAddress) -> Broker:
         return Broker(member.id, tuple(EndPoint(member.host, member.port, name) for name in self._listeners))
+
+
+def spread(live: Sequence[int], partitions: int, replication_factor: int) -> list[list[int]]:
+    """Assign replicas to each partition, round-robin over the live brokers.
+
+    Raises:
+        ValueError: A number is below 1.
+        BrokerNotAvailable: There are fewer live brokers than replicas.
+    """
+    if partitions < 1 or replication_factor < 1:
+        raise ValueError(f"{partitions} partitions of {replication_factor} replicas; each must be at least 1")
+    if replication_factor > len(live):
+        raise BrokerNotAvailable(f"{replication_factor} replicas need as many live brokers, there are {len(live)}")
+    return [[live[(p + r) % len(live)] for r in range(replication_factor)] for p in range(partitions)]
+
+
+def next_state(
+    state: LeaderAndIsr,
+    leader: int,
+    isr: Sequence[int],
+    recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED,
+) -> LeaderAndIsr:
+    """Return the state after a change of leader or ISR: each change raises leader epoch and partition epoch."""
+    return LeaderAndIsr(leader, tuple(isr), state.leader_epoch + 1, state.partition_epoch + 1, recovery)
+
+
+_PATIENCE_S: Final = 60.0
+"""The time in s after which a decision on the event thread counts as stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision(ControllerEvent):
+    """A function for the event thread to call."""
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
+    decide: Callable[[], None]
+    done: threading.Event = field(default_factory=threading.Event)
+    failures: list[Exception] = field(default_factory=list)
+
+
+class DecisionRunner:
+    """Carries out decisions on a controller's event thread, each as one batch.
+
+    The runner is the event manager's processor; its owner calls ``start``, ``run`` and ``close``.
+
+    Args:
+        controller_id: The controller's broker id.
+        controller_epoch: The controller epoch of its election.
+        config: ``inter.broker.protocol.version`` decides the versions of all requests; timeouts, listener names.
+        metrics: Takes the figures of channels and event queue.
+        journal: Takes every request and its answer.
+        recorder: Sees every frame that passes.
+
+    Attributes:
+        context: The controller's knowledge; decisions change it.
+        batch: The open batch of the decision that is being carried out.
+        manager: The channels to the brokers.
+        journal: Every request with its answer.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        controller_epoch: int,
+        config: ChannelConfig,
+        metrics: Metrics,
+        journal: Journal,
+        recorder: Recorder | None,
+    ) -> None:
+        self.controller_id = controller_id
+        self.context = ControllerContext()
+        self.context.epoch = controller_epoch
+        self.journal = journal
+        self._is_closed = False
+        self.manager = JournaledChannels(
+            journal, controller_id, lambda: self.context.epoch, config, metrics=metrics, recorder=recorder
+        )
+        self._events = ControllerEventManager(controller_id, self, SYSTEM_CLOCK, metrics)
+        self.batch = ControllerBrokerRequestBatch(
+            controller_id, config, self.manager, self._events, lambda: self.context
+        )
+
+    def start(self) -> None:
+        """Start the event thread."""
+        self._events.start()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the event thread and all channels, within this time; queued requests are dropped. Harmless if closed."""
+        self._is_closed = True
+        left_s = time_left(timeout_s)
+        close_all(lambda: self._events.close(left_s()), lambda: self.manager.close(left_s()))
+
+    def run(self, decide: Callable[[], None]) -> None:
+        """Call ``decide`` on the event thread with an open batch, and return when its requests are queued.
+
+        Raises:
+            IllegalState: The batch failed, or the controller is closed.
+            RequestTimeout: The event thread is stuck.
+            Exception: Raised by ``decide``.
+        """
+
+        def as_one_batch() -> None:
+            self.batch.new_batch()
+            try:
+                decide()
+                self.batch.send_requests_to_brokers(self.context.epoch)
+            except BaseException:
+                self.batch.clear()
+                raise
+
+        decision = _Decision(as_one_batch)
+        queued = self._events.put(decision)
+        if self._is_closed:
+            queued.preempt(self)  # the event thread has ended, or ends without it
+        if not decision.done.wait(_PATIENCE_S):
+            raise RequestTimeout(f"the controller's event thread is stuck: no decision in {_PATIENCE_S:.0f} s")
+        if decision.failures:
+            raise decision.failures[0]
+
+    # ---- called by the event manager ---------------------------------------------------------------------------------
+
+    def process(self, event: ControllerEvent) -> None:
+        """Carry out a decision; responses, which are events too, need no further work."""
+        if isinstance(event, _Decision):
+            try:
+                event.decide()
+            except Exception as e:  # noqa: BLE001  (raised again on the thread that asked for the decision)
+                event.failures.append(e)
+            event.done.set()
+
+    def preempt(self, event: ControllerEvent) -> None:
+        """Refuse a decision, as the controller is closing."""
+        if isinstance(event, _Decision):
+            event.failures.append(IllegalState("the controller is closed"))
+            event.done.set()

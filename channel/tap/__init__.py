@@ -1,6 +1,5 @@
 """The tap: a relay between Kafka nodes that records their traffic."""
 
-from .mapping import Mapping
-from .relay import Tap
+from .relay import Mapping, Tap
 
 __all__ = ["Mapping", "Tap"]

@@ -15,9 +15,10 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from channel.addresses import show_address
+from channel.addresses import parse_address, show_address
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed
 from channel.logs import get_logger
@@ -28,7 +29,6 @@ from channel.threads import LoopThread
 from kproto.errors import ConfigurationError
 
 from .link import CHUNK, READ, WRITE, Link, LinkTransport
-from .mapping import Mapping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,42 @@ if TYPE_CHECKING:
     from channel.network.recorder import Direction, Recorder
     from channel.network.transport import Bytes
 
+
 __all__ = ["Mapping", "Tap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A listening address of the tap, and the node that it relays to.
+
+    >>> Mapping.of("127.0.0.1:19092=kafka-1:9092")
+    Mapping(listen=('127.0.0.1', 19092), upstream=('kafka-1', 9092))
+
+    Attributes:
+        listen: The tap's own host and port; port 0 for any free one, no host for all addresses of the machine.
+        upstream: The node's host and port.
+    """
+
+    listen: Address
+    upstream: Address
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Parse a mapping ``LISTEN=UPSTREAM``, each ``HOST:PORT`` (``[::1]:9092`` for IPv6).
+
+        Raises:
+            ConfigurationError: The text is not ``LISTEN=UPSTREAM``.
+        """
+        listen, separator, upstream = text.partition("=")
+        if not separator:
+            raise ConfigurationError(f"no mapping: {text!r}; write LISTEN=UPSTREAM, as 127.0.0.1:19092=kafka-1:9092")
+        if listen.strip().startswith(":"):
+            listen = f"0.0.0.0{listen.strip()}"  # noqa: S104 - every address of the machine, as the user asked
+        return cls(parse_address(listen), parse_address(upstream))
+
+    def __str__(self) -> str:
+        return f"{show_address(self.listen)}={show_address(self.upstream)}"
+
 
 _log = get_logger(__name__)
 

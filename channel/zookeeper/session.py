@@ -6,31 +6,163 @@ Watches survive a lost connection: once it is back, every watched node counts as
 
 from __future__ import annotations
 
+import socket
 import threading
+from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
+from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from channel.errors import Disconnected, IllegalState, NodeExists, NoNode, SessionExpired, ZooKeeperError
+from channel.errors import (
+    BadVersion,
+    Disconnected,
+    IllegalState,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    ZooKeeperError,
+)
 from channel.locks import new_lock
 from channel.logs import get_logger
 from channel.threads import call_within, ends_with_process
 from kproto.errors import ConfigurationError
 
 from .bulk_reader import BulkReader
-from .hosts import unknown_hosts
-from .operations import Create, Operation, Stat, Transaction
-from .pipelining import SLICE_S, WINDOW, answers
-from .translation import begin_transaction, stat_of, transaction_of
+from .operations import Check, Create, Delete, Operation, SetData, Stat, Transaction
 from .watches import Watches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["ZooKeeperSession"]
+
+__all__ = [
+    "ERRORS",
+    "SLICE_S",
+    "WINDOW",
+    "ZooKeeperSession",
+    "answers",
+    "begin_transaction",
+    "stat_of",
+    "transaction_of",
+    "unknown_hosts",
+]
+
+SLICE_S: Final = 1.0
+"""The interval at which a wait checks its session; results and changes of state end the wait at once."""
+
+WINDOW: Final = 1_000
+"""The number of requests in flight: their answers and kazoo's own objects are what a pipelined read holds in memory."""
+
+_LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError)
+
+
+def answers(
+    client: Any,
+    ask: Callable[[Any, _T], Any],
+    things: Iterable[_T],
+    missing: Any,
+    window: int,
+    connected: threading.Event,
+    check_alive: Callable[[Any], None],
+    failed: Callable[[Any], object],
+) -> Iterator[tuple[_T, Any]]:
+    """Send requests, pipelined, and those that a lost connection left unanswered once more.
+
+    Args:
+        client: Kazoo's client.
+        ask: Starts one request with the client.
+        things: The arguments of the requests.
+        missing: The result for a missing node, which is an error if this is ``...``.
+        window: How many requests are in flight.
+        connected: Set while the session is connected.
+        check_alive: Raises an error once the client's session is closed or has expired.
+        failed: Called with each request that failed or was lost, before it is sent once more; for some twice.
+
+    Yields:
+        Each argument with its answer, in order, while further requests are sent.
+    """
+    left = iter(things)
+    in_flight = deque((thing, ask(client, thing)) for thing in islice(left, window))
+    while in_flight:
+        thing, pending = in_flight.popleft()
+        try:
+            while not pending.wait(SLICE_S):
+                check_alive(client)  # a request that arrived while kazoo failed all others would wait for ever
+            if pending.exception is not None:
+                failed(pending)
+            answer = pending.get()
+        except _LOST:
+            check_alive(client)
+            while not connected.wait(SLICE_S):
+                check_alive(client)
+            check_alive(client)
+            in_flight.appendleft((thing, pending))
+            lost = {found for _, found in in_flight if isinstance(found.exception, _LOST)}
+            for found in lost:
+                failed(found)
+            in_flight = deque((each, ask(client, each) if found in lost else found) for each, found in in_flight)
+            continue
+        except kazoo_errors.NoNodeError as e:
+            if missing is ...:
+                raise NoNode(f"ZooKeeper has no such node: {thing or e}") from e
+            answer = missing
+        except tuple(ERRORS) as e:
+            raise ERRORS[type(e)](f"ZooKeeper refused a request: {type(e).__name__}") from e
+        except kazoo_errors.KazooException as e:
+            raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
+        in_flight.extend((each, ask(client, each)) for each in islice(left, 1))
+        yield thing, answer
+
+
+ERRORS: Final[dict[type[Exception], type[ZooKeeperError]]] = {
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.SessionExpiredError: SessionExpired,
+}
+_NOT_TRIED: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+
+
+def stat_of(stat: Any) -> Stat:
+    """Return what the channel package needs of a node's stat."""
+    return Stat(stat.czxid, stat.version, stat.ephemeralOwner)
+
+
+def begin_transaction(client: Any, operations: Sequence[Operation]) -> Any:
+    """Send operations as one transaction; returns kazoo's pending answer."""
+    transaction = client.transaction()
+    for each in operations:
+        match each:
+            case Create(path, data, ephemeral, sequence):
+                transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+            case SetData(path, data, version):
+                transaction.set_data(path, data, version)
+            case Delete(path, version):
+                transaction.delete(path, version)
+            case Check(path, version):
+                transaction.check(path, version)
+    return transaction.commit_async()
+
+
+def transaction_of(operations: Sequence[Operation], results: list[Any]) -> Transaction:
+    """Return the outcome of a transaction: its results, or its first operation that ZooKeeper refused."""
+    for index, result in enumerate(results):
+        if isinstance(result, Exception) and not isinstance(result, _NOT_TRIED):
+            kind = ERRORS.get(type(result), ZooKeeperError)
+            operation = operations[index]
+            error = kind(f"{type(operation).__name__} {operation.path}: {type(result).__name__}")
+            return Transaction([], index, error)
+    if any(isinstance(result, Exception) for result in results):
+        return Transaction([], 0, ZooKeeperError(f"a transaction failed for no reason that ZooKeeper gave: {results}"))
+    return Transaction([stat_of(r) if hasattr(r, "czxid") else r for r in results])
+
 
 _log = get_logger(__name__)
 _T = TypeVar("_T")
@@ -401,3 +533,14 @@ class ZooKeeperSession:
             raise IllegalState("the ZooKeeper session is closed")
         if client is not self._client or client.state == KazooState.LOST:
             raise SessionExpired("the ZooKeeper session has expired")
+
+
+def unknown_hosts(hosts: str) -> list[str]:
+    """List the host names of ZooKeeper's addresses that have no IP address."""
+    unknown = []
+    for host, port in collect_hosts(hosts)[0]:
+        try:
+            socket.getaddrinfo(host, port)
+        except OSError:
+            unknown.append(host)
+    return unknown

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from channel.broker.cluster import ClusterMember
-    from channel.broker.commands import FleetCommands
+    from channel.broker.command_server import FleetCommands
     from channel.broker.fleet import Fleet
     from channel.broker.fleet_steps import Event
     from channel.broker.hooks import BrokerHooks, RequestContext
@@ -266,8 +266,7 @@ def _commanded(
 ) -> Iterator[Callable[[], None]]:
     """Take steps by HTTP; yields the function that announces the brokers and takes steps from standard input."""
     from channel.addresses import show_address
-    from channel.broker.command_server import CommandServer
-    from channel.broker.commands import FleetCommands
+    from channel.broker.command_server import CommandServer, FleetCommands
 
     def report(event: dict[str, Any]) -> None:
         try:

@@ -35,9 +35,8 @@ from channel.metrics import Metrics
 from channel.network.server import SocketServer
 from channel.node.controller_node import ControllerNode
 from channel.node.frame_relay import FrameRelay
-from channel.rehearsal.decision_runner import DecisionRunner
 from channel.rehearsal.journal import Journal
-from channel.rehearsal.scripted_controller import ScriptedController
+from channel.rehearsal.scripted_controller import DecisionRunner, ScriptedController
 from channel.tap import Mapping, Tap
 from channel.types import Node
 

@@ -11,7 +11,7 @@ import pytest
 from network_peers import until
 from zookeeper_faults import expire
 
-from channel.broker.registration import BrokerRegistration
+from channel.broker.links import BrokerRegistration
 from channel.errors import BadVersion, ControllerMoved, Disconnected, NodeExists, NoNode, SessionExpired
 from channel.types import Broker, EndPoint
 from channel.zookeeper import cluster

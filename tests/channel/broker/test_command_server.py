@@ -12,8 +12,7 @@ import pytest
 from scripted_fleet import ScriptedFleet
 
 from channel.broker import command_server
-from channel.broker.command_server import CommandServer
-from channel.broker.commands import FleetCommands
+from channel.broker.command_server import CommandServer, FleetCommands
 from kproto.errors import ConfigurationError
 
 JSON = {"Content-Type": "application/json"}
@@ -98,7 +97,7 @@ def test_a_step_while_another_is_taken_is_refused(server, monkeypatch):
         raise ValueError("ended by the test")
         yield
 
-    monkeypatch.setattr("channel.broker.commands.rehearse", long_step)
+    monkeypatch.setattr("channel.broker.command_server.rehearse", long_step)
     first = threading.Thread(target=step, args=(server, "wait 1"))
     first.start()
     try:
@@ -192,7 +191,7 @@ def test_a_client_in_a_step_keeps_its_connection(server, monkeypatch):
         raise ValueError("ended by the test")
         yield
 
-    monkeypatch.setattr("channel.broker.commands.rehearse", long_step)
+    monkeypatch.setattr("channel.broker.command_server.rehearse", long_step)
     answers = []
     first = threading.Thread(target=lambda: answers.append(step(server, "wait 1")))
     first.start()

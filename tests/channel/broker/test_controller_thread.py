@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.broker.controller_thread import controller_thread
 from channel.broker.hooks import BrokerHooks, RequestContext
-from channel.broker.to_controller import ControllerInformation
+from channel.broker.to_controller import ControllerInformation, controller_thread
 from channel.clock import FOREVER
 from channel.config import ChannelConfig
 from channel.metrics import Metrics

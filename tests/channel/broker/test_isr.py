@@ -7,8 +7,7 @@ from control_messages import broker as live_broker
 from control_messages import leader_and_isr, leader_state, topic_id, update_metadata
 
 from channel.broker.embedded import EmbeddedBroker
-from channel.broker.isr import LedPartitions
-from channel.broker.isr_senders import AlterPartitionSender
+from channel.broker.isr import AlterPartitionSender, LedPartitions
 from channel.broker.links import BrokerLinks
 from channel.errors import Disconnected
 from channel.network.request import ClientRequest, ClientResponse

@@ -10,9 +10,8 @@ from network_peers import until
 
 from channel.config import ChannelConfig
 from channel.controller import controller as module
-from channel.controller.candidate_events import ControllerChange
 from channel.controller.cluster_events import BrokerChange
-from channel.controller.controller import Controller
+from channel.controller.controller import Controller, ControllerChange
 from channel.controller.leadership import ZooKeeperLeadership
 from channel.errors import BadVersion, ControllerMoved, IllegalState, NodeExists, NoNode, SessionExpired
 from channel.metrics import Metrics

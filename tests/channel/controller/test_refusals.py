@@ -19,8 +19,8 @@ from channel.controller.cluster_events import (
     ReplicaLeaderElection,
     TopicChange,
 )
+from channel.controller.controller import refuse
 from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
-from channel.controller.refusals import refuse
 from channel.errors import ControllerMoved
 from channel.metrics import Metrics
 from kproto.error_codes import ErrorCode

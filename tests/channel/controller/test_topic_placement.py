@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from channel.controller.topic_placement import place_replicas
+from channel.controller.administration import place_replicas
 
 RACKS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from channel.zookeeper.bulk_reads import NO_NODE, ReadMany, serves_bulk_reads
+from channel.zookeeper.bulk_reader import NO_NODE, ReadMany, serves_bulk_reads
 from channel.zookeeper.operations import Stat
 
 

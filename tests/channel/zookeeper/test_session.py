@@ -15,7 +15,7 @@ from network_peers import until
 
 from channel.errors import Disconnected
 from channel.zookeeper import session as session_module
-from channel.zookeeper.bulk_reads import NO_NODE, ReadMany
+from channel.zookeeper.bulk_reader import NO_NODE, ReadMany
 from channel.zookeeper.session import ZooKeeperSession
 
 if TYPE_CHECKING:
