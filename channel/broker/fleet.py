@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from .replicas import HostedReplica
 
 
-__all__ = ["Fleet", "FleetHooks", "FollowerChecks"]
+__all__ = ["Fleet"]
 
 _log = get_logger(__name__)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .to_controller import NodeToControllerChannel
 
 
-__all__ = ["AlterPartitionSender", "IsrProposal", "IsrSender", "LedPartitions", "ZooKeeperIsr"]
+__all__ = ["AlterPartitionSender", "IsrSender", "LedPartitions", "ZooKeeperIsr"]
 
 _log = get_logger(__name__)
 

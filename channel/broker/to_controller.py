@@ -34,13 +34,10 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "ControllerClientFactory",
     "ControllerInformation",
-    "ControllerProvider",
     "MetadataCacheProvider",
     "NodeToControllerChannel",
     "NodeToControllerThread",
-    "broker_of",
     "controller_thread",
 ]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .store import ControllerStore
 
 
-__all__ = ["Administration", "place_replicas"]
+__all__ = ["Administration"]
 
 _log = get_logger(__name__)
 

@@ -43,19 +43,7 @@ if TYPE_CHECKING:
     from channel.zookeeper.cluster import WonElection
 
 
-__all__ = [
-    "NO_CONTROLLER",
-    "Abandon",
-    "Controller",
-    "ControllerChange",
-    "Elector",
-    "Expire",
-    "Leadership",
-    "MakeLeadership",
-    "Reelect",
-    "Resign",
-    "refuse",
-]
+__all__ = ["Controller", "MakeLeadership"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .store import ControllerStore
 
 
-__all__ = ["ConfigChangeWatch", "ControllerDecisions"]
+__all__ = ["ControllerDecisions"]
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
 _STATS: Final = "kafka.controller:type=ControllerStats"

@@ -49,15 +49,7 @@ if TYPE_CHECKING:
     )
 
 
-__all__ = [
-    "BrokerClients",
-    "ControllerChannelManager",
-    "DroppedHook",
-    "DroppedRequests",
-    "SendThreadPool",
-    "SendThreads",
-    "ServingThread",
-]
+__all__ = ["ControllerChannelManager"]
 
 _log = get_logger(__name__)
 

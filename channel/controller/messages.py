@@ -35,15 +35,7 @@ if TYPE_CHECKING:
     from .context import ControllerContext
 
 
-__all__ = [
-    "BrokerAddresses",
-    "MetadataColumns",
-    "StopState",
-    "leader_and_isr_request",
-    "leader_and_isr_state",
-    "stop_replica_requests",
-    "update_metadata_request",
-]
+__all__ = ["MetadataColumns"]
 
 _GROUPED_SINCE: Final = 2  # LeaderAndIsr; before, each partition's state names its topic
 _RECOVERY_STATE_SINCE: Final = 6  # LeaderAndIsr of 3.2-IV0

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from channel.network.recorder import Recorder
 
 
-__all__ = ["BrokerAddress", "DecisionRunner", "ScriptedController", "next_state", "spread"]
+__all__ = ["ScriptedController"]
 
 
 class BrokerAddress(Protocol):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
-__all__ = ["NO_NODE", "BulkReader", "ReadMany", "serves_bulk_reads"]
+__all__ = ["BulkReader"]
 
 _NODES: Final = 256
 """The number of nodes that one bulk read names."""

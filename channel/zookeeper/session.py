@@ -41,17 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
-__all__ = [
-    "ERRORS",
-    "SLICE_S",
-    "WINDOW",
-    "ZooKeeperSession",
-    "answers",
-    "begin_transaction",
-    "stat_of",
-    "transaction_of",
-    "unknown_hosts",
-]
+__all__ = ["ERRORS", "ZooKeeperSession", "answers"]
 
 SLICE_S: Final = 1.0
 """The interval at which a wait checks its session; results and changes of state end the wait at once."""
