@@ -104,7 +104,7 @@ class PassedOn(Protocol):
     def takes(self, context: RequestContext, body: memoryview) -> bool:
         """Whether a request is passed on; ``DecodeError`` closes its connection."""
 
-    def __call__(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
+    def __call__(self, context: RequestContext, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
         """Take a frame without its size; call ``answer`` with the response's, once; None closes the connection."""
 
 

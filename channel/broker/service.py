@@ -68,7 +68,7 @@ class BrokerService:
             body = payload[at:]
             passed_on = self.broker.hooks.passed_on
             if passed_on is not None and passed_on.takes(context, body):
-                passed_on(bytes(payload), lambda answer: _answer_frame(received, answer))
+                passed_on(context, bytes(payload), lambda answer: _answer_frame(received, answer))
                 return
             largest: int | None = LARGEST_BODY.get(context.api_key)  # type: ignore[call-overload]
             if context.api_key in self.broker.controller_keys:

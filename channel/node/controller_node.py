@@ -30,12 +30,12 @@ from channel.network.request import MessageRequest
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.threads import close_all, time_left
-from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node, SecurityProtocol
+from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node
 from channel.zookeeper.cluster import cluster_id, read_settings, register_broker
 from channel.zookeeper.znodes import broker_path, encode_broker
 from kproto import messages
 
-from .frame_relay import FrameRelay
+from .frame_relay import FrameRelay, channels_of_clients
 from .node_requests import NodeRequests, PassedRequests
 
 if TYPE_CHECKING:
@@ -135,8 +135,9 @@ class ControllerNode:
             unregister_broker=self._unregister,
             on_change=on_change,
         )
-        is_plain = self._protocol is SecurityProtocol.PLAINTEXT
-        self._relay = FrameRelay(f"{name}-relay-thread", self._other_brokers) if is_plain else None
+        self._relay = FrameRelay(
+            f"{name}-relay-thread", self._other_brokers, channels_of_clients(self._protocol, config.security)
+        )
         self._broker.hooks = BrokerHooks(
             controller=NodeRequests(self._broker, self.controller),
             settings=lambda entity: read_settings(self.controller.session, entity),
@@ -170,11 +171,11 @@ class ControllerNode:
         Args:
             timeout_s: How long to wait; a line in the log names a thread that has not ended then.
         """
-        quorum, relay, left_s = self._to_quorum, self._relay, time_left(timeout_s)
+        quorum, left_s = self._to_quorum, time_left(timeout_s)
         close_all(
             lambda: self.controller.close(left_s()),
             *(() if quorum is None else (lambda: self._leave_quorum(left_s()), lambda: quorum.shutdown(left_s()))),
-            *(() if relay is None else (lambda: relay.close(left_s()),)),
+            lambda: self._relay.close(left_s()),
             lambda: self._server.close(left_s()),
             lambda: self._worker.close(left_s()),
         )

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
+import functools
 import random
-import socket
-import struct
+import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from channel.broker.worker import Worker
-from channel.errors import IllegalState
+from channel.errors import AuthenticationFailed, IllegalState
 from channel.locks import new_lock
 from channel.logs import get_logger
+from channel.network.frames import Send
+from channel.network.secured import client_channels
+from channel.network.selector import Selector
+from channel.network.server import ANONYMOUS
+from channel.network.sockets import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from channel.types import Node
+    from channel.network.sockets import ChannelBuilder
+    from channel.security import SecurityConfig
+    from channel.types import Node, SecurityProtocol
 
-__all__ = ["FrameRelay"]
+    ChannelsOf: TypeAlias = Callable[[str], ChannelBuilder | None]
+
+__all__ = ["FrameRelay", "channels_of_clients"]
 
 _log = get_logger(__name__)
 
@@ -30,32 +39,78 @@ _ATTEMPTS: Final = 3
 _CONNECT_S: Final = 5.0
 _ANSWER_S: Final = 60.0
 _LARGEST_ANSWER: Final = 100 * 1024 * 1024
+_CLIENT: Final = "controller-relay"
+_BROKER: Final = "broker"
+
+
+def channels_of_clients(protocol: SecurityProtocol, security: SecurityConfig) -> ChannelsOf:
+    """Return a function that makes the channels on which brokers take this node for one of its clients.
+
+    Brokers decide by the principal of a connection what may be asked on it, so a client's request must not arrive on a
+    connection of the node's own principal. With SASL the node authenticates as the client, whose password it knows.
+    With TLS alone the node shows no certificate, as a client without one does; a client with a certificate cannot be
+    spoken for.
+
+    Args:
+        protocol: The security protocol of the node's listener and of the brokers'.
+        security: The node's settings, with the users that it accepts.
+
+    Returns:
+        A function that takes a principal, and returns the builder of its channels; None if the node cannot speak for
+        the client.
+    """
+    if not protocol.uses_sasl:
+        bare = dataclasses.replace(
+            security, ssl_keystore_location=None, ssl_keystore_certificate_chain=None, ssl_keystore_key=None
+        )
+        anonymous = client_channels(protocol, bare, _CLIENT)
+        return lambda principal: anonymous if principal == ANONYMOUS else None
+
+    @functools.cache
+    def of_user(principal: str) -> ChannelBuilder | None:
+        user = principal.removeprefix("User:")
+        password = security.users.get(user)
+        if password is None:
+            return None
+        as_user = dataclasses.replace(security, sasl_username=user, sasl_password=password)
+        return client_channels(protocol, as_user, _CLIENT)
+
+    return of_user
 
 
 class FrameRelay:
-    """Passes frames to brokers without TLS and SASL, each over a connection of its own, and their answers back.
+    """Passes frames to brokers, each over a connection of its own, and their answers back.
 
     A frame goes to another broker if its broker cannot be reached, but never twice.
 
     Args:
         name: Names the threads, which start with the first frame.
         brokers: Returns the brokers that can be asked; called on the relay's threads.
+        channels_of: Makes the channels for a client; see ``channels_of_clients``.
     """
 
-    def __init__(self, name: str, brokers: Callable[[], Sequence[Node]]) -> None:
+    def __init__(self, name: str, brokers: Callable[[], Sequence[Node]], channels_of: ChannelsOf) -> None:
         self._name = name
         self._brokers = brokers
+        self._channels_of = channels_of
         self._worker = Worker(name, _AT_ONCE)
         self._lock = new_lock("frame relay")
-        self._open: set[socket.socket] = set()
+        self._open: set[Selector] = set()
         self._is_closed = False
 
-    def __call__(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
-        """Pass a request on, without its size; ``answer`` takes the response, or None, on a thread of the relay."""
+    def __call__(self, principal: str, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
+        """Pass a client's request on, without its size; ``answer`` takes the response, or None.
+
+        It is called on a thread of the relay; at once, with None, if the node cannot speak for the client.
+        """
+        channels = self._channels_of(principal)
         try:
-            self._worker.submit(partial(self._ask, frame, answer))
-        except IllegalState:  # closed
-            answer(None)
+            if channels is not None:
+                self._worker.submit(partial(self._ask, channels, frame, answer))
+                return
+        except IllegalState:
+            _log.debug("%s: the relay is closed", self._name)
+        answer(None)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Close the connections, and end the threads. Harmless if closed.
@@ -66,55 +121,65 @@ class FrameRelay:
         with self._lock:
             self._is_closed = True
             for each in self._open:
-                with contextlib.suppress(OSError):  # its broker has closed it
-                    each.shutdown(socket.SHUT_RDWR)
+                each.wakeup()
         return self._worker.close(timeout_s)
 
-    def _ask(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
+    def _ask(self, channels: ChannelBuilder, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
         response = None
         try:
-            response = self._response(frame)
-        except OSError as e:
+            response = self._response(channels, frame)
+        except (OSError, AuthenticationFailed) as e:
             _log.warning("%s: a request to a broker was not answered: %s", self._name, e)
         finally:
             answer(response)
 
-    def _response(self, frame: bytes) -> bytes:
+    def _response(self, channels: ChannelBuilder, frame: bytes) -> bytes:
         brokers = list(self._brokers())
         random.shuffle(brokers)
         error = OSError("there is no live broker")
         for broker in brokers[:_ATTEMPTS]:
+            selector = Selector(channel_builder=channels, max_receive_size=_LARGEST_ANSWER)
             try:
-                connection = socket.create_connection((broker.host, broker.port), _CONNECT_S)
-            except OSError as e:
-                error = e
-                continue
-            with connection:
-                self._opened(connection)
+                self._opened(selector)
                 try:
-                    connection.settimeout(_ANSWER_S)
-                    connection.sendall(struct.pack(">i", len(frame)) + frame)
-                    return _read(connection)
-                finally:
-                    with self._lock:
-                        self._open.discard(connection)
+                    self._connect(selector, broker)
+                except OSError as e:
+                    error = e
+                    continue
+                selector.send(Send.framed(_BROKER, [frame]))
+                self._poll(selector, _ANSWER_S, lambda: bool(selector.completed_receives))  # noqa: B023
+                payload = selector.completed_receives[0].payload
+                assert payload is not None
+                return bytes(payload)
+            finally:
+                with self._lock:
+                    self._open.discard(selector)
+                selector.close()
         raise error
 
-    def _opened(self, connection: socket.socket) -> None:
+    def _connect(self, selector: Selector, broker: Node) -> None:
+        """Connect to a broker, and authenticate.
+
+        Raises:
+            OSError: It cannot be reached.
+            AuthenticationFailed: It does not accept this node as the client.
+        """
+        selector.connect(_BROKER, (resolve(broker.host)[0], broker.port), host=broker.host)
+        self._poll(selector, _CONNECT_S, lambda: selector.is_channel_ready(_BROKER))
+
+    def _poll(self, selector: Selector, seconds: float, is_done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + seconds
+        while not is_done():
+            left = deadline - time.monotonic()
+            if self._is_closed or left <= 0:
+                raise OSError("the relay is closed" if self._is_closed else f"no answer within {seconds:g} s")
+            selector.poll(int(left * 1000) + 1)
+            end = selector.disconnected.get(_BROKER)
+            if end is not None and not selector.completed_receives:
+                raise end.error or OSError("the broker closed the connection, or sent no response of Kafka's protocol")
+
+    def _opened(self, selector: Selector) -> None:
         with self._lock:
             if self._is_closed:
                 raise OSError("the relay is closed")
-            self._open.add(connection)
-
-
-def _read(connection: socket.socket) -> bytes:
-    """Read one frame, and return it without its size."""
-    with connection.makefile("rb") as stream:
-        start = stream.read(4)
-        size = struct.unpack(">i", start)[0] if len(start) == 4 else -1
-        if not 0 <= size <= _LARGEST_ANSWER:
-            raise OSError("the broker closed the connection, or sent no response of Kafka's protocol")
-        frame = stream.read(size)
-    if len(frame) < size:
-        raise OSError("the broker closed the connection in the middle of its response")
-    return frame
+            self._open.add(selector)

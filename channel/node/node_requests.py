@@ -150,12 +150,12 @@ class NodeRequests:
 class PassedRequests:
     """Decides which requests go to a live broker, and passes them on; a ``PassedOn``.
 
-    Where the listener is secured, the node cannot speak for a client: it closes the connection, and the client asks
-    another broker.
+    Where the node cannot speak for a client, it closes the connection, and the client asks another broker: Kafka's
+    clients try no other broker after an error that an answer names.
 
     Args:
         broker: The node as a broker.
-        relay: Passes frames to brokers; None if the listener is secured.
+        relay: Passes frames to brokers.
 
     Attributes:
         keys: The API keys of which some or all requests are passed on.
@@ -176,7 +176,7 @@ class PassedRequests:
         ApiKey.DESCRIBE_CLUSTER,
     }
 
-    def __init__(self, broker: EmbeddedBroker, relay: FrameRelay | None) -> None:
+    def __init__(self, broker: EmbeddedBroker, relay: FrameRelay) -> None:
         self._broker = broker
         self._relay = relay
 
@@ -199,12 +199,9 @@ class PassedRequests:
             return own not in {(each.resource_type, each.resource_name) for each in resources}
         return True
 
-    def __call__(self, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
+    def __call__(self, context: RequestContext, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
         """Pass a request on; ``answer`` takes the response, None to close the connection, from any thread."""
-        if self._relay is None:
-            answer(None)
-        else:
-            self._relay(frame, answer)
+        self._relay(context.principal, frame, answer)
 
 
 def _coordinators(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:

@@ -9,12 +9,22 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
+from tls_certificates import certificates
 
-from channel.node.frame_relay import FrameRelay
-from channel.types import Node
+from channel.broker.cluster import EmbeddedCluster
+from channel.broker.hooks import BrokerHooks, RequestContext
+from channel.network.server import ANONYMOUS
+from channel.node.frame_relay import FrameRelay, channels_of_clients
+from channel.security import Password, SecurityConfig
+from channel.types import Node, SecurityProtocol
+from kproto import codec, headers
+from kproto.api import ApiKey
+from kproto.messages import MetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+PLAIN = channels_of_clients(SecurityProtocol.PLAINTEXT, SecurityConfig())
 
 
 class Peer:
@@ -60,9 +70,9 @@ def peer() -> Iterator[Callable[[Callable[[bytes], bytes]], Peer]]:
 
 def ask(frame: bytes, *ports: int) -> bytes | None:
     answers: SimpleQueue[bytes | None] = SimpleQueue()
-    relay = FrameRelay("relay", lambda: [Node(i, "127.0.0.1", port) for i, port in enumerate(ports)])
+    relay = FrameRelay("relay", lambda: [Node(i, "127.0.0.1", port) for i, port in enumerate(ports)], PLAIN)
     try:
-        relay(frame, answers.put)
+        relay(ANONYMOUS, frame, answers.put)
         return answers.get(timeout=60)
     finally:
         relay.close()
@@ -105,12 +115,60 @@ def test_the_end_breaks_off_what_a_broker_does_not_answer(peer: Callable[..., Pe
         return b""
 
     broker, answers = peer(silent), SimpleQueue[bytes | None]()
-    relay = FrameRelay("relay", lambda: [Node(0, "127.0.0.1", broker.port)])
-    relay(b"request", answers.put)
+    relay = FrameRelay("relay", lambda: [Node(0, "127.0.0.1", broker.port)], PLAIN)
+    relay(ANONYMOUS, b"request", answers.put)
     assert asked.wait(60)
     relay.close()
     assert answers.get(timeout=60) is None
-    relay(b"late", answers.put)
+    relay(ANONYMOUS, b"late", answers.put)
     assert answers.get(timeout=60) is None
     relay.close()
     go_on.set()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "principal", "passes"),
+    [
+        (SecurityProtocol.PLAINTEXT, ANONYMOUS, True),
+        (SecurityProtocol.SSL, ANONYMOUS, True),
+        (SecurityProtocol.SSL, "User:CN=client", False),
+        (SecurityProtocol.SASL_PLAINTEXT, "User:alice", True),
+        (SecurityProtocol.SASL_SSL, "User:alice", True),
+        (SecurityProtocol.SASL_SSL, "User:admin", True),
+        (SecurityProtocol.SASL_SSL, "User:mallory", False),
+    ],
+)
+def test_a_broker_sees_the_client_and_never_the_node(protocol: SecurityProtocol, principal: str, passes: bool) -> None:
+    key, certificate = certificates().server.split("-----BEGIN CERTIFICATE-----", 1)
+    users = {"alice": Password("hers"), "admin": Password("secret")}
+    security = SecurityConfig(
+        ssl_keystore_key=Password(key),
+        ssl_keystore_certificate_chain=f"-----BEGIN CERTIFICATE-----{certificate}",
+        ssl_truststore_certificates=certificates().authority,
+        ssl_client_auth="requested",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_enabled_mechanisms=("SCRAM-SHA-512",),
+        sasl_username="admin",
+        sasl_password=users["admin"],
+        users=users,
+    )
+    seen: list[str] = []
+
+    def intercept(context: RequestContext, request: object) -> None:
+        seen.append(context.principal)
+
+    header = headers.request_header(ApiKey.METADATA, 12, 7, "client")
+    frame = headers.encode_request_header(header, 2) + codec.encode(MetadataRequest(topics=[]), 12)
+    answers: SimpleQueue[bytes | None] = SimpleQueue()
+    with EmbeddedCluster(
+        1, protocol=protocol, security=security, hooks=lambda _: BrokerHooks(intercept=intercept)
+    ) as cluster:
+        node = Node(0, "localhost", cluster[0].port)
+        relay = FrameRelay("relay", lambda: [node], channels_of_clients(protocol, security))
+        try:
+            relay(principal, frame, answers.put)
+            answer = answers.get(timeout=60)
+        finally:
+            relay.close()
+    assert seen == ([principal] if passes else [])
+    assert (answer is not None and answer[:4] == (7).to_bytes(4, "big")) is passes

@@ -68,12 +68,6 @@ def test_settings_of_the_node_itself_are_not_passed_on() -> None:
     assert not asked(4, "77")
 
 
-def test_without_a_relay_the_connection_ends_so_that_a_client_asks_another_broker() -> None:
-    answers: list[bytes | None] = []
-    PassedRequests(EmbeddedBroker(77), None)(b"frame", answers.append)
-    assert answers == [None]
-
-
 def test_what_the_node_does_not_have_is_an_empty_list() -> None:
     request = ListTransactionsRequest(state_filters=["Ongoing", "Unheard"])
     assert answer(request, 1).unknown_state_filters == ("Unheard",)
