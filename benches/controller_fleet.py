@@ -3,7 +3,7 @@
 Run as a program it registers its brokers, then takes commands from standard input, one a line, and answers each with a
 line of JSON: ``know N`` waits until every broker knows N partitions, ``forget N`` until none knows more than N,
 ``settle 0`` waits for no number, ``fail BROKER`` closes a broker's port and deletes its id znode. An answer comes once
-no control request arrived for a second, and tells of the requests since the last.
+no control request arrived for three seconds, and tells of the requests since the last.
 All times are of the system's monotonic clock, which every process of the machine shares.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from channel.broker.hooks import RequestContext
 
-QUIET_S = 1.0
+QUIET_S = 3.0
 PATIENCE_S = 240.0
 LAG_MS = 3_600_000
 """Followers that are down stay in the ISR until the controller takes them out."""

@@ -165,13 +165,14 @@ class MemoryStore:
         topics = tuple(entity.removeprefix("topics/") for entity in new if entity.startswith("topics/"))
         return ConfigChanges(len(self.config_changes) - 1, topics, "brokers/<default>" in new)
 
-    def delete_topic(self, topic: str, fence: int) -> None:
-        """Delete a topic with the states of its partitions, its configuration, and its deletion marker."""
+    def delete_topics(self, topics: Collection[str], fence: int) -> None:
+        """Delete topics with the states of their partitions, their configurations, and their deletion markers."""
         self._fenced(fence)
-        self._topics.pop(topic, None)
-        self._configs.pop(topic, None)
-        self._states = {tp: state for tp, state in self._states.items() if tp.topic != topic}
-        self._deletions.discard(topic)
+        for topic in topics:
+            self._topics.pop(topic, None)
+            self._configs.pop(topic, None)
+            self._states = {tp: state for tp, state in self._states.items() if tp.topic != topic}
+            self._deletions.discard(topic)
 
     # ---- partition states
 

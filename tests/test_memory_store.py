@@ -41,7 +41,7 @@ def test_a_deposed_controller_writes_nothing(store: MemoryStore) -> None:
     assignment = TopicAssignment({0: ReplicaAssignment((2,))})
     for write in (
         lambda: store.write_assignment("t", assignment, old),
-        lambda: store.delete_topic("t", old),
+        lambda: store.delete_topics(["t"], old),
         lambda: store.create_partition_states({T0: info}, old),
         lambda: store.update_partition_states({T0: STATE}, 1, old),
         lambda: store.delete_topic_deletions(["t"], old),

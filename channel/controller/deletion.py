@@ -16,7 +16,7 @@ from .partitions import PartitionState
 from .replicas import ReplicaState, replicas_by_broker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Set
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
     from .cluster import ControlledCluster
     from .events import TopicDeletionStopReplicaResponseReceived
@@ -124,16 +124,18 @@ class TopicDeletions:
     def resume(self, topics: Set[str] | None = None) -> None:
         """Complete, retry or begin the deletion of all queued topics, or of some."""
         context, replicas = self._cluster.context, self._replicas
-        eligible, retry = [], []
+        done, eligible, retry = [], [], []
         for topic in sorted(context.topics_to_be_deleted if topics is None else topics):
             if self._all_replicas_deleted(topic):
-                self._complete(topic)
+                done.append(topic)
                 continue
             is_started = replicas.any_in_state(topic, ReplicaState.DELETION_STARTED)
             if not is_started and replicas.any_in_state(topic, ReplicaState.DELETION_INELIGIBLE):
                 retry.append(topic)
             if not is_started and topic not in context.topics_ineligible_for_deletion:
                 eligible.append(topic)
+        if done:
+            self._complete(done)
         for topic in retry:
             ineligible = replicas.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
             replicas.change(ineligible, ReplicaState.OFFLINE)
@@ -190,13 +192,14 @@ class TopicDeletions:
             for tp in context.partitions_for_topic(topic)
         )
 
-    def _complete(self, topic: str) -> None:
-        replicas, cluster = self._replicas, self._cluster
-        deleted = replicas.replicas_in_state(topic, _DELETED)
-        replicas.change(deleted, ReplicaState.NON_EXISTENT)
-        cluster.store.delete_topic(topic, cluster.fence)
-        self._forget_topic(topic)
-        cluster.log.info("topic %s is deleted", topic)
+    def _complete(self, topics: Sequence[str]) -> None:
+        cluster = self._cluster
+        for topic in topics:
+            self._replicas.change(self._replicas.replicas_in_state(topic, _DELETED), ReplicaState.NON_EXISTENT)
+        cluster.store.delete_topics(topics, cluster.fence)
+        for topic in topics:
+            self._forget_topic(topic)
+            cluster.log.info("topic %s is deleted", topic)
 
     def _halt(self, topics: Set[str], reason: str) -> None:
         context = self._cluster.context

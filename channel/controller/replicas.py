@@ -118,8 +118,9 @@ class ReplicaStateMachine:
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget all replicas of partitions, whatever their state."""
         for tp in partitions:
-            for broker_id in list(self._states):
-                self._put(broker_id, tp, ReplicaState.NON_EXISTENT)
+            for broker_id, states in self._states.items():
+                if tp in states:
+                    self._put(broker_id, tp, ReplicaState.NON_EXISTENT)
 
     def change(self, replicas: Mapping[int, Collection[TopicPartition]], target: ReplicaState) -> None:
         """Move replicas to a state, if it may follow their present state, and send the requests to their brokers.

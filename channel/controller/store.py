@@ -121,8 +121,8 @@ class ControllerStore(Protocol):
     def read_config_changes(self, after: int | None) -> ConfigChanges:
         """The notifications with a higher number than ``after``; for None the latest number alone."""
 
-    def delete_topic(self, topic: str, fence: int) -> None:
-        """Delete all znodes of a topic: its own with those below it, its configuration, last its deletion marker."""
+    def delete_topics(self, topics: Collection[str], fence: int) -> None:
+        """Delete all znodes of topics: a topic's own with those below it, its configuration, last its marker."""
 
     # ---- partition states
 

@@ -223,18 +223,31 @@ class ZooKeeperStore:
         topics = [name for kind, _, name in (e.partition("/") for e in entities if e is not None) if kind == "topics"]
         return ConfigChanges(last, tuple(dict.fromkeys(topics)), "brokers/<default>" in entities)
 
-    def delete_topic(self, topic: str, fence: int) -> None:
-        """Delete all znodes of a topic: its own with those below it, its configuration, last its deletion marker."""
-        path = znodes.topic_path(topic)
-        self._unwatch(path)
-        paths = [path]
-        level = [path]
+    def delete_topics(self, topics: Collection[str], fence: int) -> None:
+        """Delete all znodes of topics: a topic's own with those below it, its configuration, last its marker."""
+        level = [znodes.topic_path(topic) for topic in topics]
+        for path in level:
+            self._unwatch(path)
+        below: dict[str, list[str]] = {path: [path] for path in level}
+        owners = level
         while level:
             names = self._session.children_of_many(level)
-            level = [f"{parent}/{name}" for parent, found in zip(level, names, strict=True) if found for name in found]
-            paths += level
-        marker = f"{znodes.ADMIN_DELETE_TOPICS}/{topic}"
-        self._delete([*reversed(paths), f"{znodes.TOPIC_CONFIGS}/{topic}", marker], fence)
+            found = [
+                (owner, f"{parent}/{name}")
+                for owner, parent, children in zip(owners, level, names, strict=True)
+                for name in children or ()
+            ]
+            for owner, path in found:
+                below[owner].append(path)
+            owners, level = [owner for owner, _ in found], [path for _, path in found]
+        configs = [f"{znodes.TOPIC_CONFIGS}/{topic}" for topic in topics]
+        are_there = self._session.exists_many(configs)
+        paths: list[str] = []
+        for topic, config, is_there in zip(topics, configs, are_there, strict=True):
+            paths += reversed(below[znodes.topic_path(topic)])
+            paths += [config] if is_there else []
+            paths.append(f"{znodes.ADMIN_DELETE_TOPICS}/{topic}")
+        self._delete(paths, fence)
 
     # ---- partition states
 
@@ -412,7 +425,7 @@ class ZooKeeperStore:
 
     def _delete(self, paths: Sequence[str], fence: int) -> None:
         """Delete znodes in their order, and ignore missing znodes."""
-        for outcome in fenced_all(self._session, fence, [[Delete(path)] for path in paths]):
+        for outcome in self._write([[Delete(path)] for path in paths], fence):
             if not isinstance(outcome.error, NoNode):
                 _raise(outcome)
 

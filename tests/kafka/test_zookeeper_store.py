@@ -133,7 +133,7 @@ def test_topics_come_change_and_go(elected: Elected) -> None:
     store.create_partition_states({T0: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1,)), 1)}, elected.fence)
     assert store.read_topic_deletions() == {"t"}
     assert store.read_topic_configs(["t", "none"]) == {"t": {"retention.ms": "1"}}
-    store.delete_topic("t", elected.fence)
+    store.delete_topics(["t"], elected.fence)
     assert admin.exists(znodes.topic_path("t")) is None
     assert store.read_topic_configs(["t"]) == {}
     assert admin.children(znodes.ADMIN_DELETE_TOPICS) == []
@@ -263,7 +263,7 @@ def test_a_resigned_controller_hears_and_changes_nothing(elected: Elected) -> No
     writes: list[Any] = [
         lambda: store.check_leadership(elected.fence),
         lambda: store.write_assignment("t", TopicAssignment({}, None), elected.fence),
-        lambda: store.delete_topic("t", elected.fence),
+        lambda: store.delete_topics(["t"], elected.fence),
         lambda: store.write_reassignments({T0: (1,)}, elected.fence),
         lambda: store.delete_topic_deletions(["t"], elected.fence),
         lambda: store.update_partition_states({T0: LeaderAndIsr(1, (1,))}, 1, elected.fence),

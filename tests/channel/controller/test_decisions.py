@@ -96,7 +96,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica() -> None:
 def test_a_topic_whose_znode_has_gone_is_forgotten() -> None:
     cluster = elected()
     cluster.create([0, 1, 2])
-    cluster.store.delete_topic("t", cluster.store.fence)
+    cluster.store.delete_topics(["t"], cluster.store.fence)
     cluster.process(TopicChange())
     assert not cluster.decisions.context.all_topics
     cluster.create([1, 2])

@@ -250,7 +250,7 @@ def test_a_partition_without_a_znode_is_refused(caplog: pytest.LogCaptureFixture
     machine = Machine()
     machine.be(ReplicaState.ONLINE)
     machine.lead(B, (B,))
-    machine.store.delete_topic("t", 0)
+    machine.store.delete_topics(["t"], 0)
     with caplog.at_level(logging.ERROR, "state.change.logger"):
         machine.move(ReplicaState.OFFLINE)
     assert machine.state is ReplicaState.ONLINE
