@@ -50,7 +50,7 @@ ssl.keystore.location={folder}/conf/own.pem
 sasl.mechanism=PLAIN
 sasl.enabled.mechanisms=PLAIN
 sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
-  username="admin" password="admin-secret" user_admin="admin-secret";
+  username="admin" password="admin-secret" user_admin="admin-secret" user_alice="alice-secret";
 """
 
 
