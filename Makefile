@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test oracle real lint sanitize fuzz mutations bench docs dist wheels sbom clean
+.PHONY: run analyze test oracle real lint sanitize fuzz mutations simulate bench docs dist wheels sbom clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -54,6 +54,13 @@ mutations: ## mutants drawn by seed and known breakages, to see their tests go r
 	@tools/setup test java maven
 	.venv/bin/python tests/conformance/coverage.py
 	.venv/bin/python tests/mutations/run.py $(MUTATIONS)
+
+SEEDS = 1000
+FIRST = 0
+SIMULATE = $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(if $(FRESH),--fresh $(FRESH)) $(if $(CAPTURE),--capture $(CAPTURE))
+simulate: ## the channel in virtual time, with faults drawn by seed; SEED=n repeats one, CAPTURE=FILE writes its frames
+	@tools/setup test
+	.venv/bin/python tests/simulation/run.py $(SIMULATE)
 
 bench: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's: all figures of docs/figures.md; QUICK=1 tries every program

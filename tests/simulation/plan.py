@@ -1,0 +1,111 @@
+"""What a run does: faults and work with their times, drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+__all__ = ["Action", "Plan", "Result", "draw_plan"]
+
+FAULTS = (
+    "kill", "kill", "crash", "pause", "pause", "pause controller", "reset", "reset", "stall", "cut off", "slow network",
+    "early answer", "unsolicited answer", "intercept", "intercept", "product kill", "jump",
+)  # fmt: skip
+WORK = {
+    "scripted": ("create", "create", "elect", "elect", "elect", "elect", "reassign", "delete", "announce", "burst"),
+    "channels": (
+        "send", "send", "send", "send", "burst", "add", "remove", "remove and add", "callback raises",
+        "callback adds a broker", "callback sends", "callback blocks", "thread dies",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Action:
+    """One fault or piece of work of a plan.
+
+    Attributes:
+        at_s: When, in virtual s.
+        kind: What is done.
+        draws: Numbers from 0 to 1, which decide to whom and for how long.
+    """
+
+    at_s: float
+    kind: str
+    draws: tuple[float, float, float]
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether it is a fault."""
+        return self.kind in FAULTS
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a run does.
+
+    Attributes:
+        kind: Who sends: ``scripted``, a scripted controller; ``channels``, callers of a channel manager.
+        seed: The seed that it was drawn from.
+        order: Decides the order of tasks, latencies and cuts.
+        brokers: How many brokers there are.
+        ibp: ``inter.broker.protocol.version``.
+        send_threads: The number of send threads, or ``per_broker``.
+        preemption: How likely a thread gives way at a lock.
+        checks_locks: Whether the order in which locks are taken is checked, which takes a fifth of the time.
+        length_s: The virtual time of faults and work.
+        actions: The faults and the work, by time.
+    """
+
+    kind: str
+    seed: int
+    order: int
+    brokers: int
+    ibp: str
+    send_threads: str
+    preemption: float
+    checks_locks: bool
+    length_s: float
+    actions: tuple[Action, ...]
+
+
+@dataclass
+class Result:
+    """The outcome of a run."""
+
+    plan: Plan
+    problems: list[str]
+    events: list[tuple[int, str]]
+    steps: int
+    virtual_s: float
+    frames: int
+    faults: int
+
+
+def draw_plan(seed: int) -> Plan:
+    """Draw a plan."""
+    chance = random.Random(seed)
+    kind = "channels" if seed % 3 == 2 else "scripted"
+    length = chance.choice((15.0, 30.0, 60.0))
+    brokers = chance.choice((3, 3, 4, 5, 6, 9))
+    actions = []
+    at = 1.0
+    while at < length:
+        actions.append(Action(at, chance.choice(WORK[kind]), (chance.random(), chance.random(), chance.random())))
+        at += chance.expovariate(1 / (0.8 if kind == "scripted" else 0.15))
+    at = chance.uniform(1.5, 8)
+    while at < length:
+        actions.append(Action(at, chance.choice(FAULTS), (chance.random(), chance.random(), chance.random())))
+        at += chance.expovariate(1 / chance.choice((3.0, 8.0)))
+    return Plan(
+        kind,
+        seed,
+        seed,
+        brokers,
+        chance.choice(("3.9", "3.9", "2.8", "2.4", "1.1")),
+        chance.choice(("1", "2", "per_broker")),
+        chance.choice((0.0, 0.02, 0.2)),
+        seed % 4 == 0,
+        length,
+        tuple(sorted(actions, key=lambda action: action.at_s)),
+    )

@@ -1,0 +1,107 @@
+"""Simulates the control plane by seed: ``make simulate SEEDS=1000``, or ``SEED=n`` for one of them.
+
+Each seed is one run of the product's own code in one thread and in virtual time (scheduler.py), with faults and work
+drawn from the seed (scripted.py). The first seed that breaks an invariant is shortened, by leaving out faults and work
+while it still fails (shrinking.py), and its story is printed with the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from pathlib import Path
+
+if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets must be that of the run to be repeated
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from simulation import shrinking
+from simulation.plan import Result, draw_plan
+from simulation.runs import run
+
+
+def parsed() -> argparse.Namespace:
+    """The command line's options."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=1_000, help="how many seeds to run (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (default: %(default)s)")
+    parser.add_argument("--fresh", type=int, default=0, metavar="N", help="run N more that nobody has run before")
+    parser.add_argument("--seed", type=int, help="run this seed alone, and print what happens in it")
+    parser.add_argument("--capture", metavar="FILE", help="with --seed: write the frames that pass, as pcapng")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one for each core)")
+    return parser.parse_args()
+
+
+def one(seed: int) -> Result:
+    """Run a seed."""
+    return run(draw_plan(seed))
+
+
+def story(result: Result) -> str:
+    """The timeline of a run that failed, of a page at most."""
+    lines = [f"{(at - shrinking.START_NS) / 1e9:9.4f} s  {what}" for at, what in result.events]
+    if len(lines) > 50:
+        lines = [*lines[:10], f"           ... {len(lines) - 50} lines ...", *lines[-40:]]
+    return "\n".join(line[:200] for line in lines)
+
+
+def explain(result: Result, capture: str | None = None) -> None:
+    """Shorten a failing run, and tell it."""
+    print(f"seed {result.plan.seed} breaks an invariant: {result.problems[0]}", flush=True)
+    short, runs = shrinking.shrink(result)
+    if capture:
+        run(short.plan, capture)
+    print(
+        f"\nshortened in {runs} runs from {len(result.plan.actions)} to {len(short.plan.actions)} faults and pieces of "
+        f"work, {short.plan.brokers} brokers:\n{story(short)}\n"
+    )
+    print(f"repeat it: make simulate SEED={result.plan.seed}")
+
+
+def main() -> int:
+    """Run the seeds; the exit status is 1 if one fails."""
+    args = parsed()
+    if args.seed is not None:
+        plan = draw_plan(args.seed)
+        result = run(plan, args.capture)
+        if result.problems:
+            explain(result, args.capture)
+            return 1
+        print(story(result))
+        print(f"seed {args.seed} holds: {result.steps} steps, {result.virtual_s:.0f} virtual s")
+        return 0
+    seeds = list(range(args.first, args.first + args.seeds))
+    if args.fresh:
+        first = int.from_bytes(os.urandom(4), "big")
+        print(f"fresh seeds from {first}: make simulate FIRST={first} SEEDS={args.fresh}", flush=True)
+        seeds += range(first, first + args.fresh)
+    began = time.perf_counter()
+    steps = frames = faults = count = 0
+    virtual_s = 0.0
+    failed: list[Result] = []
+    with multiprocessing.Pool(args.jobs) as pool:
+        for result in pool.imap_unordered(one, seeds, chunksize=4):
+            count += 1
+            steps += result.steps
+            frames += result.frames
+            faults += result.faults
+            virtual_s += result.virtual_s
+            if result.problems:
+                failed.append(result)
+                break
+    took = time.perf_counter() - began
+    print(
+        f"{count} seeds, {steps} steps, {virtual_s / 3600:.1f} virtual hours, {faults} faults (one each "
+        f"{virtual_s / max(1, faults):.0f} virtual s), {frames} requests; {took:.0f} s, "
+        f"{steps / took / args.jobs:.0f} steps a second on each of {args.jobs} cores"
+    )
+    for result in failed:
+        explain(result)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
