@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["PARTITIONS", "write_capture"]
+__all__ = ["PARTITIONS", "START_NS", "Connection", "write_capture"]
 
 PARTITIONS = 1000
 _TOPICS = 50
 _BROKERS = 100
-_START_NS = 1_700_000_000_000_000_000
+START_NS = 1_700_000_000_000_000_000
 _SEGMENT = 1448
 _VERSIONS = {ApiKey.LEADER_AND_ISR: 7, ApiKey.UPDATE_METADATA: 8}
 
@@ -46,7 +46,7 @@ def write_capture(path: Path, size: int, *, copies: int = 1, seed: int = 1, firs
     changes = _changes(random.Random(seed), first_epoch)
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
-        connections = [_Connection(file, broker) for broker in range(1, _BROKERS + 1)]
+        connections = [Connection(file, broker) for broker in range(1, _BROKERS + 1)]
         for connection in connections:
             connection.open()
         number = 0
@@ -102,10 +102,10 @@ def _ip(broker: int) -> str:
     return f"10.0.{broker >> 8}.{broker & 255}"
 
 
-class _Connection:
+class Connection:
     """The controller's connection to a broker, written packet by packet."""
 
-    _now_ns = _START_NS
+    _now_ns = START_NS
 
     def __init__(self, file: BinaryIO, broker: int) -> None:
         ends = (bytes((10, 1, 0, 1)), struct.pack(">BBH", 10, 0, broker))
@@ -142,7 +142,7 @@ class _Connection:
             self._sequence[side] += len(piece)
 
     def _segment(self, side: int, flags: int, data: bytes = b"") -> None:
-        _Connection._now_ns += 1000
+        Connection._now_ns += 1000
         other = 1 - side
         packet = b"".join(
             (
@@ -157,5 +157,5 @@ class _Connection:
                 data,
             )
         )  # fmt: skip
-        seconds, ns = divmod(_Connection._now_ns, 1_000_000_000)
+        seconds, ns = divmod(Connection._now_ns, 1_000_000_000)
         self._file.write(struct.pack("<IIII", seconds, ns // 1000, len(packet), len(packet)) + packet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -82,8 +83,8 @@ def command(captures: tuple[str, ...], filters: Filters, *, every: bool, form: s
             print_sections([*first, *sections])
 
 
-_MOST_STATES: Final = 100_000
-"""The most partition states of which a summary tells the findings; of more, ``kproto doctor`` does."""
+_MOST_ROWS: Final = 100_000
+"""The most requests, and partition states, of which a summary tells the findings; of more, ``kproto doctor`` does."""
 
 
 class _FactPieces:
@@ -91,15 +92,15 @@ class _FactPieces:
 
     def __init__(self) -> None:
         self._pieces: list[dict[str, pa.Table]] | None = []
-        self._states = 0
+        self._rows: Counter[str] = Counter()
 
     def kept(self, pieces: Iterable[Mapping[str, pa.Table]]) -> Iterator[Mapping[str, pa.Table]]:
         """Yield the pieces as they come."""
         from kproto.verdicts.facts import FACT_COLUMNS
 
         for piece in pieces:
-            self._states += piece["partition_states"].num_rows
-            if self._states > _MOST_STATES:
+            self._rows.update({name: piece[name].num_rows for name in ("requests", "partition_states")})
+            if max(self._rows.values()) > _MOST_ROWS:
                 self._pieces = None
             if self._pieces is not None:
                 self._pieces.append({name: piece[name].select(columns) for name, columns in FACT_COLUMNS.items()})

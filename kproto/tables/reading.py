@@ -15,7 +15,7 @@ from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
 from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.relations import Decoded, Earlier, Relations, bad_inputs, captures, first_bodies, learn_brokers
-from kproto.tables.scanning import scan
+from kproto.tables.scanning import MOST_WAITING, REMEMBERED, scan
 from kproto.tables.schemas import BODIES, SCAN, TABLES
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ __all__ = ["CHUNK_BYTES", "TableReader", "chunks", "read", "stretches", "why_not
 _STANDARD_INPUT: Final = "-"
 
 CHUNK_BYTES: Final = 64 << 20
-"""Bytes of the captures' bodies that are held at a time."""
+"""Bytes of the captures' bodies that a task of Spark holds at a time."""
+
+_PIECE_BYTES: Final = 16 << 20
+"""About how much ``chunks`` makes a piece of."""
+
+_MOST_BODIES: Final = REMEMBERED + MOST_WAITING
+"""How many decoded bodies are remembered: more than a scan remembers, which gives a body that it forgot again."""
 
 
 def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict[str, pa.Table]:
@@ -69,12 +75,13 @@ def chunks(
     paths: Sequence[str],
     *,
     filters: Filters | None = None,
-    chunk_bytes: int | None = CHUNK_BYTES,
+    chunk_bytes: int | None = _PIECE_BYTES,
 ) -> Iterator[dict[str, pa.Table]]:
-    """Yield the tables in pieces, each of a bounded part of the captures.
+    """Yield the tables in pieces, each of a bounded part of the captures, in bounded memory.
 
     A request is in the piece in which its outcome is known; a body and its states are in the piece that first names
-    them. ``broker_id`` uses the addresses that were known by then.
+    them, and again in a later piece if more than 50,000 other bodies came between two requests with it.
+    ``broker_id`` uses the addresses that were known by then.
 
     Args:
         paths: As of ``read``.
@@ -82,7 +89,7 @@ def chunks(
         chunk_bytes: About how much a piece may be made of; None makes one piece.
     """
     filters = filters or Filters()
-    reader = TableReader(filters, BrokerDirectory(filters.broker_ids))
+    reader = TableReader(filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES)
     piped = [path for path in paths if path == _STANDARD_INPUT][:1]
     batches = scan(
         [*piped, *points_of(path for path in paths if path != _STANDARD_INPUT)],
@@ -120,6 +127,8 @@ class TableReader:
         states: Whether to make ``partition_states`` and ``bodies``; else they are missing.
         cluster: The declared cluster of the captures.
         payloads: Yields bodies, given with the columns of ``BODIES`` and ``staged``, with their payloads.
+        most_bodies: How many of the bodies that were used last are remembered, at least as many as the scan remembers;
+            None: all.
 
     Attributes:
         given: The bodies of the last stretch, as ``first_bodies`` gives them, known before or not.
@@ -135,14 +144,15 @@ class TableReader:
         payloads: Callable[[pa.Table], Iterable[pa.RecordBatch]] = lambda bodies: bodies.select(
             BODIES.names
         ).to_batches(),
+        most_bodies: int | None = None,
     ) -> None:
         self._filters = filters
         self._states = states
         self._payloads = payloads
         self._cluster = cluster
+        self._most_bodies = most_bodies
         self._directory = directory
         self._decoded = Decoded()
-        self._known: set[bytes] = set()
         self._open: list[pa.RecordBatch] = []
         self._earlier = Earlier()
         self.given = first_bodies(SCAN.empty_table())
@@ -158,9 +168,8 @@ class TableReader:
         self._open = []
         new = self.given = first_bodies(stretch)
         stretch = _without_payloads(stretch)
-        ids = new["body_id"].to_pylist()
-        new = new.filter(pa.array([body_id not in self._known for body_id in ids], pa.bool_()))
-        self._known.update(ids)
+        used = stretch["body_id"]
+        new = new.filter(self._decoded.unknown(new["body_id"]))
         every_state = self._states or self._filters.by_partition
         for kind, rows in decode(self._payloads(new), states=every_state):
             self._decoded.add(kind, rows)
@@ -185,7 +194,11 @@ class TableReader:
         if self._states:
             found["partition_states"] = relations.partition_states(requests)
             found["bodies"] = relations.bodies(new, frames)
-        self._decoded.forget("state")
+        self._decoded.forget_states()
+        if self._most_bodies is not None:
+            kept = self._decoded.keep_recent(used, self._most_bodies)
+            if kept is not None:
+                self._earlier.wanted.intersection_update(kept.to_pylist())
         return {name: found[name] for name in TABLES if name in found}
 
     def _decode_refused(self, stretch: pa.Table, new: pa.Table) -> None:

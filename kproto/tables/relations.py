@@ -49,6 +49,7 @@ class Decoded:
 
     def __init__(self) -> None:
         self._parts: dict[str, list[pa.RecordBatch]] = {name: [] for name in PARTS}
+        self._used = pa.array([], pa.binary())  # the bodies that are remembered, those that were used last at the end
 
     def add(self, name: str, batch: pa.RecordBatch) -> None:
         """Add rows of one kind, as ``decode`` yields them."""
@@ -63,9 +64,42 @@ class Decoded:
         rows = self.table(name)
         return rows.filter(pc.is_in(rows["body_id"], value_set=_column(pc.unique(body_ids)), skip_nulls=True))
 
-    def forget(self, name: str) -> None:
-        """Drop the rows of one kind."""
-        self._parts[name].clear()
+    def unknown(self, body_ids: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Whether each body is none of those that are remembered."""
+        return pc.invert(pc.is_in(body_ids, value_set=_column(self.table("head")["body_id"])))
+
+    def forget_states(self) -> None:
+        """Drop the states of partitions."""
+        self._parts["state"].clear()
+
+    def keep_recent(self, body_ids: pa.ChunkedArray, most: int) -> pa.Array | None:
+        """Drop the rows of bodies that were used long ago.
+
+        Args:
+            body_ids: The bodies that were used since the call before, in the order of their use.
+            most: How many of the bodies that were used last are kept; up to as many more may be.
+
+        Returns:
+            The bodies that are kept; None: all are.
+        """
+        backwards = pa.array(range(len(body_ids) - 1, -1, -1), pa.int64())
+        used = pc.unique(_column(body_ids).take(backwards)).drop_null()
+        used = used.take(pa.array(range(len(used) - 1, -1, -1), pa.int64()))
+        earlier = self._used.filter(pc.invert(pc.is_in(self._used, value_set=used)))
+        self._used = pa.concat_arrays([earlier, used])[-most:]
+        if self.table("head").num_rows <= 2 * most:
+            return None
+        for name in ("head", "error"):
+            self._parts[name] = self._kept(self.table(name), "body_id", self._used)
+        listeners = self.table("broker")
+        listeners = listeners.group_by(listeners.column_names, use_threads=False).aggregate([])
+        named = _column(pc.unique(self.table("head")["brokers_id"])).drop_null()
+        self._parts["broker"] = self._kept(listeners, "brokers_id", named)
+        return self._used
+
+    @staticmethod
+    def _kept(rows: pa.Table, key: str, values: pa.Array) -> list[pa.RecordBatch]:
+        return rows.filter(pc.is_in(rows[key], value_set=values)).combine_chunks().to_batches()
 
 
 @dataclass(slots=True)
@@ -74,7 +108,7 @@ class Earlier:
 
     Attributes:
         wanted: Bodies that name a wanted partition; filled only where partitions are chosen.
-        topics: Topic id -> topic, of LeaderAndIsr requests that were answered with errors by topic id.
+        topics: Topic id -> topic, as requests named it.
     """
 
     wanted: set[bytes] = field(default_factory=set)
@@ -215,14 +249,16 @@ class Relations:
         return wanted_partitions(_as_table(columns, PARTITION_ERRORS), self._filters)
 
     def _topic_names(self, errors: pa.Table, request_bodies: pa.ChunkedArray) -> pa.Array:
+        topics = self._earlier.topics
         states = self._decoded.table("state")
+        named = states.select(["topic_id", "topic"]).group_by(["topic_id", "topic"], use_threads=False).aggregate([])
+        topics.update((topic_id, topic) for topic_id, topic in rows_of(named) if topic_id is not None)
         states = states.filter(pc.is_in(states["body_id"], value_set=_column(pc.unique(request_bodies))))
         names: dict[tuple[bytes, bytes], str] = {}
         for body_id, topic_id, topic in rows_of(states, ("body_id", "topic_id", "topic")):
             known = names.setdefault((body_id, topic_id), topic)
             names[body_id, topic_id] = min(known, topic)
         at_hand = {body_id for body_id, _topic_id in names}
-        topics = self._earlier.topics
         topics.update((topic_id, topic) for (_body_id, topic_id), topic in names.items())
         found: list[str | None] = []
         rows = zip(errors["topic"].to_pylist(), request_bodies.to_pylist(), errors["topic_id"].to_pylist(), strict=True)

@@ -11,7 +11,7 @@ cdef class _Way:
 
 cdef class ScanRows(RowBuffer):
     cdef public bint _every_payload
-    cdef public dict _given, _ways
+    cdef public dict _given, _given_before, _ways
     cdef public object _captures
 
     cpdef frame_id(self, frame)

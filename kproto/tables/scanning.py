@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from kproto.capture import Connection, Frame
     from kproto.capture.model import Direction
 
-__all__ = ["ScanRows", "Selection", "scan"]
+__all__ = ["MOST_WAITING", "REMEMBERED", "ScanRows", "Selection", "scan"]
 
 _STANDARD_INPUT: Final = "-"
 
 _ROW_BYTES: Final = 400
 """Estimated bytes of a row without its body."""
 
-_REMEMBERED: Final = 1_000_000
-"""The most ids of known bodies that are kept; beyond it a body may be yielded twice, which only costs space."""
+REMEMBERED: Final = 100_000
+"""The most ids of known bodies that are kept, those that were used last; a body that was forgotten is given again."""
 
 _MOST_CONNECTIONS: Final = 10_000
 """The most connections whose frames' common values are kept."""
 
-_MOST_WAITING: Final = 100_000
+MOST_WAITING: Final = 100_000
 """The most requests that wait for their responses; beyond it the oldest are given up as unanswered."""
 
 _NS_A_DAY: Final = 86_400 * 1_000_000_000
@@ -189,6 +189,7 @@ class ScanRows(RowBuffer):
         super().__init__(schema, limit)
         self._every_payload = every_payload
         self._given: dict[bytes, tuple[int, int]] = {}  # bodies, when they were sent, and in which capture
+        self._given_before: dict[bytes, tuple[int, int]] = {}  # those that were used before the younger ones
         self._captures = 0
         self._ways: dict[Connection, tuple[_Way, _Way]] = {}
 
@@ -202,12 +203,13 @@ class ScanRows(RowBuffer):
 
     def has_given(self, body_id: bytes, time_ns: int) -> bool:
         """Whether the body was given, with a frame no later than this."""
-        given = self._given.get(body_id)
+        given = self._given.get(body_id) or self._given_before.get(body_id)
         return given is not None and given[0] <= time_ns
 
     def forget_bodies(self) -> None:
         """Give each body again with its next frame."""
         self._given.clear()
+        self._given_before.clear()
 
     def add_frame(self, frame: Frame) -> None:
         """Add a request, or a response to one."""
@@ -289,12 +291,20 @@ class ScanRows(RowBuffer):
     def is_earliest(self, body_id: bytes, time_ns: int) -> bool:
         """Whether this is the earliest frame with this body so far."""
         given = self._given.get(body_id)
+        if given is None:
+            given = self._given_before.get(body_id)
+            if given is not None:
+                self._remember(body_id, given)
         if given is not None and (given[0] < time_ns or given == (time_ns, self._captures)):
             return False
-        if len(self._given) >= _REMEMBERED:
-            self._given.clear()
-        self._given[body_id] = time_ns, self._captures
+        self._remember(body_id, (time_ns, self._captures))
         return True
+
+    def _remember(self, body_id: bytes, given: tuple[int, int]) -> None:
+        """Remember a body; forget those that were not used since the younger half of all were."""
+        if len(self._given) >= REMEMBERED // 2 and body_id not in self._given:
+            self._given, self._given_before = {}, self._given
+        self._given[body_id] = given
 
 
 class _Waiting:
@@ -308,7 +318,7 @@ class _Waiting:
         """Add a request, or the response to a waiting request."""
         if frame.direction == "request":
             self._requests[frame] = None
-            if len(self._requests) > _MOST_WAITING:
+            if len(self._requests) > MOST_WAITING:
                 self._give_up(next(iter(self._requests)))
         elif frame.request in self._requests:
             del self._requests[frame.request]

@@ -28,9 +28,13 @@ _STATES: Final = pa.schema(
         *((name, pa.int32()) for name in _EPOCHS),
         ("leader", pa.int32()),
         ("isr", pa.int32()),
+        ("is_counted", pa.bool_()),
     ]
 )
-"""A state in short: ``partition_key`` holds the number of the topic and the partition, ``isr`` is the ISR's number."""
+"""A state in short: ``partition_key`` holds the number of the topic and the partition, ``isr`` is the ISR's number.
+The changes up to a state that ``is_counted`` are in ``PartitionHistory``'s counts already."""
+
+_ORDER: Final = _STATES.names[:-1]
 
 Changes = tuple[dict[str, int], list[dict[str, Any]]]
 """Totals, and the partitions whose leaders changed most, as ``PartitionHistory.changes`` gives them."""
@@ -40,7 +44,7 @@ class PartitionHistory:
     """The states of every partition, ordered by their epochs.
 
     The order is that of the epochs, not of time: clocks differ and requests are sent again. Memory grows with the
-    number of distinct states: one a partition, and one a change.
+    number of distinct states: one a partition, and one a change; ``limit`` bounds it.
     """
 
     def __init__(self) -> None:
@@ -49,6 +53,7 @@ class PartitionHistory:
         self._states: list[pa.Table] = []
         self._rows = 0
         self._compact_at = _COMPACT_ROWS
+        self._counts: dict[tuple[str, int], dict[str, int]] = {}
 
     def __len__(self) -> int:
         """The number of states kept, of which some may be equal."""
@@ -69,7 +74,8 @@ class PartitionHistory:
             numbers = [known.setdefault(isr, len(known)) for isr in isrs.dictionary.to_pylist()]
             isr = pa.array(numbers, pa.int32()).take(isrs.indices)
             columns = [key, *(batch.column(name) for name in (*_EPOCHS, "leader")), isr]
-            self._append(pa.Table.from_arrays(columns, schema=_STATES))
+            counted = pa.repeat(pa.scalar(False), batch.num_rows)
+            self._append(pa.Table.from_arrays([*columns, counted], schema=_STATES))
 
     def merge(self, other: PartitionHistory) -> None:
         """Add all states of another history."""
@@ -79,8 +85,9 @@ class PartitionHistory:
             key = table["partition_key"]
             topic = pc.shift_left(topics.take(pc.shift_right(key, 32)), 32)
             key = pc.bit_wise_or(topic, pc.bit_wise_and(key, 0xFFFFFFFF))
-            columns = [key, *table.columns[1:-1], isrs.take(table["isr"])]
+            columns = [key, *table.columns[1:-2], isrs.take(table["isr"]), table["is_counted"]]
             self._append(pa.Table.from_arrays(columns, schema=_STATES))
+        _add_counts(self._counts, other._counts)
 
     def split(self, count: int) -> list[PartitionHistory]:
         """Split the history by partitions: each partition's states are in the same part in every process."""
@@ -100,8 +107,10 @@ class PartitionHistory:
             named = pa.array(self._isrs, pa.binary()).take(isrs.dictionary)
             part._topics = dict(self._topics)
             part._isrs = {isr: n for n, isr in enumerate(named.to_pylist())}
-            part._append(own.set_column(own.num_columns - 1, "isr", isrs.indices))
+            part._append(own.set_column(own.column_names.index("isr"), "isr", isrs.indices))
             at += rows
+        if parts:
+            parts[0]._counts = self._counts
         return parts
 
     def _append(self, states: pa.Table) -> None:
@@ -132,18 +141,8 @@ class PartitionHistory:
         """
         if not self._states:
             return dict.fromkeys(("partitions", "partitions_moved", *_KINDS), 0), []
-        isrs = sorted(self._isrs)
-        ranks = {isr: rank for rank, isr in enumerate(isrs)}
-        rank = pa.array([ranks[isr] for isr in self._isrs], pa.int32())
-        states = pa.concat_tables(self._states)
-        states = states.set_column(states.num_columns - 1, "isr", rank.take(states["isr"]))
-        states = _ordered(states)
-        counts: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: dict.fromkeys(_KINDS, 0))
         names = [name for name, _topic_id in self._topics]
-        for key, kinds, steps in _steps(states, isrs):
-            count = counts[names[key >> 32], _signed(key)]
-            for kind in kinds:
-                count[kind] += steps
+        states, counts = self._counted()
         totals = {kind: sum(count[kind] for count in counts.values()) for kind in _KINDS}
         moved = sum(count["leader_changes"] > 0 for count in counts.values())
         restless = [(place, count) for place, count in counts.items() if count["leader_changes"]]
@@ -151,6 +150,48 @@ class PartitionHistory:
         listed = [{"topic": topic, "partition": number, **count} for (topic, number), count in restless[:most]]
         partitions = {(names[key >> 32], key & 0xFFFFFFFF) for key in pc.unique(states["partition_key"]).to_pylist()}
         return {"partitions": len(partitions), "partitions_moved": moved, **totals}, listed
+
+    def _counted(self) -> tuple[pa.Table, dict[tuple[str, int], dict[str, int]]]:
+        """The states in order, with the rank of their ISR instead of its number, and each partition's changes."""
+        isrs = sorted(self._isrs)
+        ranks = {isr: rank for rank, isr in enumerate(isrs)}
+        rank = pa.array([ranks[isr] for isr in self._isrs], pa.int32())
+        states = pa.concat_tables(self._states)
+        states = states.set_column(states.column_names.index("isr"), "isr", rank.take(states["isr"]))
+        states = _after_counted(_ordered(states))
+        names = [name for name, _topic_id in self._topics]
+        counts: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: dict.fromkeys(_KINDS, 0))
+        _add_counts(counts, self._counts)
+        for key, kinds, steps in _steps(states, isrs):
+            count = counts[names[key >> 32], _signed(key)]
+            for kind in kinds:
+                count[kind] += steps
+        return states, counts
+
+    def limit(self, most: int) -> None:
+        """Beyond ``most`` distinct states count their changes, and keep the newest state of each partition alone.
+
+        States that are added later with lower epochs than those are left out.
+        """
+        if self._rows <= most or self._compact().num_rows <= most:
+            return
+        states, counts = self._counted()
+        key = states["partition_key"].combine_chunks()
+        is_last = pc.not_equal(key[:-1], key[1:]).to_pylist()
+        states = states.filter(pa.array([*is_last, True]))
+        self._counts = dict(counts)
+        self._isrs = {isr: number for number, isr in enumerate(sorted(self._isrs))}
+        counted = pa.repeat(pa.scalar(True), states.num_rows)
+        self._states = [states.set_column(states.num_columns - 1, "is_counted", counted)]
+        self._rows = states.num_rows
+        self._compact_at = _COMPACT_ROWS
+
+
+def _add_counts(counts: dict[tuple[str, int], dict[str, int]], more: dict[tuple[str, int], dict[str, int]]) -> None:
+    for place, kinds in more.items():
+        known = counts.setdefault(place, dict.fromkeys(_KINDS, 0))
+        for kind, number in kinds.items():
+            known[kind] += number
 
 
 def merged(parts: list[Changes], most: int) -> Changes:
@@ -225,15 +266,30 @@ def _ordered(states: pa.Table) -> pa.Table:
         return states
     earlier, later = states.slice(0, states.num_rows - 1), states.slice(1)
     same, early = pc.equal(earlier["partition_key"], later["partition_key"]), None
-    for name in reversed(_STATES.names[1:]):
+    for name in reversed(_ORDER[1:]):
         less = pc.less(later[name], earlier[name])
         early = less if early is None else pc.or_(less, pc.and_(pc.equal(later[name], earlier[name]), early))
     keys = pc.unique(later["partition_key"].filter(pc.and_(same, early)))
     if not len(keys):
         return states
     mixed = pc.is_in(states["partition_key"], value_set=keys)
-    sorted_ones = states.filter(mixed).sort_by([(name, "ascending") for name in _STATES.names])
+    sorted_ones = states.filter(mixed).sort_by([(name, "ascending") for name in _ORDER])
     return pa.concat_tables([states.filter(pc.invert(mixed)), sorted_ones]).combine_chunks()
+
+
+def _after_counted(states: pa.Table) -> pa.Table:
+    """Leave out the states before the one up to which the changes of a partition are counted.
+
+    Args:
+        states: In order.
+    """
+    if not pc.any(states["is_counted"]).as_py():
+        return states
+    rows = pa.array(range(states.num_rows), pa.int64())
+    counted = rows.filter(states["is_counted"].combine_chunks())
+    key = states["partition_key"].combine_chunks()
+    begin = counted.take(pc.index_in(key, value_set=key.take(counted)))
+    return states.filter(pc.fill_null(pc.greater_equal(rows, begin), True))
 
 
 def _steps(states: pa.Table, isrs: list[bytes]) -> Iterator[tuple[int, list[str], int]]:

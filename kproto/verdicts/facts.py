@@ -200,7 +200,8 @@ class Facts:
     """The facts of a cluster's captures.
 
     Args:
-        pieces: The tables by name, whole or in pieces; of each table the columns of ``FACT_COLUMNS`` count.
+        pieces: The tables by name, whole or in pieces; of each table the columns of ``FACT_COLUMNS`` count. A piece
+            with requests may repeat bodies of earlier ones, as those of ``chunks`` do.
         redact: Whether to number topics, addresses and files instead of naming them.
     """
 
@@ -209,10 +210,15 @@ class Facts:
         self._numbers: dict[tuple[str, str], str] = {}
         self._told: dict[tuple[int, ...], dict[Any, int]] = {}
         parts: dict[str, list[pa.Table]] = defaultdict(list)
+        known = pa.array([], pa.binary())
         for piece in pieces:
             for name, columns in FACT_COLUMNS.items():
                 if name in piece and piece[name].num_rows:
-                    parts[name].append(piece[name].select(columns))
+                    rows = piece[name].select(columns)
+                    if name == "partition_states" and "requests" in piece:
+                        rows = rows.filter(pc.invert(pc.is_in(rows["body_id"], value_set=known)))
+                        known = pa.concat_arrays([known, pc.unique(rows["body_id"])])
+                    parts[name].append(rows)
         self._tables = {name: pa.concat_tables(tables) for name, tables in parts.items()}
         self.epochs = Epochs()
         requests = self._tables.get("requests")

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Latencies"]
 
-_MOST_VALUES: Final = 1_000_000
-"""The most distinct values; beyond it latencies are counted to the millisecond."""
+_MOST_VALUES: Final = 20_000
+"""The most distinct values; beyond it latencies are counted to three digits."""
 
 
 class Latencies:
@@ -20,7 +20,7 @@ class Latencies:
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
-        self._step_us = 1
+        self._is_coarse = False
         self.count = 0
         self.max_us: int | None = None
 
@@ -31,27 +31,29 @@ class Latencies:
         self.count += len(latencies_us)
         most = max(latencies_us)
         self.max_us = most if self.max_us is None else max(self.max_us, most)
-        step = self._step_us
-        self._counts.update(latencies_us if step == 1 else [latency - latency % step for latency in latencies_us])
-        if len(self._counts) > _MOST_VALUES and self._step_us == 1:
-            self._coarsen()
+        self._counts.update(map(_coarse, latencies_us) if self._is_coarse else latencies_us)
+        self._limit()
 
     def merge(self, other: Latencies) -> None:
         """Add the counts of another broker or process."""
-        if other._step_us > self._step_us:
+        if other._is_coarse:
             self._coarsen()
         for latency, count in other._counts.items():
-            self._counts[latency - latency % self._step_us] += count
+            self._counts[_coarse(latency) if self._is_coarse else latency] += count
         self.count += other.count
         self.max_us = max((us for us in (self.max_us, other.max_us) if us is not None), default=None)
-        if len(self._counts) > _MOST_VALUES and self._step_us == 1:
+        self._limit()
+
+    def _limit(self) -> None:
+        if len(self._counts) > _MOST_VALUES:
             self._coarsen()
 
     def _coarsen(self) -> None:
-        self._step_us = 1000
-        fine, self._counts = self._counts, Counter()
-        for latency, count in fine.items():
-            self._counts[latency - latency % 1000] += count
+        if not self._is_coarse:
+            self._is_coarse = True
+            fine, self._counts = self._counts, Counter()
+            for latency, count in fine.items():
+                self._counts[_coarse(latency)] += count
 
     def quantiles_us(self, *parts: float) -> list[int | None]:
         """Return the quantiles (nearest rank) for ascending fractions such as 0.5 and 0.99."""
@@ -66,3 +68,9 @@ class Latencies:
                 passed += count
             found.append(latency)
         return found
+
+
+def _coarse(latency_us: int) -> int:
+    """A latency with its first three digits alone."""
+    step = 10 ** max(len(str(latency_us)) - 3, 0)
+    return latency_us - latency_us % step

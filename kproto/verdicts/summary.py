@@ -45,8 +45,13 @@ SUMMARY_COLUMNS: Final = {
 MOST_CHANGED: Final = 10
 """How many partitions are listed in ``most_changed``."""
 
-_REFUSED_STATES: Final = 4_000_000
-"""The most rows of states that are kept while every request with their body was refused; the oldest are dropped."""
+_REFUSED_STATES: Final = 1_000_000
+_REFUSED_BODIES: Final = 20_000
+"""The most rows of states, and bodies, that are kept while no request with the body was accepted; the oldest are
+dropped."""
+
+_MOST_STATES: Final = 2_000_000
+"""Beyond this number of states, changes are counted and the newest state of each partition is kept."""
 
 
 class Figures:
@@ -160,8 +165,9 @@ def summarize(pieces: Iterable[Mapping[str, pa.Table]]) -> dict[str, Any]:
     """Sum up tables.
 
     Args:
-        pieces: The tables by name in one or many pieces, in the order of time, as ``chunks`` gives them. Of each table
-            the columns of ``SUMMARY_COLUMNS`` count.
+        pieces: The tables by name in one or many pieces, in the order of time, as ``chunks`` gives them; or all
+            requests in one piece, and then partition states alone. Of each table the columns of ``SUMMARY_COLUMNS``
+            count. Memory grows with the number of brokers and partitions, not with the number of pieces.
 
     Returns:
         One object, ready for JSON: ``captures``; ``requests`` by API, version and error; ``controllers`` and
@@ -171,19 +177,22 @@ def summarize(pieces: Iterable[Mapping[str, pa.Table]]) -> dict[str, Any]:
         ``unreadable`` requests, ``gaps`` and ``bad_inputs``. Times are ISO 8601 in UTC, latencies in ms.
     """
     figures = Figures()
-    accepted: set[bytes] = set()
     refused = _RefusedStates()
+    accepted: list[bytes] = []
     for piece in pieces:
-        for body_id in figures.add(piece):
-            if body_id not in accepted:
-                accepted.add(body_id)
-                if (states := refused.pop(body_id)) is not None:
-                    figures.add_states(states)
+        just_accepted = figures.add(piece)
+        if "requests" in piece:
+            accepted = just_accepted  # the states of bodies that were accepted before have been added
+        for body_id in just_accepted:
+            if (states := refused.pop(body_id)) is not None:
+                figures.add_states(states)
         if "partition_states" in piece and piece["partition_states"].num_rows:
             states = piece["partition_states"].select(SUMMARY_COLUMNS["partition_states"])
             is_accepted = pc.is_in(states["body_id"], value_set=pa.array(accepted, pa.binary()))
             figures.add_states(states.filter(is_accepted))
             refused.add(states.filter(pc.invert(is_accepted)))
+        if "requests" in piece:
+            figures.history.limit(_MOST_STATES)
     return figures.rows()
 
 
@@ -194,10 +203,11 @@ class _RefusedStates:
         self._states: dict[bytes, pa.Table] = {}
 
     def add(self, states: pa.Table) -> None:
-        for body_id in pc.unique(states["body_id"]).to_pylist():
+        for body_id in pc.unique(states["body_id"])[-_REFUSED_BODIES:].to_pylist():
+            self._states.pop(body_id, None)
             self._states[body_id] = states.filter(pc.equal(states["body_id"], body_id))
         rows = sum(held.num_rows for held in self._states.values())
-        while rows > _REFUSED_STATES:
+        while rows > _REFUSED_STATES or len(self._states) > _REFUSED_BODIES:
             rows -= self._states.pop(next(iter(self._states))).num_rows
 
     def pop(self, body_id: bytes) -> pa.Table | None:
