@@ -171,6 +171,7 @@ class Plant:
         run: Yields the requests of each event.
         is_last: Whether it has to come after all other events, as any of them might put it right.
         needs_zookeeper: Whether it cannot happen under a KRaft controller.
+        tells_all: Whether a controller tells all brokers all partitions in it, which puts earlier faults right.
         protocols: The protocols that show it.
     """
 
@@ -178,6 +179,7 @@ class Plant:
     run: Callable[[_Scene], _Stages]
     is_last: bool = False
     needs_zookeeper: bool = False
+    tells_all: bool = False
     protocols: tuple[str, ...] = ("3.9", "2.4")
 
 
@@ -288,7 +290,7 @@ def _epoch_back(scene: _Scene) -> _Stages:
     yield contents + _after(30, zombie)
 
 
-@_named("migration-broker-left-behind", needs_zookeeper=True, is_last=True, protocols=("3.9",))
+@_named("migration-broker-left-behind", needs_zookeeper=True, is_last=True, tells_all=True, protocols=("3.9",))
 def _left_behind(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
@@ -299,7 +301,7 @@ def _left_behind(scene: _Scene) -> _Stages:
     yield cluster.migrate(without=broker)
 
 
-@_named("dual-write-ended", stages=2, is_last=True, protocols=("3.9",))
+@_named("dual-write-ended", stages=2, is_last=True, tells_all=True, protocols=("3.9",))
 def _dual_write_ended(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     yield [] if cluster.controller.is_kraft_controller else cluster.migrate()

@@ -99,7 +99,8 @@ class Decoded:
 
     @staticmethod
     def _kept(rows: pa.Table, key: str, values: pa.Array) -> list[pa.RecordBatch]:
-        return rows.filter(pc.is_in(rows[key], value_set=values)).combine_chunks().to_batches()
+        kept: pa.Table = rows.filter(pc.is_in(rows[key], value_set=values)).combine_chunks()
+        return list(kept.to_batches())
 
 
 @dataclass(slots=True)

@@ -199,6 +199,13 @@ class Spans:
 class Facts:
     """The facts of a cluster's captures.
 
+    Attributes:
+        epochs: Of controllers and brokers.
+        requests: In the order of time.
+        begin, end: The times of the first and the last of them.
+        bodies: In the order in which the first broker accepted each.
+        unanswered_deletions: Topic, partition and broker of each deletion that was sent and has no answer.
+
     Args:
         pieces: The tables by name, whole or in pieces; of each table the columns of ``FACT_COLUMNS`` count. A piece
             with requests may repeat bodies of earlier ones, as those of ``chunks`` do.
@@ -226,6 +233,7 @@ class Facts:
         self.end = max((request.ts for request in self.requests), default=0)
         self.begin = self.requests[0].ts if self.requests else 0
         self._live_sets = self._read_live_sets()
+        self.unanswered_deletions: set[tuple[str, int, Any]] = set()
         self.bodies = self._read_bodies()
 
     def _rows(self, name: str) -> Iterable[tuple[Any, ...]]:
@@ -290,14 +298,24 @@ class Facts:
             body.told[request.broker_id] = (first, request.ts)
         for body_id, body in found.items():
             body.sent = sent[body_id]
+        unanswered: dict[bytes, list[Any]] = defaultdict(list)
+        for request in self.requests:
+            if request.api_key == ApiKey.STOP_REPLICA and request.body_id is not None and request.error_code is None:
+                unanswered[request.body_id].append(request.target_broker)
         table = self._tables.get("partition_states")
         if table is not None:
-            table = table.filter(pc.is_in(table["body_id"], value_set=pa.array(found, pa.binary())))
+            wanted = pa.array(found.keys() | unanswered.keys(), pa.binary())
+            table = table.filter(pc.is_in(table["body_id"], value_set=wanted))
             for body_id, api_key, topic, topic_id, partition, *fields in rows_of(table, _STATE_COLUMNS):
                 leader, leader_epoch, partition_epoch, isr, replicas, adding, is_new, recovery, delete = fields
                 state: Any
                 if api_key == ApiKey.STOP_REPLICA:
                     state = bool(delete)
+                    if delete and body_id in unanswered:
+                        asked = ((self._shown("topic", topic), partition, broker) for broker in unanswered[body_id])
+                        self.unanswered_deletions.update(asked)
+                    if body_id not in found:
+                        continue
                 else:
                     state = State(
                         leader, leader_epoch, partition_epoch, tuple(isr), tuple(replicas),

@@ -14,6 +14,8 @@ __all__ = ["Latencies"]
 _MOST_VALUES: Final = 20_000
 """The most distinct values; beyond it latencies are counted to three digits."""
 
+_DIGITS: Final = 3
+
 
 class Latencies:
     """A count of latencies in microseconds."""
@@ -72,5 +74,5 @@ class Latencies:
 
 def _coarse(latency_us: int) -> int:
     """A latency with its first three digits alone."""
-    step = 10 ** max(len(str(latency_us)) - 3, 0)
-    return latency_us - latency_us % step
+    digits = len(str(latency_us))
+    return latency_us if digits <= _DIGITS else latency_us - latency_us % int(10 ** (digits - _DIGITS))

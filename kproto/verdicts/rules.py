@@ -90,7 +90,15 @@ class _Doctor:
         return self._limits[name]
 
     def finding(
-        self, rule: str, text: str, first: int, last: int | None = None, *, about: Any = None, **more: Any
+        self,
+        rule: str,
+        text: str,
+        first: int,
+        last: int | None = None,
+        *,
+        about: Any = None,
+        lacks: str = "",
+        **more: Any,
     ) -> Finding:
         """Make a finding.
 
@@ -99,13 +107,15 @@ class _Doctor:
             text: A sentence.
             first, last: When it began, and was last seen; ``last`` None: it lasts.
             about: The broker whose requests the finding misses, if that is not ``broker``.
+            lacks: What the captures lack, so that the finding is uncertain.
             more: Fields of the finding.
         """
         last = self.facts.end if last is None else last
         since = self.facts.incomplete_since.get(more.get("broker") if about is None else about)
-        if rule not in _BY_ABSENCE or since is None or since > last:
+        if rule in _BY_ABSENCE and since is not None and since <= last + self.us("told"):
+            lacks = "bytes of its connection are missing in the capture"
+        if not lacks:
             return Finding(rule, RULES[rule].severity, text, first, last, **more)
-        lacks = "bytes of its connection are missing in the capture"
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
 
@@ -545,6 +555,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
                         removed[topic, number][broker] = max(last, removed[topic, number].get(broker, last))
     yield from _cancelled(doctor, removed)
     found: dict[tuple[str, str, Any], list[int]] = defaultdict(list)
+    unsure: set[tuple[str, Any]] = set()
     for (topic, number), lives in facts.incarnations.items():
         for place, life in enumerate(lives):
             later = lives[place + 1] if place + 1 < len(lives) and lives[place + 1].sightings else None
@@ -558,6 +569,8 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
                 returned = _returned(doctor, broker, deleted)
                 rule = "KP042" if later is not None else "KP041" if returned else "KP040"
                 found[rule, topic, broker].append(deleted)
+                if (topic, number, broker) in facts.unanswered_deletions:
+                    unsure.add((topic, broker))
     verbs = {
         "KP040": "has not accepted the deletion of {}",
         "KP041": "never got the deletion of {} and is back: its log stays",
@@ -567,7 +580,8 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         if facts.end - min(times) <= doctor.us("told"):
             continue
         text = f"Broker {broker} {verbs[rule].format(topic)}"
-        yield doctor.finding(rule, text, min(times), count=len(times), broker=broker, topic=topic)
+        lacks = "the capture has no answer to a deletion that was sent" if (topic, broker) in unsure else ""
+        yield doctor.finding(rule, text, min(times), count=len(times), broker=broker, topic=topic, lacks=lacks)
 
 
 def _cancelled(doctor: _Doctor, removed: Mapping[tuple[str, int], Mapping[Any, int]]) -> Iterator[Finding]:
