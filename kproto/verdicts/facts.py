@@ -301,7 +301,7 @@ class Facts:
         unanswered: dict[bytes, list[Any]] = defaultdict(list)
         for request in self.requests:
             if request.api_key == ApiKey.STOP_REPLICA and request.body_id is not None and request.error_code is None:
-                unanswered[request.body_id].append(request.target_broker)
+                unanswered[request.body_id].append(request.broker_id)
         table = self._tables.get("partition_states")
         if table is not None:
             wanted = pa.array(found.keys() | unanswered.keys(), pa.binary())
