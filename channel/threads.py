@@ -202,11 +202,6 @@ class StoppableThread(threading.Thread, ABC):
         """Whether the thread has ended, or will not begin."""
         return self._complete.is_set()
 
-    @property
-    def is_failed(self) -> bool:
-        """Whether the thread ended without a shutdown."""
-        return self._complete.is_set() and not self._initiated.is_set()
-
     def start(self) -> None:
         """Begin; at most once."""
         self._was_started = True

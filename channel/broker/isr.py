@@ -132,7 +132,7 @@ class LedPartitions:
             ):
                 replica.isr, replica.partition_epoch = isr, partition_epoch
 
-    def refused(self, proposal: IsrProposal) -> None:
+    def forget(self, proposal: IsrProposal) -> None:
         """Forget a proposal; a later check repeats it if it is still due."""
         self._pending.pop(proposal.tp, None)
 
@@ -227,9 +227,9 @@ def _take_answer(led: LedPartitions, proposals: Sequence[IsrProposal], response:
                 led.accepted(proposal, tuple(row.isr), row.partition_epoch)
             else:
                 _log.info("%s: ISR %s was refused: %s", proposal.tp, proposal.isr, error_name(row.error_code))
-                led.refused(proposal)
+                led.forget(proposal)
     for proposal in left.values():
-        led.refused(proposal)
+        led.forget(proposal)
 
 
 class ZooKeeperIsr:
@@ -252,7 +252,7 @@ class ZooKeeperIsr:
                 stat = self._session.set(partition_state_path(p.tp), data, p.partition_epoch)
             except ChannelError as e:
                 _log.info("%s: ISR %s was not written: %s", p.tp, p.isr, e)
-                led.refused(p)
+                led.forget(p)
             else:
                 led.accepted(p, p.isr, stat.version)
                 changed.append(p.tp)

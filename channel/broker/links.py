@@ -142,7 +142,7 @@ class BrokerLinks:
         except ChannelError as e:
             _log.info("broker %d cannot propose an ISR now: %s", self.led.broker.broker_id, e)
             for proposal in proposals:
-                self.led.refused(proposal)
+                self.led.forget(proposal)
 
 
 class BrokerRegistration:

@@ -88,11 +88,6 @@ class SharedUpdates:
         self._updates: WeakValueDictionary[int, Update] = WeakValueDictionary()
         self._unshared = itertools.count(1)
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of the bodies that are kept."""
-        return self._kept
-
     def decode(self, version: int, body: memoryview) -> Any:
         """Decode the request in ``body``; a body that differs from an earlier one only in the broker epoch is shared.
 

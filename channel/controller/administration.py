@@ -17,6 +17,7 @@ from kproto import messages
 from kproto.api import ApiKey, ibp_at_least
 from kproto.error_codes import ErrorCode
 
+from .api_requests import RequestRejected
 from .cluster_events import PartitionModifications, TopicChange, TopicDeletion
 from .store import TopicAssignment
 from .topic_settings import check_topic_settings
@@ -44,14 +45,6 @@ _BLOCK: Final = 1000
 
 _ATTEMPTS: Final = 10
 _LAST_PRODUCER_ID: Final = (1 << 63) - 1
-
-
-class _Refused(Exception):
-    """The refusal of one topic of a request, with its error."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class _NewTopic(NamedTuple):
@@ -134,7 +127,7 @@ class Administration:
                         configs=[],
                     )
                 )
-            except _Refused as e:
+            except RequestRejected as e:
                 results.append(messages.CreatableTopicResult(name=name, error_code=e.code, error_message=str(e)))
         if not request.validate_only:
             self._process(TopicChange())
@@ -145,23 +138,23 @@ class Administration:
         self._check_name(name)
         config = {each.name: each.value for each in topic.configs}
         if None in config.values():
-            raise _Refused(ErrorCode.INVALID_CONFIG, "a setting has no value")
+            raise RequestRejected(ErrorCode.INVALID_CONFIG, "a setting has no value")
         if reason := check_topic_settings(config):
-            raise _Refused(ErrorCode.INVALID_CONFIG, reason)
+            raise RequestRejected(ErrorCode.INVALID_CONFIG, reason)
         if topic.assignments:
             if topic.num_partitions != -1 or topic.replication_factor != -1:
-                raise _Refused(
+                raise RequestRejected(
                     ErrorCode.INVALID_REQUEST, "with assignments the partition and replica counts have to be -1"
                 )
             return _NewTopic(self._given({a.partition_index: tuple(a.broker_ids) for a in topic.assignments}), config)
         partitions = self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         if partitions <= 0:
-            raise _Refused(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; there must be 1 at least")
+            raise RequestRejected(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; there must be 1 at least")
         factor = topic.replication_factor
         factor = self._config.default_replication_factor if factor == -1 else factor
         brokers = self._storing_brokers()
         if not 0 < factor <= len(brokers):
-            raise _Refused(
+            raise RequestRejected(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"{factor} replicas, and {len(brokers)} live brokers to hold them; there can be 1 for each broker",
             )
@@ -170,16 +163,16 @@ class Administration:
 
     def _check_name(self, name: str) -> None:
         if not is_topic_name(name):
-            raise _Refused(
+            raise RequestRejected(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
             )
         if name in self._context.all_topics:
-            raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+            raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
         alike = name.replace(".", "_")
         for known in self._context.all_topics:
             if known.replace(".", "_") == alike:
-                raise _Refused(
+                raise RequestRejected(
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
                     f"topic {name} collides with {known}: metrics do not tell '.' from '_'",
                 )
@@ -192,19 +185,21 @@ class Administration:
     def _given(self, assignment: Mapping[int, tuple[int, ...]]) -> dict[int, ReplicaAssignment]:
         """Check and return the assignment that the request names."""
         if sorted(assignment) != list(range(len(assignment))):
-            raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions have to be numbered from 0 without gaps")
+            raise RequestRejected(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions have to be numbered from 0 without gaps"
+            )
         sizes = {len(replicas) for replicas in assignment.values()}
         known = self._context.live_broker_ids
         for partition, replicas in assignment.items():
             if not replicas or len(set(replicas)) != len(replicas) or len(sizes) > 1:
-                raise _Refused(
+                raise RequestRejected(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"partition {partition} has replicas {list(replicas)}; partitions have equally many, each once",
                 )
             if unknown := sorted(set(replicas) - known):
-                raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no live broker {unknown[0]}")
+                raise RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no live broker {unknown[0]}")
             if empty := sorted(self._without_storage.intersection(replicas)):
-                raise _Refused(
+                raise RequestRejected(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {empty[0]} keeps no records and gets no replicas"
                 )
         return {p: ReplicaAssignment(assignment[p]) for p in sorted(assignment)}
@@ -220,7 +215,7 @@ class Administration:
         contents = znodes.encode_topic(new.partitions, topic_id)
         outcome = fenced(self._session, fence, [write, Create(znodes.topic_path(name), contents)])
         if isinstance(outcome.error, NodeExists):
-            raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+            raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
         if outcome.error is not None:
             raise outcome.error
         _log.info("created topic %s with %d partitions", name, len(new.partitions))
@@ -236,7 +231,7 @@ class Administration:
                 _check_named_once(asked[topic.name])
                 self._add_partitions(topic, request.validate_only)
                 results.append(messages.CreatePartitionsTopicResult(name=topic.name))
-            except _Refused as e:
+            except RequestRejected as e:
                 results.append(
                     messages.CreatePartitionsTopicResult(name=topic.name, error_code=e.code, error_message=str(e))
                 )
@@ -246,25 +241,25 @@ class Administration:
         name, context = topic.name, self._context
         found = self._store.read_assignments([name]).get(name) if name in context.all_topics else None
         if found is None or name in context.topics_to_be_deleted:
-            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            raise RequestRejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         known = found.partitions
         if any(assignment.is_being_reassigned for assignment in known.values()):
-            raise _Refused(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of {name} are being reassigned")
+            raise RequestRejected(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of {name} are being reassigned")
         new = range(len(known), topic.count)
         if not new:
-            raise _Refused(ErrorCode.INVALID_PARTITIONS, f"topic {name} has {len(known)} partitions already")
+            raise RequestRejected(ErrorCode.INVALID_PARTITIONS, f"topic {name} has {len(known)} partitions already")
         factor = len(known[0].replicas)
         brokers = self._storing_brokers()
         if topic.assignments is None:
             if factor > len(brokers):
-                raise _Refused(
+                raise RequestRejected(
                     ErrorCode.INVALID_REPLICATION_FACTOR, f"{factor} replicas, and {len(brokers)} live brokers"
                 )
             leader = known[0].replicas[0]
             placed = place_replicas(brokers, new, factor, first=leader if leader in brokers else None)
         else:
             if len(topic.assignments) != len(new):
-                raise _Refused(
+                raise RequestRejected(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"{len(new)} partitions are new, and {len(topic.assignments)} assignments are given",
                 )
@@ -288,7 +283,7 @@ class Administration:
                 self._mark_for_deletion(name, by_id=asked_name is None)
                 found = self._context.topic_ids.get(name or "", bytes(16))
                 results.append(messages.DeletableTopicResult(name=name, topic_id=found))
-            except _Refused as e:
+            except RequestRejected as e:
                 results.append(
                     messages.DeletableTopicResult(name=name, topic_id=topic_id, error_code=e.code, error_message=str(e))
                 )
@@ -298,9 +293,9 @@ class Administration:
     def _mark_for_deletion(self, name: str | None, *, by_id: bool) -> None:
         if name is None or name not in self._context.all_topics:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise _Refused(code, "there is no such topic")
+            raise RequestRejected(code, "there is no such topic")
         if not self._config.delete_topic_enable:
-            raise _Refused(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+            raise RequestRejected(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         marker = Create(f"{znodes.ADMIN_DELETE_TOPICS}/{name}")
         outcome = fenced(self._session, self._context.epoch_zk_version, [marker])
         if outcome.error is not None and not isinstance(outcome.error, NodeExists):
@@ -352,7 +347,7 @@ class Administration:
 
 def _check_named_once(times: int) -> None:
     if times > 1:
-        raise _Refused(ErrorCode.INVALID_REQUEST, "the request names the topic more than once")
+        raise RequestRejected(ErrorCode.INVALID_REQUEST, "the request names the topic more than once")
 
 
 def place_replicas(

@@ -12,11 +12,14 @@ from .events import ControllerEvent, ControllerState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kproto.error_codes import ErrorCode
+
 __all__ = [
     "CONFIG_APIS",
     "CONTROLLER_APIS",
     "AlterPartitionReceived",
     "ApiRequest",
+    "RequestRejected",
     "ShutdownReceived",
     "api_request",
 ]
@@ -41,6 +44,18 @@ CONTROLLER_APIS: Final = frozenset(
 
 CONFIG_APIS: Final = frozenset({ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
 """The APIs that change settings: a controller that is a broker of its own serves them about topics and itself."""
+
+
+class RequestRejected(Exception):
+    """A part of a request, such as one topic, is answered with an error.
+
+    Attributes:
+        code: The error; its text is the exception's.
+    """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from kproto.api import ApiKey, ibp_at_least
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
+from .api_requests import RequestRejected
 from .cluster_events import (
     ApiPartitionReassignment,
     ElectionType,
@@ -68,14 +69,6 @@ _LISTS: Final = frozenset(
 
 _SCRAM: Final = {1: ("SCRAM-SHA-256", "sha256"), 2: ("SCRAM-SHA-512", "sha512")}
 _FEWEST_ITERATIONS, _MOST_ITERATIONS = 4096, 16_384
-
-
-class _Refused(Exception):
-    """The refusal of one part of a request, with its error."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class ClusterAdministration:
@@ -132,18 +125,11 @@ class ClusterAdministration:
         codes: dict[TopicPartition, ErrorCode] = {}
         self._process(ReplicaLeaderElection(ElectionType(request.election_type), partitions, codes.update))
         return messages.ElectLeadersResponse(
-            replica_election_results=[
-                messages.ReplicaElectionResult(
-                    topic=topic,
-                    partition_result=[
-                        messages.PartitionElectionResult(
-                            partition_id=tp.partition, error_code=codes[tp], error_message=_MESSAGES.get(codes[tp])
-                        )
-                        for tp in members
-                    ],
-                )
-                for topic, members in _by_topic(codes)
-            ]
+            replica_election_results=_results(
+                codes,
+                lambda topic, rows: messages.ReplicaElectionResult(topic=topic, partition_result=rows),
+                lambda partition, error: messages.PartitionElectionResult(partition_id=partition, **error),
+            )
         )
 
     def _reassign(self, request: Any) -> Any:
@@ -157,18 +143,11 @@ class ClusterAdministration:
         self._process(ApiPartitionReassignment(targets, lambda _, found: codes.update(found)))
         return messages.AlterPartitionReassignmentsResponse(
             error_message=None,
-            responses=[
-                messages.ReassignableTopicResponse(
-                    name=topic,
-                    partitions=[
-                        messages.ReassignablePartitionResponse(
-                            partition_index=tp.partition, error_code=codes[tp], error_message=_MESSAGES.get(codes[tp])
-                        )
-                        for tp in members
-                    ],
-                )
-                for topic, members in _by_topic(codes)
-            ],
+            responses=_results(
+                codes,
+                lambda topic, rows: messages.ReassignableTopicResponse(name=topic, partitions=rows),
+                lambda partition, error: messages.ReassignablePartitionResponse(partition_index=partition, **error),
+            ),
         )
 
     def _list_reassignments(self, request: Any) -> Any:
@@ -228,18 +207,18 @@ class ClusterAdministration:
             code, message = ErrorCode.NONE, None
             try:
                 self._alter_credentials_of(user, changes)
-            except _Refused as e:
+            except RequestRejected as e:
                 code, message = e.code, str(e)
             results.append(messages.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message))
         return messages.AlterUserScramCredentialsResponse(results=results)
 
     def _alter_credentials_of(self, user: str, changes: list[Any]) -> None:
         if not user:
-            raise _Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+            raise RequestRejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
         for each in changes:
             _check_credential(each)
         if len({each.mechanism for each in changes}) < len(changes):
-            raise _Refused(
+            raise RequestRejected(
                 ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
             )
         entity = f"users/{quote(user, safe='-._')}"
@@ -249,7 +228,9 @@ class ClusterAdministration:
             if isinstance(each, messages.ScramCredentialUpsertion):
                 settings[name] = _credential(digest, each)
             elif settings.pop(name, None) is None:
-                raise _Refused(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+                raise RequestRejected(
+                    ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+                )
         self._write_settings(entity, settings)
 
     # ---- settings
@@ -260,7 +241,7 @@ class ClusterAdministration:
             code, message = ErrorCode.NONE, None
             try:
                 self._alter_config(each, request.validate_only)
-            except _Refused as e:
+            except RequestRejected as e:
                 code, message = e.code, str(e)
             results.append(
                 messages.AlterConfigsResourceResponse(
@@ -280,11 +261,11 @@ class ClusterAdministration:
         if kind == _TOPIC:
             entity = f"topics/{name}"
             if name not in self._context.all_topics:
-                raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+                raise RequestRejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         elif kind == _BROKER and name == str(self._controller_id):
             entity = f"brokers/{name}"
         else:
-            raise _Refused(
+            raise RequestRejected(
                 ErrorCode.INVALID_REQUEST,
                 f"broker {self._controller_id} changes settings of topics and of itself alone; ask another broker",
             )
@@ -298,7 +279,7 @@ class ClusterAdministration:
             reason = f"cannot update these configs dynamically: {', '.join(fixed)}" if fixed else ""
             reason = reason or (f"{bad[0]} has to be a number of bytes per second" if bad else "")
         if reason:
-            raise _Refused(ErrorCode.INVALID_CONFIG, reason)
+            raise RequestRejected(ErrorCode.INVALID_CONFIG, reason)
         if not validate_only:
             self._write_settings(entity, settings)
 
@@ -312,15 +293,28 @@ def _by_topic(partitions: Mapping[TopicPartition, Any]) -> Iterator[tuple[str, l
         yield topic, list(members)
 
 
+def _results(
+    codes: Mapping[TopicPartition, ErrorCode],
+    of_topic: Callable[[str, list[Any]], Any],
+    of_partition: Callable[[int, dict[str, Any]], Any],
+) -> list[Any]:
+    """The rows of an answer with an error code for each partition, topic by topic."""
+
+    def row(tp: TopicPartition) -> Any:
+        return of_partition(tp.partition, {"error_code": codes[tp], "error_message": _MESSAGES.get(codes[tp])})
+
+    return [of_topic(topic, [row(tp) for tp in members]) for topic, members in _by_topic(codes)]
+
+
 def _changed(before: Mapping[str, str], changes: Any) -> dict[str, str]:
     """The settings after the changes of a resource; changes without an operation replace all settings.
 
     Raises:
-        _Refused: A setting is changed twice, has no value, or is no list.
+        RequestRejected: A setting is changed twice, has no value, or is no list.
     """
     names = [each.name for each in changes]
     if len(set(names)) < len(names):
-        raise _Refused(ErrorCode.INVALID_REQUEST, "a setting is changed twice")
+        raise RequestRejected(ErrorCode.INVALID_REQUEST, "a setting is changed twice")
     replaces_all = bool(changes) and not isinstance(changes[0], messages.AlterableConfig)
     settings = {} if replaces_all else dict(before)
     for each in changes:
@@ -329,12 +323,12 @@ def _changed(before: Mapping[str, str], changes: Any) -> dict[str, str]:
             settings.pop(each.name, None)
             continue
         if each.value is None:
-            raise _Refused(ErrorCode.INVALID_CONFIG, f"setting {each.name} has no value")
+            raise RequestRejected(ErrorCode.INVALID_CONFIG, f"setting {each.name} has no value")
         if operation == _SET:
             settings[each.name] = each.value
             continue
         if operation not in (_APPEND, _SUBTRACT) or each.name not in _LISTS:
-            raise _Refused(ErrorCode.INVALID_CONFIG, f"setting {each.name} is no list")
+            raise RequestRejected(ErrorCode.INVALID_CONFIG, f"setting {each.name} is no list")
         present = [value for value in settings.get(each.name, "").split(",") if value]
         given = each.value.split(",")
         if operation == _APPEND:
@@ -347,12 +341,12 @@ def _changed(before: Mapping[str, str], changes: Any) -> dict[str, str]:
 
 def _check_credential(change: Any) -> None:
     if change.mechanism not in _SCRAM:
-        raise _Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        raise RequestRejected(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, messages.ScramCredentialUpsertion):
         if change.iterations < _FEWEST_ITERATIONS:
-            raise _Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+            raise RequestRejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         if change.iterations > _MOST_ITERATIONS:
-            raise _Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+            raise RequestRejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
 
 
 def _credential(digest: str, given: Any) -> str:

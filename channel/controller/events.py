@@ -122,37 +122,22 @@ class ControllerEventProcessor(Protocol):
 class QueuedEvent:
     """An event in the queue; it is either processed or preempted, once."""
 
-    __slots__ = ("_begun", "_spent", "enqueue_time_ms", "event")
+    __slots__ = ("_spent", "enqueue_time_ms", "event")
 
     def __init__(self, event: ControllerEvent, enqueue_time_ms: int) -> None:
         self.event = event
         self.enqueue_time_ms = enqueue_time_ms
-        # Bare locks, as every answer of every broker makes an event: taken once it is spent, free once it has begun.
-        self._spent = threading.Lock()
-        self._begun = threading.Lock()
-        self._begun.acquire()
+        self._spent = threading.Lock()  # a bare lock, as every answer of every broker makes an event
 
     def process(self, processor: ControllerEventProcessor) -> None:
         """Have the event processed, unless it was processed or preempted before."""
         if self._spent.acquire(blocking=False):
-            self._begun.release()
             processor.process(self.event)
 
     def preempt(self, processor: ControllerEventProcessor) -> None:
         """Have the event refused, unless it was processed or preempted before."""
         if self._spent.acquire(blocking=False):
             processor.preempt(self.event)
-
-    def await_processing(self, timeout_ms: float | None = None) -> bool:
-        """Wait until the processing begins; an event that is preempted never begins.
-
-        Returns:
-            False if it has not begun after ``timeout_ms``.
-        """
-        has_begun = self._begun.acquire(timeout=-1 if timeout_ms is None else max(0.0, timeout_ms / 1000))
-        if has_begun:
-            self._begun.release()  # for other threads that wait
-        return has_begun
 
     def __repr__(self) -> str:
         return f"QueuedEvent({bounded(self.event)}, {self.enqueue_time_ms})"

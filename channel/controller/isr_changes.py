@@ -54,9 +54,9 @@ class IsrChanges:
                 wanted[tp] = state
             else:
                 answers[tp] = answer
-        changed, refused = self._write(wanted)
+        changed, rejected = self._write(wanted)
         answers |= changed
-        answers |= refused
+        answers |= rejected
         if changed:
             self._tell(changed)
         event.callback(AlterPartitionResult(ErrorCode.NONE, {tp: answers[tp] for tp in event.partitions}))

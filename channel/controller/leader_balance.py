@@ -95,8 +95,8 @@ class LeaderBalance:
 
     def _hold(self, kind: ElectionType, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         if kind is ElectionType.PREFERRED:
-            election, refused = Election.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            election, code = Election.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         else:
-            election, refused = Election.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            election, code = Election.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         failed = self._partitions.change(partitions, PartitionState.ONLINE, election)
-        return {tp: refused if tp in failed else ErrorCode.NONE for tp in partitions}
+        return {tp: code if tp in failed else ErrorCode.NONE for tp in partitions}

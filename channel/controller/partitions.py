@@ -210,17 +210,17 @@ class PartitionStateMachine:
             unclean_leaders[tp] = winner.state.leader not in state.isr
             return self._recovery(winner, state)
 
-        done, refused = cluster.change_states(partitions, elect)
-        lost = [tp for tp, reason in refused.items() if not reason]
+        done, unchanged = cluster.change_states(partitions, elect)
+        lost = [tp for tp, reason in unchanged.items() if not reason]
         if lost and election is Election.OFFLINE:
             unclean = self._unclean_elections({tp.topic for tp in lost})
             again = [tp for tp in lost if unclean.get(tp.topic, False)]
             if again:
-                done_again, refused_again = cluster.change_states(again, elect)
+                done_again, unchanged_again = cluster.change_states(again, elect)
                 done |= done_again
-                refused = {tp: reason for tp, reason in refused.items() if tp not in done_again} | refused_again
+                unchanged = {tp: reason for tp, reason in unchanged.items() if tp not in done_again} | unchanged_again
         failed.update(
-            (tp, reason or f"no replica may lead it, though {election.value}") for tp, reason in refused.items()
+            (tp, reason or f"no replica may lead it, though {election.value}") for tp, reason in unchanged.items()
         )
         self.unclean_elections += sum(unclean_leaders[tp] for tp in done)
         return {tp: (info, recipients[tp], False) for tp, info in done.items()}

@@ -152,7 +152,7 @@ class ReplicaStateMachine:
             if state in allowed:  # a tuple: compared by identity, where a set would hash
                 valid.append(tp)
             else:
-                self._refused(broker_id, tp, target, f"it is {state.value}")
+                self._log_invalid(broker_id, tp, target, f"it is {state.value}")
         return valid
 
     def _change_on_broker(
@@ -180,7 +180,7 @@ class ReplicaStateMachine:
             info = context.partition_leadership_info(tp)
             if info is not None:
                 if info.leader_and_isr.leader == broker_id:
-                    self._refused(broker_id, tp, ReplicaState.NEW, "it leads the partition already")
+                    self._log_invalid(broker_id, tp, ReplicaState.NEW, "it leads the partition already")
                     continue
                 assignment = context.partition_full_replica_assignment(tp)
                 batch.add_leader_and_isr_request_for_brokers([broker_id], tp, info, assignment, True)
@@ -229,7 +229,7 @@ class ReplicaStateMachine:
         known = {tp: context.partition_leadership_info(tp) for tp in in_isr}
         done, failed = self._cluster.change_states(in_isr, without_broker)
         for tp, reason in failed.items():
-            self._refused(broker_id, tp, ReplicaState.OFFLINE, reason)
+            self._log_invalid(broker_id, tp, ReplicaState.OFFLINE, reason)
         unchanged = []
         for tp, info in done.items():
             if info == known[tp]:
@@ -274,6 +274,6 @@ class ReplicaStateMachine:
         if not self._in_deletion[topic, state]:
             del self._in_deletion[topic, state]
 
-    def _refused(self, broker_id: int, tp: TopicPartition, target: ReplicaState, reason: str) -> None:
+    def _log_invalid(self, broker_id: int, tp: TopicPartition, target: ReplicaState, reason: str) -> None:
         epoch, log = self._cluster.context.epoch, self._cluster.state_log
         log.error(epoch, "replica %d of %s cannot become %s: %s", broker_id, tp, target.value, reason)

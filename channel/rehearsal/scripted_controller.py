@@ -25,6 +25,7 @@ from channel.config import ChannelConfig
 from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.context import ControllerContext
 from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
+from channel.controller.migration import ImageChange, MigrationPropagator, MigrationRequestBatch
 from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
 from channel.logs import bounded
 from channel.metrics import Metrics
@@ -36,7 +37,9 @@ from channel.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     LeaderRecoveryState,
+    PartitionMetadata,
     ReplicaAssignment,
+    UpdateType,
     random_uuid,
 )
 from kproto.types import TopicPartition
@@ -111,7 +114,6 @@ class ScriptedController:
         self._decisions = DecisionRunner(controller_id, controller_epoch, config, self.metrics, self.journal, recorder)
         self.context = self._decisions.context
         self.manager = self._decisions.manager
-        self._batch = self._decisions.batch
         self._listeners = dict.fromkeys(
             name
             for name in (
@@ -150,6 +152,24 @@ class ScriptedController:
         """
         self._decisions.close(timeout_s)
 
+    @property
+    def _batch(self) -> ControllerBrokerRequestBatch:
+        return self._decisions.batch
+
+    def migrate(self) -> None:
+        """Go on as the KRaft controller of a migration, in the next controller epoch, and send the whole image.
+
+        The brokers must take part in the migration (``EmbeddedCluster(..., kraft=True)``). They get UpdateMetadata,
+        and then a full LeaderAndIsr; the requests of later decisions are a KRaft controller's, too.
+        """
+        migration, context = self._decisions.migrate(), self.context
+
+        def begin() -> None:
+            context.epoch += 1
+            migration.send_image(context, context.epoch)
+
+        self._decisions.carry_out(begin)
+
     # ---- brokers -----------------------------------------------------------------------------------------------------
 
     def register(self, *members: BrokerAddress) -> None:
@@ -170,7 +190,8 @@ class ScriptedController:
                 self.manager.add_broker(broker)
             older = sorted(context.live_broker_ids)
             context.add_live_brokers(brokers)
-            batch.add_update_metadata_request_for_brokers(older)
+            if self._decisions.migration is None:
+                batch.add_update_metadata_request_for_brokers(older)
 
         def inform() -> None:
             batch.add_update_metadata_request_for_brokers(sorted(new), context.partitions_with_leaders)
@@ -183,8 +204,14 @@ class ScriptedController:
                     isr = tuple(dict.fromkeys((*(b for b in state.isr if b in self._live()), *joining)))
                     self._lead(tp, next_state(state, joining[0] if state.leader == NO_LEADER else state.leader, isr))
 
-        for step in (announce, inform, lead):
-            self._decisions.run(step)
+        migration = self._decisions.migration
+        self._decisions.run(announce)
+        if migration is None:
+            self._decisions.run(inform)
+        else:
+            change = ImageChange(new_brokers=new)
+            self._decisions.carry_out(lambda: migration.send_change(context, change, context.epoch))
+        self._decisions.run(lead)
 
     def fail_over(self, broker_id: int) -> None:
         """Treat a broker as dead: close its channel, elect new leaders for its partitions, update the other brokers.
@@ -338,8 +365,23 @@ class ScriptedController:
             for tp in partitions:
                 self._batch.add_stop_replica_request_for_brokers(context.partition_replica_assignment(tp), tp, True)
 
-        self._decisions.run(delete)
-        context.remove_topic(name)
+        migration = self._decisions.migration
+        if migration is None:
+            self._decisions.run(delete)
+            context.remove_topic(name)
+            return
+        deleted = {
+            tp: PartitionMetadata(
+                LeaderIsrAndControllerEpoch(self._state(tp), context.epoch), context.partition_replica_assignment(tp)
+            )
+            for tp in context.partitions_for_topic(name)
+        }
+
+        def tell() -> None:
+            context.remove_topic(name)
+            migration.send_change(context, ImageChange(deleted=deleted), context.epoch)
+
+        self._decisions.carry_out(tell)
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -460,6 +502,7 @@ class DecisionRunner:
     Attributes:
         context: The controller's knowledge; decisions change it.
         batch: The open batch of the decision that is being carried out.
+        migration: Sends a KRaft controller's images, None unless ``migrate`` was called.
         manager: The channels to the brokers.
         journal: Every request with its answer.
     """
@@ -482,9 +525,16 @@ class DecisionRunner:
             journal, controller_id, lambda: self.context.epoch, config, metrics=metrics, recorder=recorder
         )
         self._events = ControllerEventManager(controller_id, self, SYSTEM_CLOCK, metrics)
-        self.batch = ControllerBrokerRequestBatch(
-            controller_id, config, self.manager, self._events, lambda: self.context
-        )
+        batch_of = (controller_id, config, self.manager, self._events, lambda: self.context)
+        self.batch = ControllerBrokerRequestBatch(*batch_of)
+        self._kraft_batch = MigrationRequestBatch(*batch_of)
+        self.migration: MigrationPropagator | None = None
+
+    def migrate(self) -> MigrationPropagator:
+        """Send all later requests as a KRaft controller; returns the sender of its images."""
+        self.batch = self._kraft_batch
+        self.migration = MigrationPropagator(self._kraft_batch)
+        return self.migration
 
     def start(self) -> None:
         """Start the event thread."""
@@ -507,6 +557,8 @@ class DecisionRunner:
 
         def as_one_batch() -> None:
             self.batch.new_batch()
+            if self.migration is not None:
+                self.batch.set_update_type(UpdateType.INCREMENTAL)
             try:
                 decide()
                 self.batch.send_requests_to_brokers(self.context.epoch)
@@ -514,7 +566,11 @@ class DecisionRunner:
                 self.batch.clear()
                 raise
 
-        decision = _Decision(as_one_batch)
+        self.carry_out(as_one_batch)
+
+    def carry_out(self, decide: Callable[[], None]) -> None:
+        """Call ``decide``, which opens batches itself, on the event thread; raises as ``run`` does."""
+        decision = _Decision(decide)
         queued = self._events.put(decision)
         if self._is_closed:
             queued.preempt(self)  # the event thread has ended, or ends without it

@@ -269,3 +269,32 @@ def test_a_closed_controller_takes_no_decision(cluster: EmbeddedCluster) -> None
         pass
     with pytest.raises(IllegalState, match="closed"):
         controller.announce()
+
+
+def test_a_scripted_controller_goes_on_as_the_kraft_controller_of_a_migration() -> None:
+    with EmbeddedCluster(3, kraft=True) as cluster, ScriptedController(cluster, controller_epoch=4) as controller:
+        controller.create_topic("kept", partitions=3, replication_factor=3)
+        controller.create_topic("gone", partitions=1, replication_factor=3)
+        controller.wait_all()
+        before = len(controller.journal.entries)
+        assert [member.broker.is_led_by_kraft for member in cluster] == [False] * 3
+        controller.migrate()
+        controller.wait_all()
+        image = controller.journal.entries[before:]
+        assert [member.broker.is_led_by_kraft for member in cluster] == [True] * 3
+        first = [next(each for each in image if each.broker_id == broker_id) for broker_id in range(3)]
+        assert {each.api_key for each in first} == {ApiKey.UPDATE_METADATA}
+        full = [each.message for each in image if each.api_key == ApiKey.LEADER_AND_ISR]
+        assert [(message.type, message.controller_epoch) for message in full] == [(2, 5)] * 3
+        controller.elect("kept", 0, 1)
+        cluster.kill(2)
+        controller.fail_over(2)
+        cluster.restart(2)
+        controller.register(cluster[2])
+        controller.delete_topic("gone")
+        controller.wait_all()
+        later = [each for each in controller.journal.entries[before:] if not each.dropped]
+        assert all(each.message.is_kraft_controller for each in later)
+        assert {each.error_code for each in later} == {0}
+        assert [member.broker.metadata.snapshot.partition_count for member in cluster] == [3] * 3
+        assert [TopicPartition("gone", 0) in member.broker.replicas.hosted for member in cluster] == [False] * 3

@@ -73,7 +73,7 @@ def test_a_thread_that_was_shut_down_before_its_start_is_not_waited_for() -> Non
     assert thread.initiate_shutdown()
     thread.await_shutdown()
     assert not thread.is_shutdown_complete
-    assert not thread.is_failed
+    assert thread.error is None
 
 
 @pytest.mark.conformance("SHT-03")
@@ -140,7 +140,7 @@ def test_an_error_ends_the_thread_and_is_logged(caplog: pytest.LogCaptureFixture
     thread = Worker(lambda: 1 / 0)
     thread.start()
     thread.join()
-    assert thread.is_failed
+    assert isinstance(thread.error, ZeroDivisionError)
     assert [r.levelno for r in caplog.records if r.exc_info] == [logging.ERROR]
 
 
@@ -154,7 +154,7 @@ def test_an_error_during_shutdown_is_silent(gate: threading.Event, caplog: pytes
     thread.initiate_shutdown()
     gate.set()
     thread.await_shutdown()
-    assert not thread.is_failed
+    assert thread.error is None
     assert not [r for r in caplog.records if r.exc_info]
 
 

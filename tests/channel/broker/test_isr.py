@@ -81,7 +81,7 @@ def test_an_unanswered_proposal_is_not_repeated(leader):
     leader.led.proposals(0)
     (proposal,) = leader.led.proposals(LAG_MS)
     assert leader.led.proposals(LAG_MS + 1) == []
-    leader.led.refused(proposal)
+    leader.led.forget(proposal)
     assert leader.led.proposals(LAG_MS + 2) == [proposal]
 
 

@@ -374,7 +374,7 @@ def test_what_is_shared_is_bounded_by_bytes_and_gone_with_its_brokers():
         body = memoryview(codec.encode(update_metadata({"t": rows}), 8))
         cache.update_metadata(0, updates.decode(8, body), version=8)
         snapshots.append(weakref.ref(cache._last))
-        kept.append(updates.kept_bytes)
+        kept.append(updates._kept)
     assert 50_000 < max(kept) <= 100_000, "more than one body is kept, and none above the budget"
     assert [ref() is not None for ref in snapshots] == [False] * 7 + [True]
     del cache
@@ -382,7 +382,7 @@ def test_what_is_shared_is_bounded_by_bytes_and_gone_with_its_brokers():
     huge = update_metadata({"t": [metadata_state(i, 0) for i in range(5000)]})
     updates.decode(8, memoryview(codec.encode(huge, 8)))
     updates.decode(8, memoryview(codec.encode(huge, 8)))
-    assert updates.kept_bytes == len(codec.encode(huge, 8)) - 17, "the newest body, whatever its size, and no other"
+    assert updates._kept == len(codec.encode(huge, 8)) - 17, "the newest body, whatever its size, and no other"
 
 
 def test_a_lone_broker_keeps_no_bodies():
@@ -390,7 +390,7 @@ def test_a_lone_broker_keeps_no_bodies():
     body = memoryview(codec.encode(update_metadata({"t": [metadata_state(i, 0) for i in range(1000)]}), 8))
     cache = MetadataCache(0, updates=updates)
     cache.update_metadata(0, updates.decode(8, body), version=8)
-    assert (cache.snapshot.partition_count, updates.kept_bytes) == (1000, 0)
+    assert (cache.snapshot.partition_count, updates._kept) == (1000, 0)
 
 
 @pytest.mark.parametrize("count", [1, 500])
