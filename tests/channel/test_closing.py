@@ -32,7 +32,8 @@ from channel.controller.events import (
     LeaderAndIsrResponseReceived,
 )
 from channel.metrics import Metrics
-from channel.network.server import SocketServer
+from channel.network.server import ANONYMOUS, SocketServer
+from channel.network.sockets import plaintext_channel
 from channel.node.controller_node import ControllerNode
 from channel.node.frame_relay import FrameRelay
 from channel.rehearsal.journal import Journal
@@ -130,8 +131,8 @@ def relay(block: Callable[[], object], _: contextlib.ExitStack) -> Any:
         block()
         return []
 
-    made = FrameRelay("blocked", brokers)
-    made(b"frame", lambda _: None)
+    made = FrameRelay("blocked", brokers, lambda _: plaintext_channel)
+    made(ANONYMOUS, b"frame", lambda _: None)
     return made
 
 
@@ -239,13 +240,3 @@ def test_a_thread_does_not_wait_for_itself() -> None:
     made.submit(lambda: answers.append(made.close()))
     until(lambda: answers == [False])
     assert made.close(60)
-
-
-def test_a_relays_broker_that_has_gone_keeps_no_connection_from_being_closed() -> None:
-    made = FrameRelay("relay", list)
-    gone, alive = socket.socket(), socket.socket()
-    with gone, alive, socket.create_server(LOOPBACK) as node:
-        alive.connect(node.getsockname())
-        made._open |= {gone, alive}
-        made.close(60)
-        assert alive.recv(1) == b""
