@@ -70,15 +70,21 @@ def test_a_request_gets_its_response_from_a_broker() -> None:
 
 
 async def against(answer: Callable[[asyncio.StreamWriter], None]) -> object:
+    closed = asyncio.Event()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async for _ in frames(reader):
-            break
+        await reader.readexactly(4)
         answer(writer)
         writer.close()
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+        closed.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        return await ask_at(*server.sockets[0].getsockname())
+        try:
+            return await ask_at(*server.sockets[0].getsockname())
+        finally:
+            await closed.wait()
 
 
 def run(awaitable: Awaitable[object]) -> object:
