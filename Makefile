@@ -65,7 +65,7 @@ simulate: ## the channel in virtual time, with faults drawn by seed; SEED=n repe
 bench: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's: all figures of docs/figures.md; QUICK=1 tries every program
 	@tools/setup bench java maven tshark
-	@status=0; quick="$(if $(QUICK),--quick)"; for bench in ratios channel_ratios secured_ratios tap_ratios controller_ratios tshark_ratios channel_thousand pipeline; do \
+	@status=0; quick="$(if $(QUICK),--quick)"; for bench in ratios channel_ratios secured_ratios tap_ratios controller_ratios tshark_ratios channel_thousand doctor_ratios pipeline; do \
 	  echo "benches/$$bench.py $$quick"; .venv/bin/python benches/$$bench.py $$quick || status=1; done; \
 	  .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-sort=name --benchmark-columns=min,median,ops \
 	  --benchmark-min-rounds=$(if $(QUICK),1,5) --benchmark-max-time=$(if $(QUICK),0.01,0.3) || status=1; exit $$status

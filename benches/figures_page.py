@@ -50,6 +50,7 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
         _facts(result, f"{name}: rounds: {len(result['rounds'])}", "java")
         for name, (result, _lines) in pipeline.items()
     )
+    doctor = results / "doctor.json"
     of_thousand = _facts(thousand, f"processes: {thousand['settings']['processes']}")
     return {
         "codec": "\n".join(_by_shape(codec_lines)) + of_codec,
@@ -62,7 +63,12 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
         "tshark": "\n".join(_plain(tshark_lines)) + of_tshark,
         "pipeline": "\n".join(_plain(pipeline_lines)) + of_pipeline,
         "thousand": "\n".join(_plain(thousand_lines)) + of_thousand,
-    }
+    } | ({"doctor": _of_doctor(doctor)} if doctor.exists() else {})
+
+
+def _of_doctor(path: Path) -> str:
+    result, lines = load(path)
+    return "\n".join(_plain(lines)) + _facts(result, f"rounds: {result['settings']['pairs']}")
 
 
 def _newest(lines: list[Line], api: str) -> list[Line]:

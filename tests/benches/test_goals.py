@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 
@@ -13,24 +14,27 @@ import channel_runs
 import codec_bodies
 import codec_goals
 import controller_ratios
+import doctor_ratios
+import growing_stream
 import pytest
 import secured_ratios
 import tap_ratios
 import tshark_ratios
 from figures import Goal, load
 
+from kproto import capture
 from kproto.codec import decode_request, encode
 
 CODEC = list(codec_goals.goals())
 CHANNEL = list(channel_goals.goals())
 SECURED, TAP, CONTROLLER = secured_ratios.goals(), tap_ratios.goals(), controller_ratios.goals()
-TSHARK = tshark_ratios.goals()
+TSHARK, DOCTOR = tshark_ratios.goals(), doctor_ratios.goals()
 
 
 @pytest.mark.parametrize(
     "goals",
-    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK],
-    ids=["codec", "channel", "secured", "tap", "controller", "tshark"],
+    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK, DOCTOR],
+    ids=["codec", "channel", "secured", "tap", "controller", "tshark", "doctor"],
 )
 def test_no_row_is_there_twice(goals: list[Goal]) -> None:
     names = Counter((goal.group, goal.what, goal.case, goal.peer, goal.ours) for goal in goals)
@@ -122,3 +126,24 @@ def test_columns_are_held_to_ten_times_tshark() -> None:
         "dissector rate": ("tshark rate", 0.5, True),
         "filter by kproto": ("filter by tshark", 0.5, True),
     }
+
+
+def test_the_doctor_is_held_to_what_was_promised() -> None:
+    assert {(goal.ours, goal.theirs): goal.limit for goal in DOCTOR} == {
+        ("small summary", None): 1,
+        ("small doctor", None): 1,
+        ("large doctor", "large summary"): 1.5,
+        ("large MB", None): 400,
+        ("tables doctor", "analyze"): 0.2,
+        ("late us", "early us"): 1.2,
+        ("late MB", "early MB"): 1.2,
+    }
+
+
+def test_a_stream_of_distinct_bodies_has_each_body_once() -> None:
+    captured = b"".join(growing_stream.pieces(2500))
+    frames = list(capture.frames(BytesIO(captured)))
+    assert len(frames) == 5000
+    requests = [frame for frame in frames if frame.direction == "request"]
+    assert len({frame.body for frame in requests}) == 2500
+    assert {frame.request for frame in frames if frame.direction == "response"} == set(requests)
