@@ -18,7 +18,7 @@ __all__ = ["derived_rows"]
 _Row = dict[str, Any]
 _Partition = tuple[str, str, bytes | None, int]
 
-_PARTITION: Final = ("capture", "topic", "topic_id", "partition")
+_PARTITION: Final = ("capture", "topic", "topic_id", "partition", "incarnation")
 _STATE: Final = ("controller_epoch", "leader_epoch", "partition_epoch", "leader")
 _BEING_DELETED: Final = -2
 _WINDOW_US: Final = 10 * 60 * 1_000_000
@@ -38,7 +38,7 @@ def derived_rows(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
     for state in stored["partition_states"]:
         states[state["body_id"]].append(state)
     changes = _changes(stored["requests"], states)
-    leadership = _leadership(changes, _deletions(stored["requests"], states))
+    leadership = _leadership(changes)
     return {
         "changes": changes,
         "leadership": leadership,
@@ -59,53 +59,57 @@ def _order(row: _Row) -> tuple[int, bytes]:
 
 
 def _changes(requests: Iterable[_Row], states: Mapping[bytes, list[_Row]]) -> list[_Row]:
+    """Return each distinct state, by the first request that told it.
+
+    Topics without ids are numbered: after a deletion, epochs of 0 begin another topic of that name.
+    """
     first: dict[tuple[str, bytes], _Row] = {}
     for request in _accepted(requests):
         key = request["capture"], request["body_id"]
         if key not in first or _order(request) < _order(first[key]):
             first[key] = request
-    found: dict[tuple[Any, ...], _Row] = {}
+    told: dict[_Partition, list[tuple[_Row, _Row]]] = defaultdict(list)
     for (capture, body_id), request in first.items():
         for state in states[body_id]:
-            if state["leader"] in (None, _BEING_DELETED):
+            if state["leader"] is not None:
+                topic_id = None if state["topic_id"] == ZERO_UUID else state["topic_id"]
+                told[capture, state["topic"], topic_id, state["partition"]].append((request, state))
+    found: dict[tuple[Any, ...], _Row] = {}
+    for partition, sent in told.items():
+        number, deleted, rows = 0, dict[int, int](), list[_Row]()
+        for request, state in sorted(sent, key=lambda each: _order(each[0])):
+            if state["leader"] == _BEING_DELETED:
+                deleted.setdefault(number, request["ts"])
                 continue
-            topic_id = None if state["topic_id"] == ZERO_UUID else state["topic_id"]
-            partition = (capture, state["topic"], topic_id, state["partition"])
-            key = (*partition, *(state[name] for name in _STATE), tuple(state["isr"]))
-            if key not in found or _order(request) < _order(found[key]):
-                found[key] = {
-                    **dict(zip(_PARTITION, partition, strict=True)),
+            if number in deleted and partition[2] is None and not (state["leader_epoch"] or state["partition_epoch"]):
+                number += 1
+            key = (*partition, number, *(state[name] for name in _STATE), tuple(state["isr"]))
+            if key not in found:
+                row = {
+                    **dict(zip(_PARTITION, (*partition, number), strict=True)),
                     **{name: state[name] for name in (*_STATE, "isr", "replicas")},
                     "ts": request["ts"],
                     "controller_id": request["controller_id"],
                     "frame_id": request["frame_id"],
                 }
+                found[key] = row
+                rows.append(row)
+        for row in rows:
+            row["deleted_ts"] = deleted.get(row["incarnation"])
     return list(found.values())
 
 
-def _by_partition(rows: Iterable[_Row]) -> dict[_Partition, list[_Row]]:
-    found: dict[_Partition, list[_Row]] = defaultdict(list)
+def _by_partition(rows: Iterable[_Row]) -> dict[tuple[Any, ...], list[_Row]]:
+    found: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)
     for row in rows:
-        found[row["capture"], row["topic"], row["topic_id"], row["partition"]].append(row)
+        found[tuple(row[name] for name in _PARTITION)].append(row)
     return found
 
 
-def _deletions(requests: Iterable[_Row], states: Mapping[bytes, list[_Row]]) -> dict[tuple[str, str, int], int]:
-    """Return the time of the first request by which any broker learnt of a partition's deletion."""
-    found: dict[tuple[str, str, int], int] = {}
-    for request in _accepted(requests):
-        if request["api_key"] == ApiKey.UPDATE_METADATA:
-            for state in states[request["body_id"]]:
-                if state["leader"] == _BEING_DELETED:
-                    key = request["capture"], state["topic"], state["partition"]
-                    found[key] = min(found.get(key, request["ts"]), request["ts"])
-    return found
-
-
-def _leadership(changes: Iterable[_Row], deletions: Mapping[tuple[str, str, int], int]) -> list[_Row]:
-    """Return each leadership; a partition's leader epoch grows by one with each."""
+def _leadership(changes: Iterable[_Row]) -> list[_Row]:
+    """Return each leadership; a partition's leader epoch grows by one with each. The deletion ends the last of them."""
     rows = []
-    for (capture, topic, _topic_id, partition), states in _by_partition(changes).items():
+    for states in _by_partition(changes).values():
         reigns: dict[int, list[_Row]] = defaultdict(list)
         for state in states:
             reigns[state["leader_epoch"]].append(state)
@@ -113,13 +117,13 @@ def _leadership(changes: Iterable[_Row], deletions: Mapping[tuple[str, str, int]
         epochs = sorted(reigns)
         for epoch, following in zip(epochs, [*epochs[1:], None], strict=True):
             first = told[epoch]
-            until = deletions.get((capture, topic, partition)) if following is None else told[following]["ts"]
+            ends = [first["deleted_ts"], None if following is None else told[following]["ts"]]
             rows.append(
                 {
                     **{name: first[name] for name in (*_PARTITION, "leader", "leader_epoch", "controller_id")},
                     "controller_epoch": min(state["controller_epoch"] for state in reigns[epoch]),
                     "valid_from": first["ts"],
-                    "valid_to": until,
+                    "valid_to": min((end for end in ends if end is not None), default=None),
                     "changes_seen": len(reigns[epoch]),
                 }
             )
@@ -137,7 +141,11 @@ def _isr_events(changes: Iterable[_Row]) -> list[_Row]:
             if removed or added:
                 rows.append(
                     {
-                        **{name: after[name] for name in (*_PARTITION, "ts", "leader", "leader_epoch")},
+                        **{
+                            name: after[name]
+                            for name in (*_PARTITION, "ts", "leader", "leader_epoch", "partition_epoch")
+                        },
+                        "former_leader_epoch": before["leader_epoch"],
                         "kind": "swap" if removed and added else "shrink" if removed else "expand",
                         "removed": removed,
                         "added": added,

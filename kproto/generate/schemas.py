@@ -29,10 +29,11 @@ _TYPES: Final[dict[pa.DataType, str]] = {
     pa.int8(): "status type leader_recovery_state",
     _SHORT: "api_key api_version error_code",
     _INT: "correlation_id controller_id controller_epoch broker_id server_port n_topics n_partitions frame_len "
-    "n_partition_errors partition leader leader_epoch partition_epoch broker_id port isr_size",
+    "n_partition_errors partition leader leader_epoch partition_epoch broker_id port isr_size incarnation "
+    "former_leader_epoch former_partition_epoch",
     _LONG: "ts_ns broker_epoch latency_us changes_seen changes seen_epoch known_epoch lag_us n",
     _FLAG: "is_kraft_controller is_new delete_partition under_replicated zombie",
-    _TIME: "ts ts_last valid_from valid_to window_start window_end first_ts delivered_ts acked_ts last_ts",
+    _TIME: "ts ts_last valid_from valid_to window_start window_end first_ts delivered_ts acked_ts last_ts deleted_ts",
     _INTS: "isr replicas offline_replicas adding_replicas removing_replicas removed added leaders",
     _FLOW: "flow",
     pa.date32(): "date",
@@ -45,7 +46,7 @@ def _columns(names: str) -> pa.Schema:
     return pa.schema([(name, _TYPE_OF[name]) for name in names.split()])
 
 
-_PARTITION = "capture topic topic_id partition"
+_PARTITION = "capture topic topic_id partition incarnation"
 
 EXPECTED: Final = {
     name: _columns(columns)
@@ -64,10 +65,11 @@ EXPECTED: Final = {
         "bodies": "body_id api_key api_version direction payload",
         "brokers": "capture broker_id host port first_ts",
         "changes": f"{_PARTITION} controller_epoch leader_epoch partition_epoch leader isr replicas ts controller_id "
-        "frame_id",
+        "frame_id deleted_ts",
         "leadership": f"{_PARTITION} leader leader_epoch controller_epoch controller_id valid_from valid_to "
         "changes_seen",
-        "isr_events": f"{_PARTITION} ts kind removed added isr_size under_replicated leader leader_epoch",
+        "isr_events": f"{_PARTITION} ts kind removed added isr_size under_replicated leader leader_epoch "
+        "former_leader_epoch partition_epoch",
         "leader_flaps": f"{_PARTITION} window_start window_end changes leaders",
         "stale_requests": "frame_id capture ts broker_id controller_id reason zombie seen_epoch known_epoch error_code",
         "propagation": "capture change_id first_ts broker_id delivered_ts acked_ts lag_us",

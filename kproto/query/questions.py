@@ -59,36 +59,6 @@ _MEANING: Final = (
 )
 """SQL of what an error means beyond its name."""
 
-_SPANS: Final = """
-    WITH deletions AS (
-        SELECT DISTINCT q.capture, s.topic, s.partition, q.ts
-        FROM partition_states s JOIN requests q ON q.body_id = s.body_id
-        WHERE q.api_key = 6 AND s.leader = -2 AND coalesce(q.error_code, 0) = 0
-    ), ordered AS (
-        SELECT *, lead(ts) OVER (
-                   PARTITION BY capture, topic, topic_id, partition
-                   ORDER BY controller_epoch, leader_epoch, partition_epoch, ts
-               ) AS next_ts
-        FROM changes
-    ), ended AS (
-        SELECT o.* EXCLUDE (ts, next_ts), o.ts AS valid_from,
-               least(any_value(o.next_ts), min(d.ts) FILTER (d.ts >= o.ts)) AS valid_to,
-               max(d.ts) FILTER (d.ts < o.ts) AS deleted
-        FROM ordered o
-        LEFT JOIN deletions d ON d.capture = o.capture AND d.topic = o.topic AND d.partition = o.partition
-        GROUP BY ALL
-    ), spans AS (
-        SELECT * FROM ended e
-        WHERE (valid_to IS NULL OR valid_to > valid_from) AND (deleted IS NULL OR leader_epoch = 0 OR EXISTS (
-            FROM changes c
-            WHERE c.capture = e.capture AND c.topic = e.topic AND c.partition = e.partition
-              AND c.leader_epoch = 0 AND c.ts BETWEEN e.deleted AND e.valid_from
-        ))
-    )
-"""
-"""SQL of the states of partitions and their times. A deletion ends a state; what brokers are told of a deleted topic
-before it begins again, at leader epoch 0, is no state."""
-
 QUESTIONS: Final = {
     "leader": Question(
         "Who led a partition, from when to when, and which controller said so?",
@@ -100,7 +70,7 @@ QUESTIONS: Final = {
     ),
     "offline": Question(
         "Which partitions had no leader, from when to when?",
-        f"{_SPANS} SELECT capture, topic, partition, leader_epoch, controller_id, controller_epoch, isr, valid_from, "  # noqa: S608
+        "SELECT capture, topic, partition, leader_epoch, controller_id, controller_epoch, isr, valid_from, "
         "valid_to FROM spans WHERE leader = -1",
         "capture, topic, partition, valid_from",
         "valid_from",
@@ -108,7 +78,7 @@ QUESTIONS: Final = {
     ),
     "under-replicated": Question(
         "Which partitions lacked in-sync replicas, which of them, from when to when?",
-        f"{_SPANS} SELECT capture, topic, partition, list_sort(array_except(replicas, isr)) AS missing, "  # noqa: S608
+        "SELECT capture, topic, partition, list_sort(array_except(replicas, isr)) AS missing, "
         "len(isr) AS isr_size, leader, leader_epoch, controller_id, valid_from, valid_to "
         "FROM spans WHERE len(array_except(replicas, isr)) > 0",
         "capture, topic, partition, valid_from",

@@ -17,7 +17,19 @@ import pyarrow as pa
 
 from kproto.tables.schemas import INTS, PARTITION_STATES, TIME, column, described
 from kproto.tables.stored import Reader
-from kproto.verdicts.found import BEHIND, FINDINGS, MISSED_UPDATES, behind_table, findings_table, missed_table
+from kproto.verdicts.facts import BEING_DELETED
+from kproto.verdicts.found import (
+    BEHIND,
+    BROKER_LIVES,
+    BROKERS_DOWN,
+    FINDINGS,
+    MISSED_UPDATES,
+    behind_table,
+    down_table,
+    findings_table,
+    lives_table,
+    missed_table,
+)
 from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
 
 __all__ = ["DERIVED", "FLAPS", "FLAP_MINUTES", "VIEWS", "Derived"]
@@ -46,7 +58,12 @@ _PARTITION: Final = (
     column("topic", pa.string(), "Topic."),
     column("topic_id", pa.binary(), "Topic id; null where the version has none."),
     column("partition", pa.int32(), "Partition."),
+    column("incarnation", pa.int32(), "Number of the topic among those of its name that no topic id tells apart."),
 )
+
+_LIFE: Final = "capture, topic, topic_id, partition, incarnation"
+_IN_ORDER: Final = f"PARTITION BY {_LIFE} ORDER BY leader_epoch, partition_epoch, ts"
+"""The order of a partition's states: by their epochs, from its creation to its deletion."""
 
 _CHANGES: Final = Derived(
     described(
@@ -61,27 +78,66 @@ _CHANGES: Final = Derived(
         column("ts", TIME, "When the first request with this state passed (UTC, us)."),
         column("controller_id", pa.int32(), "Controller that sent that request."),
         column("frame_id", pa.binary(), "That request's frame. Joins requests."),
+        column("deleted_ts", TIME, "When a broker was first told of the deletion of the topic (UTC, us); null: none."),
     ),
-    """
+    f"""
     WITH sent AS (
         SELECT capture, body_id, min(ts) AS ts, min_by(controller_id, (ts, frame_id)) AS controller_id,
                min_by(frame_id, (ts, frame_id)) AS frame_id
-        FROM {requests}
+        FROM {{requests}}
         WHERE api_key IN (4, 6) AND body_id IS NOT NULL AND coalesce(error_code, 0) = 0
         GROUP BY capture, body_id
     ), states AS (
         SELECT q.capture, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS topic_id,
                s.partition, s.controller_epoch, s.leader_epoch, s.partition_epoch, s.leader, s.isr, s.replicas,
                q.ts, q.controller_id, q.frame_id
-        FROM {partition_states} s JOIN sent q ON q.body_id = s.body_id
-        WHERE s.leader IS NOT NULL AND s.leader <> -2
+        FROM {{partition_states}} s JOIN sent q ON q.body_id = s.body_id
+        WHERE s.leader IS NOT NULL
+    ), deletions AS (
+        SELECT d.capture, d.topic, d.partition, d.ts, coalesce(d.topic_id, max_by(s.topic_id, s.ts)) AS topic_id
+        FROM (
+            SELECT DISTINCT capture, topic, topic_id, partition, ts FROM states WHERE leader = {BEING_DELETED}
+        ) d LEFT JOIN states s ON s.capture = d.capture AND s.topic = d.topic AND s.partition = d.partition
+                              AND s.topic_id IS NOT NULL AND s.leader <> {BEING_DELETED} AND s.ts <= d.ts
+        GROUP BY d.capture, d.topic, d.topic_id, d.partition, d.ts
+    ), births AS (
+        SELECT DISTINCT capture, topic, partition, ts FROM (
+            SELECT d.capture, d.topic, d.partition, min(s.ts) AS ts
+            FROM deletions d JOIN states s ON s.capture = d.capture AND s.topic = d.topic AND s.partition = d.partition
+            WHERE s.ts > d.ts AND s.topic_id IS NULL AND s.leader <> {BEING_DELETED}
+              AND s.leader_epoch = 0 AND s.partition_epoch = 0
+            GROUP BY d.capture, d.topic, d.partition, d.ts
+        ) first
+    ), lives AS (
+        SELECT b.*, lead(ts) OVER (PARTITION BY capture, topic, partition ORDER BY ts) AS next_ts,
+               CAST(row_number() OVER (PARTITION BY capture, topic, partition ORDER BY ts) AS int) AS incarnation
+        FROM births b
+    ), told AS (
+        SELECT s.*, coalesce(l.incarnation, 0) AS incarnation
+        FROM states s LEFT JOIN lives l
+          ON l.capture = s.capture AND l.topic = s.topic AND l.partition = s.partition AND s.topic_id IS NULL
+         AND s.ts >= l.ts AND (l.next_ts IS NULL OR s.ts < l.next_ts)
+        WHERE s.leader <> {BEING_DELETED}
+    ), ends AS (
+        SELECT d.capture, d.topic, d.topic_id, d.partition, coalesce(l.incarnation, 0) AS incarnation,
+               min(d.ts) AS deleted_ts
+        FROM deletions d LEFT JOIN lives l
+          ON l.capture = d.capture AND l.topic = d.topic AND l.partition = d.partition AND d.topic_id IS NULL
+         AND d.ts >= l.ts AND (l.next_ts IS NULL OR d.ts < l.next_ts)
+        GROUP BY d.capture, d.topic, d.topic_id, d.partition, coalesce(l.incarnation, 0)
+    ), first AS (
+        SELECT {_LIFE}, controller_epoch, leader_epoch, partition_epoch,
+               leader, isr, min_by(replicas, (ts, frame_id)) AS replicas, min(ts) AS ts,
+               min_by(controller_id, (ts, frame_id)) AS controller_id, min_by(frame_id, (ts, frame_id)) AS frame_id
+        FROM told
+        GROUP BY {_LIFE}, controller_epoch, leader_epoch, partition_epoch, leader, isr
     )
-    SELECT capture, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr,
-           min_by(replicas, (ts, frame_id)) AS replicas, min(ts) AS ts,
-           min_by(controller_id, (ts, frame_id)) AS controller_id, min_by(frame_id, (ts, frame_id)) AS frame_id
-    FROM states
-    GROUP BY capture, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr
-    """,
+    SELECT f.capture, f.topic, f.topic_id, f.partition, f.incarnation, f.controller_epoch, f.leader_epoch,
+           f.partition_epoch, f.leader, f.isr, f.replicas, f.ts, f.controller_id, f.frame_id, e.deleted_ts
+    FROM first f LEFT JOIN ends e
+      ON e.capture = f.capture AND e.topic = f.topic AND e.topic_id IS NOT DISTINCT FROM f.topic_id
+     AND e.partition = f.partition AND e.incarnation = f.incarnation
+    """,  # noqa: S608  # our own numbers
 )
 
 _LEADERSHIP: Final = Derived(
@@ -96,30 +152,18 @@ _LEADERSHIP: Final = Derived(
         column("valid_to", TIME, "When a broker was first told of the next leader, or of the deletion; null: still."),
         column("changes_seen", pa.int64(), "Distinct states (ISR, partition epoch) told under this leader epoch."),
     ),
-    """
+    f"""
     WITH reigns AS (
-        SELECT capture, topic, topic_id, partition, leader, leader_epoch, min(controller_epoch) AS controller_epoch,
-               min_by(controller_id, ts) AS controller_id, min(ts) AS valid_from, count(*) AS changes_seen
-        FROM {changes}
-        GROUP BY capture, topic, topic_id, partition, leader, leader_epoch
-    ), following AS (
-        SELECT r.*, lead(valid_from) OVER (
-                   PARTITION BY capture, topic, topic_id, partition ORDER BY controller_epoch, leader_epoch, valid_from
-               ) AS next_from
-        FROM reigns r
-    ), deletions AS (
-        SELECT DISTINCT q.capture, s.topic, s.partition, q.ts
-        FROM {partition_states} s JOIN {requests} q ON q.body_id = s.body_id
-        WHERE q.api_key = 6 AND s.leader = -2 AND coalesce(q.error_code, 0) = 0
+        SELECT {_LIFE}, leader, leader_epoch,
+               min(controller_epoch) AS controller_epoch, min_by(controller_id, (ts, frame_id)) AS controller_id,
+               min(ts) AS ts, count(*) AS changes_seen, min(deleted_ts) AS deleted_ts
+        FROM {{changes}}
+        GROUP BY {_LIFE}, leader, leader_epoch
     )
-    SELECT f.capture, f.topic, f.topic_id, f.partition, f.leader, f.leader_epoch, f.controller_epoch, f.controller_id,
-           f.valid_from, coalesce(f.next_from, min(d.ts)) AS valid_to, f.changes_seen
-    FROM following f
-    LEFT JOIN deletions d ON d.capture = f.capture AND d.topic = f.topic AND d.partition = f.partition
-                          AND d.ts >= f.valid_from
-    GROUP BY f.capture, f.topic, f.topic_id, f.partition, f.leader, f.leader_epoch, f.controller_epoch,
-             f.controller_id, f.valid_from, f.next_from, f.changes_seen
-    """,
+    SELECT {_LIFE}, leader, leader_epoch, controller_epoch, controller_id, ts AS valid_from,
+           least(lead(ts) OVER (PARTITION BY {_LIFE} ORDER BY leader_epoch, ts), deleted_ts) AS valid_to, changes_seen
+    FROM reigns
+    """,  # noqa: S608  # our own names
 )
 
 _ISR_EVENTS: Final = Derived(
@@ -134,25 +178,25 @@ _ISR_EVENTS: Final = Derived(
         column("under_replicated", pa.bool_(), "Whether the new ISR lacks an assigned replica."),
         column("leader", pa.int32(), "Leader then; -1 none."),
         column("leader_epoch", pa.int32(), "Leader epoch then."),
+        column("former_leader_epoch", pa.int32(), "Leader epoch before; a higher one then is the controller's doing."),
+        column("partition_epoch", pa.int32(), "Partition epoch then."),
     ),
-    """
+    f"""
     WITH ordered AS (
-        SELECT c.*, lag(isr) OVER (
-                   PARTITION BY capture, topic, topic_id, partition
-                   ORDER BY controller_epoch, leader_epoch, partition_epoch, ts
-               ) AS before
-        FROM {changes} c
+        SELECT c.*, lag(isr) OVER ({_IN_ORDER}) AS before, lag(leader_epoch) OVER ({_IN_ORDER}) AS former_leader_epoch
+        FROM {{changes}} c
     ), compared AS (
         SELECT o.*, array_except(before, isr) AS removed, array_except(isr, before) AS added
         FROM ordered o WHERE before IS NOT NULL
     )
-    SELECT capture, topic, topic_id, partition, ts,
+    SELECT {_LIFE}, ts,
            CASE WHEN size(added) = 0 THEN 'shrink' WHEN size(removed) = 0 THEN 'expand' ELSE 'swap' END AS kind,
            removed, added, CAST(size(isr) AS int) AS isr_size,
-           size(array_except(replicas, isr)) > 0 AS under_replicated, leader, leader_epoch
+           size(array_except(replicas, isr)) > 0 AS under_replicated, leader, leader_epoch, former_leader_epoch,
+           partition_epoch
     FROM compared
     WHERE size(added) > 0 OR size(removed) > 0
-    """,
+    """,  # noqa: S608  # our own names
 )
 
 _LEADER_FLAPS: Final = Derived(
@@ -166,19 +210,17 @@ _LEADER_FLAPS: Final = Derived(
     ),
     f"""
     WITH ordered AS (
-        SELECT l.*, lag(leader) OVER (
-                   PARTITION BY capture, topic, topic_id, partition ORDER BY controller_epoch, leader_epoch, valid_from
-               ) AS before
+        SELECT l.*, lag(leader) OVER (PARTITION BY {_LIFE} ORDER BY leader_epoch, valid_from) AS before
         FROM {{leadership}} l
     ), windows AS (
         SELECT o.*, unix_micros(valid_from) - unix_micros(valid_from) % {FLAP_MINUTES * 60_000_000} AS start
         FROM ordered o WHERE before <> leader
     )
-    SELECT capture, topic, topic_id, partition, timestamp_micros(start) AS window_start,
+    SELECT {_LIFE}, timestamp_micros(start) AS window_start,
            timestamp_micros(start + {FLAP_MINUTES * 60_000_000}) AS window_end, count(*) AS changes,
            array_sort(collect_set(leader)) AS leaders
     FROM windows
-    GROUP BY capture, topic, topic_id, partition, start
+    GROUP BY {_LIFE}, start
     HAVING count(*) >= {FLAPS}
     """,  # noqa: S608  # our own numbers
 )
@@ -265,11 +307,29 @@ _BY_BROKER: Final = Derived(
     """,  # noqa: S608  # our own names
 )
 
+_SPANS: Final = Derived(
+    described(
+        "Each state of a partition, from when to when; without those told of a topic after its deletion.",
+        *_CHANGES.schema,
+        column("valid_from", TIME, "When a broker was first told of the state (UTC, us)."),
+        column("valid_to", TIME, "When a broker was first told of the next, or of the deletion; null: it lasts."),
+    ),
+    f"""
+    SELECT * FROM (
+        SELECT c.*, ts AS valid_from, least(lead(ts) OVER ({_IN_ORDER}), deleted_ts) AS valid_to FROM {{changes}} c
+    ) held
+    WHERE valid_to IS NULL OR valid_to > valid_from
+    """,  # noqa: S608  # our own names
+)
+
 VIEWS: Final = DERIVED | {
+    "spans": _SPANS,
     "partition_states_by_broker": _BY_BROKER,
     "findings": Derived(FINDINGS, compute=findings_table),
     "missed_updates": Derived(MISSED_UPDATES, compute=missed_table),
     "behind": Derived(BEHIND, compute=behind_table),
+    "broker_lives": Derived(BROKER_LIVES, compute=lives_table),
+    "brokers_down": Derived(BROKERS_DOWN, compute=down_table),
 }
 """The derived tables, verdicts over all captures of a cluster, and a table that repeats stored rows: as large as if no
 two requests shared a body."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kproto.tables.stored import Reader
 
-__all__ = ["FACT_COLUMNS", "Body", "Facts", "Incarnation", "Partition", "Request", "Sighting", "Spans", "State"]
+__all__ = ["FACT_COLUMNS", "Body", "Facts", "Incarnation", "Life", "Partition", "Request", "Sighting", "Spans", "State"]
 
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
@@ -169,6 +169,39 @@ class Body:
         self.states: list[tuple[str, int, bytes | None, Any]] = []
         self.told: dict[Any, tuple[int, int]] = {}
         self.sent: dict[Any, int] = {}
+
+
+class Life:
+    """A registration of a broker, as accepted requests show it.
+
+    Attributes:
+        broker: The broker's id; its address where no id is known.
+        is_kraft: Whether it registered with a KRaft controller.
+        epoch: Its broker epoch.
+        first, last: When the first and the last accepted request for it passed.
+        requests: How many passed.
+        connections: The connections on which they passed.
+        former: The registration before in the same mode; None: the captures show none.
+        until: When the next registration of the broker began; None: it is the last.
+        shown_by: What shows that it began, in a few words.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.broker = request.broker_id
+        self.is_kraft = bool(request.is_kraft_controller)
+        self.epoch = request.broker_epoch or 0
+        self.first = self.last = request.ts
+        self.requests = 0
+        self.connections: set[bytes] = set()
+        self.former: Life | None = None
+        self.until: int | None = None
+        self.shown_by = ""
+
+    def add(self, request: Request) -> None:
+        """Add a later accepted request for this registration."""
+        self.last = request.ts
+        self.requests += 1
+        self.connections.add(request.conn_id)
 
 
 class Spans:
@@ -500,35 +533,63 @@ class Facts:
                 for broker in live ^ before:
                     found[broker].append(ts)
             before = live
-        for broker, _mode, _former, _epoch, ts in self.registrations:
+        for broker, _former, _epoch, ts in self.registrations:
             found[broker].append(ts)
         return found
 
     @cached_property
-    def registrations(self) -> list[tuple[Any, bool, int, int, int]]:
-        """Each broker's later registrations: broker, whether in KRaft mode, former and new epoch, and when.
+    def lives(self) -> list[Life]:
+        """Each broker's registrations, in the order in which they began.
 
-        A registration needs two accepted requests, and no later one that was accepted with a lower epoch: brokers
-        accept invented higher epochs too.
+        A registration after another needs two accepted requests, and no later one that was accepted with a lower epoch:
+        brokers accept invented higher epochs too.
         """
-        seen: dict[tuple[Any, bool], dict[int, list[int]]] = defaultdict(dict)
+        seen: dict[tuple[Any, bool], dict[int, Life]] = defaultdict(dict)
         for request in self.requests:
             if request.error_code == 0 and request.broker_epoch is not None and request.broker_epoch >= 0:
-                epochs = seen[request.broker_id, bool(request.is_kraft_controller)]
-                span = epochs.setdefault(request.broker_epoch, [request.ts, request.ts, 0])
-                span[1] = request.ts
-                span[2] += 1
+                mode = bool(request.is_kraft_controller)
+                epochs = seen[request.broker_id, mode]
+                life = epochs.get(request.broker_epoch)
+                if life is None:
+                    life = epochs[request.broker_epoch] = Life(request)
+                life.add(request)
         found = []
-        for (broker, mode), epochs in seen.items():
-            former: int | None = None
-            for epoch, (first, _last, count) in sorted(epochs.items()):
-                disproved = any(lower < epoch and last > first for lower, (_f, last, _c) in epochs.items())
-                if former is not None and (count < 2 or disproved):
+        for epochs in seen.values():
+            former: Life | None = None
+            for epoch, life in sorted(epochs.items()):
+                disproved = any(lower < epoch and other.last > life.first for lower, other in epochs.items())
+                if former is not None and (life.requests < 2 or disproved):
                     continue
-                if former is not None:
-                    found.append((broker, mode, former, epoch, first))
-                former = epoch
-        return sorted(found, key=lambda row: row[4])
+                life.former = former
+                found.append(life)
+                former = life
+        found.sort(key=lambda life: life.first)
+        newest: dict[Any, Life] = {}
+        for life in found:
+            before = newest.get(life.broker)
+            if before is not None:
+                before.until = life.first
+            life.shown_by = self._shown_by(life, before)
+            newest[life.broker] = life
+        return found
+
+    def _shown_by(self, life: Life, before: Life | None) -> str:
+        """What shows that a registration began."""
+        if before is None:
+            return "first request in the capture"
+        if life.former is None:
+            return "first request in KRaft mode" if life.is_kraft else "first request in ZooKeeper mode"
+        missing = [ts for ts, live in self.live_changes if before.first < ts <= life.first and life.broker not in live]
+        if missing:
+            return "higher broker epoch, after live brokers without it"
+        if before.connections.isdisjoint(life.connections):
+            return "higher broker epoch, on new connections"
+        return "higher broker epoch, on the same connection: an expired session"
+
+    @property
+    def registrations(self) -> list[tuple[Any, int, int, int]]:
+        """Each broker's later registrations in one mode: broker, former and new epoch, and when."""
+        return [(life.broker, life.former.epoch, life.epoch, life.first) for life in self.lives if life.former]
 
     @cached_property
     def captures(self) -> list[dict[str, Any]]:

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BEHIND",
+    "BROKERS_DOWN",
+    "BROKER_LIVES",
     "FINDINGS",
     "MISSED_UPDATES",
     "behind_table",
+    "down_table",
     "facts_of_clusters",
     "findings_table",
+    "lives_table",
     "missed_table",
 ]
 
@@ -56,6 +60,28 @@ MISSED_UPDATES: Final = described(
     column("controller_id", pa.int32(), "Controller that sent it."),
     column("controller_epoch", pa.int32(), "Epoch of that controller."),
     column("n_partitions", pa.int32(), "Partitions in it."),
+    column("down_since", TIME, "Since when updates list the broker as alive no more (UTC, us); null: they still do."),
+)
+
+BROKER_LIVES: Final = described(
+    "Each registration of a broker, by the broker epochs of requests that it accepted.",
+    _CLUSTER,
+    column("broker", pa.int32(), "The broker; null where no id is known."),
+    column("address", pa.string(), "Its address where no id is known; else null."),
+    column("mode", pa.string(), "ZooKeeper or KRaft: of the controller; their broker epochs are not compared."),
+    column("broker_epoch", pa.int64(), "Its broker epoch."),
+    column("valid_from", TIME, "When the first accepted request with this epoch passed (UTC, us)."),
+    column("valid_to", TIME, "When the first with the next one passed (UTC, us); null: it is the last."),
+    column("last_request", TIME, "When the last accepted request with this epoch passed (UTC, us)."),
+    column("requests", pa.int64(), "Accepted requests with this epoch."),
+    column("shown_by", pa.string(), "What shows that it began."),
+)
+
+BROKERS_DOWN: Final = described(
+    "Brokers that the last accepted UpdateMetadata does not list as alive, though earlier ones did.",
+    _CLUSTER,
+    column("broker", pa.int32(), "The broker."),
+    column("down_since", TIME, "When the first update without it passed (UTC, us)."),
 )
 
 BEHIND: Final = described(
@@ -114,12 +140,41 @@ def missed_table(read: Reader) -> pa.Table:
         (
             (
                 cluster, body.first, broker, body.request.body_id, body.request.controller_id,
-                body.request.controller_epoch, body.request.n_partitions,
+                body.request.controller_epoch, body.request.n_partitions, facts.dead_since(broker),
             )
             for cluster, facts in facts_of_clusters(read)
             for broker, body in missed_updates(facts, _TOLD_US)
         ),
     )  # fmt: skip
+
+
+def lives_table(read: Reader) -> pa.Table:
+    """Return the table ``BROKER_LIVES`` of stored tables."""
+    return _table(
+        BROKER_LIVES,
+        (
+            (
+                cluster, *((None, life.broker) if isinstance(life.broker, str) else (life.broker, None)),
+                "KRaft" if life.is_kraft else "ZooKeeper", life.epoch, life.first, life.until, life.last, life.requests,
+                life.shown_by,
+            )
+            for cluster, facts in facts_of_clusters(read)
+            for life in facts.lives
+        ),
+    )  # fmt: skip
+
+
+def down_table(read: Reader) -> pa.Table:
+    """Return the table ``BROKERS_DOWN`` of stored tables."""
+    return _table(
+        BROKERS_DOWN,
+        (
+            (cluster, broker, since)
+            for cluster, facts in facts_of_clusters(read)
+            for broker in sorted({broker for _ts, live in facts.live_changes for broker in live})
+            if (since := facts.dead_since(broker)) is not None
+        ),
+    )
 
 
 def behind_table(read: Reader) -> pa.Table:

@@ -525,7 +525,7 @@ def _slow(doctor: _Doctor) -> Iterator[Finding]:
 
 def _registrations(doctor: _Doctor) -> Iterator[Finding]:
     of: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
-    for broker, _mode, former, epoch, ts in doctor.facts.registrations:
+    for broker, former, epoch, ts in doctor.facts.registrations:
         of[broker].append((ts, former, epoch))
     for broker, rows in of.items():
         ts, former, epoch = rows[-1]

@@ -124,6 +124,28 @@ def test_a_leader_ends_with_its_topic() -> None:
     assert traffic.ask("leader", "leader valid_from valid_to") == [(0, at(0), at(5))]
 
 
+def test_a_leader_told_after_the_deletion_of_its_topic_does_not_lengthen_the_former_ones() -> None:
+    """As in ibp-2.8-a: while a deletion waits for a broker that is down, leaders are still elected."""
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0])])
+    traffic.send(5, 0, [(3, -2, 0, 0, [])])
+    traffic.send(9, 1, [(3, 1, 5, 8, [1])])
+    assert traffic.ask("leader", "leader valid_to") == [(0, at(5)), (1, at(5))]
+    assert traffic.ask("leader", "leader", at_ns=int(at(10).timestamp()) * 10**9) == []
+    assert traffic.ask("under-replicated", "leader valid_from valid_to") == [(0, at(0), at(5))]
+
+
+def test_a_topic_that_is_created_again_without_a_topic_id_has_leaders_again() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 0, 0, [0, 1])])
+    traffic.send(1, 0, [(3, 0, 0, 1, [0])])
+    traffic.send(5, 0, [(3, -2, 0, 0, [])])
+    traffic.send(9, 0, [(3, 0, 0, 0, [0, 1, 2])])
+    assert traffic.ask("leader", "leader valid_from valid_to") == [(0, at(0), at(5)), (0, at(9), None)]
+    assert traffic.ask("isr", "ts removed added") == [(at(1), [1], [])]
+    assert traffic.ask("under-replicated", "valid_from valid_to") == [(at(0), at(1)), (at(1), at(5))]
+
+
 def test_who_led_at_a_time() -> None:
     traffic = Traffic()
     traffic.send(0, 0, [(3, 0, 4, 7, [0]), (4, 2, 1, 1, [2])])

@@ -118,6 +118,21 @@ def deleted(path: Path) -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("path", REAL, ids=name_of)
+def test_nobody_leads_a_topic_after_its_deletion(path: Path) -> None:
+    """Requests of one batch go to several brokers at one time: times of the log are compared with 1 s to spare."""
+    gone: dict[tuple[str, int], float] = {}
+    for row, state in accepted(path):
+        if state["leader"] == BEING_DELETED:
+            gone.setdefault((state["topic"], state["partition"]), row["time"])
+    again = {key[:2] for key in incarnations(path) if key[2]}
+    for row in answer(path, "leader"):
+        ended = gone.get((row["topic"], row["partition"]))
+        if ended is not None and (row["topic"], row["partition"]) not in again:
+            assert row["valid_to"] is not None
+            assert seconds(row["valid_to"]) < ended + 1, row
+
+
+@pytest.mark.parametrize("path", REAL, ids=name_of)
 def test_changes_of_isrs_are_those_that_brokers_were_told(path: Path) -> None:
     wanted: Counter[tuple[Any, ...]] = Counter()
     for (topic, partition, _), states in incarnations(path).items():
