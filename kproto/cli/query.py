@@ -38,14 +38,16 @@ _NAMES: Final = {"api_key": api_name, "error_code": error_name}
     epilog="""\b
 Questions:
   leader            who led a partition, until when, by which controller
-  behind            brokers that were never sent a partition's newest state
-  missed            metadata updates that a broker never got, most others did
   offline           partitions without a leader, from when to when
   under-replicated  partitions with fewer in-sync replicas than replicas
-  isr               when in-sync replicas left and came back
+  diff              what differs about partitions at two times (--from, --to)
+  isr               when in-sync replicas left and came back, who asked for it
   flaps             partitions that changed their leader again and again
-  stale             requests of a former controller, or for a former broker
+  restarts          each registration of a broker, by its broker epochs
+  behind            brokers that were never sent a partition's newest state
+  missed            metadata updates that a broker never got, most others did
   lag               time from the first broker's metadata update to each other
+  stale             requests of a former controller, or for a former broker
   errors            which errors brokers answered, and how often
 
 \b
@@ -55,6 +57,8 @@ Examples:
   kproto query broker-*.pcap.gz missed
   zcat control.pcap.gz | kproto query - errors
   kproto query tables leader --partition orders-3 --at 2026-11-21T05:59:08
+  kproto query control.pcap diff --from 05:58 --to 05:59:30 --topic orders
+  kproto query control.pcap restarts --broker 7
   kproto query tables missed --broker 7 --since 2026-11-21T05:59
   kproto query tables behind --topic 'orders*' --broker 7
   kproto query tables stale --format json | jq .controller_id
@@ -68,7 +72,11 @@ Examples:
 )
 @click.argument("words", nargs=-1, required=True, metavar="DIR|CAPTURE... [QUESTION]")
 @answer_filters
-@click.option("--at", metavar="TIME", help="Only rows valid at this time, of leader, offline and under-replicated.")
+@click.option(
+    "--at", metavar="TIME", help="Only rows valid at this time, of leader, offline, under-replicated and restarts."
+)
+@click.option("--from", "begin", metavar="TIME", help="The first of the two times that diff compares.")
+@click.option("--to", "end", metavar="TIME", help="The second; without it, the end of the captures.")
 @click.option("--sql", metavar="TEXT", help="A query of your own, instead of a question.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
 @format_option("json", "csv")
@@ -79,6 +87,8 @@ def command(
     since: str | None,
     until: str | None,
     at: str | None,
+    begin: str | None,
+    end: str | None,
     sql: str | None,
     limit: int | None,
     form: str,
@@ -96,22 +106,25 @@ def command(
     --format json prints an object a line. Ids are in hexadecimal, times in UTC. APIs and errors have their names in
     text, their codes in JSON and CSV.
     """
-    from kproto.query import QUESTIONS, ask, ask_sql, open_tables
+    from kproto.query import QUESTIONS, ask, ask_sql, isr_requests, open_tables
     from kproto.tables.filters import Filters as AllFilters
     from kproto.tables.places import place_of
     from kproto.tables.schemas import TABLES
 
     sources, question = _split(words, tuple(QUESTIONS))
-    if sql is not None and (question or at or since or until or limit or filters != AllFilters()):
+    if sql is not None and (question or at or begin or end or since or until or limit or filters != AllFilters()):
         raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
-    with open_tables(tables_of([place_of(source) for source in sources])) as tables:
+    run = tables_of([place_of(source) for source in sources])
+    if question == "isr" and isinstance(run, dict) and not any(source == "-" or is_uri(source) for source in sources):
+        run["isr_requests"] = isr_requests(*sources)
+    with open_tables(run) as tables:
         if sql is not None:
             answer = ask_sql(tables, sql)
         elif question is not None:
             span = partial(span_of_tables, tables)
             chosen = timed(filters, since, until, span)
-            at_ns = moment_ns(at, span) if at else None
-            answer = ask(tables, question, chosen, at_ns=at_ns, limit=limit)
+            at_ns, from_ns, to_ns = (moment_ns(time, span) if time else None for time in (at, begin, end))
+            answer = ask(tables, question, chosen, at_ns=at_ns, from_ns=from_ns, to_ns=to_ns, limit=limit)
         else:
             counts = (f"SELECT '{name}' AS \"table\", count(*) AS rows FROM {name}" for name in TABLES)  # noqa: S608
             answer = ask_sql(tables, " UNION ALL ".join(counts))

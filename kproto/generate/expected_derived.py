@@ -146,6 +146,7 @@ def _isr_events(changes: Iterable[_Row]) -> list[_Row]:
                             for name in (*_PARTITION, "ts", "leader", "leader_epoch", "partition_epoch")
                         },
                         "former_leader_epoch": before["leader_epoch"],
+                        "former_partition_epoch": before["partition_epoch"],
                         "kind": "swap" if removed and added else "shrink" if removed else "expand",
                         "removed": removed,
                         "added": added,

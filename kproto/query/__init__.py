@@ -10,7 +10,8 @@ Needs the extra ``query`` (duckdb).
 
 from __future__ import annotations
 
+from kproto.query.isr_requests import isr_requests
 from kproto.query.questions import QUESTIONS, Answer, Question, ask, ask_sql
 from kproto.query.views import open_tables
 
-__all__ = ["QUESTIONS", "Answer", "Question", "ask", "ask_sql", "open_tables"]
+__all__ = ["QUESTIONS", "Answer", "Question", "ask", "ask_sql", "isr_requests", "open_tables"]

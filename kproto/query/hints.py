@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kproto.tables.filters import Filters
 
-__all__ = ["absent", "comparison"]
+__all__ = ["absent", "comparison", "down"]
 
 _NAMED: Final = 3
 """How many of the names in the tables a hint lists."""
@@ -51,6 +51,21 @@ def comparison(tables: duckdb.DuckDBPyConnection) -> str:
         "the capture shows one broker" if captures == 1 else "each capture shows one broker, and no update is in two"
     )
     return f"{shown}, so none can be compared; capture on the controller's host, or on all brokers at the same time"
+
+
+def down(tables: duckdb.DuckDBPyConnection) -> str:
+    """Name the brokers that are down at the end: what they are not sent is not missed.
+
+    Returns:
+        The sentence; empty where none is.
+    """
+    rows = tables.execute(
+        "SELECT broker, strftime(down_since, '%Y-%m-%dT%H:%M:%S.%fZ') FROM brokers_down ORDER BY broker"
+    ).fetchall()
+    listed = [f"broker {broker} since {since}" for broker, since in rows[:_NAMED]]
+    if len(rows) > _NAMED:
+        listed.append(f"{len(rows) - _NAMED} more")
+    return f"down at the end, and told nothing: {', '.join(listed)}" if rows else ""
 
 
 def _absent_topics(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]:

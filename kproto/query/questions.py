@@ -9,7 +9,7 @@ import duckdb
 
 from kproto.error_codes import ErrorCode
 from kproto.errors import ConfigurationError
-from kproto.query.hints import absent, comparison
+from kproto.query.hints import absent, comparison, down
 from kproto.verdicts.epochs import partition_error_meaning
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Question(NamedTuple):
         time: The column that ``since`` and ``until`` look at; empty if the answer has no time.
         until: The column with the end of a row's validity, for questions that can be asked of a moment.
         compares: Whether the answer compares brokers with each other, over all captures of a cluster.
+        between: Whether the question is of the time between two moments: two parameters of the query.
     """
 
     text: str
@@ -36,6 +37,7 @@ class Question(NamedTuple):
     time: str = ""
     until: str = ""
     compares: bool = False
+    between: bool = False
 
 
 class Answer(NamedTuple):
@@ -58,6 +60,44 @@ _MEANING: Final = (
     f"THEN '{partition_error_meaning(_STALE).replace(chr(39), chr(39) * 2)}' END"
 )
 """SQL of what an error means beyond its name."""
+
+_DIFF: Final = """
+    WITH asked AS (
+        SELECT CAST(? AS timestamptz) AS since, CAST(? AS timestamptz) AS until
+    ), held AS (
+        SELECT s.*, valid_from <= since AND coalesce(valid_to > since, true) AS was,
+               valid_from <= until AND coalesce(valid_to > until, true) AS is_now
+        FROM spans s, asked
+    ), former AS (
+        SELECT * FROM held WHERE was
+        QUALIFY row_number() OVER (
+            PARTITION BY capture, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
+        ) = 1
+    ), newer AS (
+        SELECT * FROM held WHERE is_now
+        QUALIFY row_number() OVER (
+            PARTITION BY capture, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
+        ) = 1
+    ), known AS (
+        SELECT DISTINCT c.capture, c.topic, c.partition FROM changes c, asked
+        WHERE c.ts <= since OR (c.leader_epoch = 0 AND c.partition_epoch = 0)
+    )
+    SELECT coalesce(n.capture, f.capture) AS capture, coalesce(n.topic, f.topic) AS topic,
+           coalesce(n.partition, f.partition) AS partition,
+           CASE WHEN n.topic IS NULL THEN 'deleted'
+                WHEN f.topic IS NULL THEN CASE WHEN k.topic IS NULL THEN 'first seen' ELSE 'created' END
+                WHEN n.incarnation <> f.incarnation OR n.topic_id <> f.topic_id THEN 'deleted and created'
+                ELSE 'changed' END AS change,
+           f.leader AS former_leader, n.leader, f.leader_epoch AS former_leader_epoch, n.leader_epoch,
+           f.isr AS former_isr, n.isr, f.replicas AS former_replicas, n.replicas
+    FROM former f
+    FULL JOIN newer n ON n.capture = f.capture AND n.topic = f.topic AND n.partition = f.partition
+    LEFT JOIN known k ON k.capture = n.capture AND k.topic = n.topic AND k.partition = n.partition
+    WHERE (f.topic IS NULL) <> (n.topic IS NULL) OR n.incarnation <> f.incarnation OR n.topic_id <> f.topic_id
+       OR n.leader <> f.leader OR n.leader_epoch <> f.leader_epoch OR n.replicas <> f.replicas
+       OR list_sort(n.isr) <> list_sort(f.isr)
+"""
+"""SQL of the partitions that differ at two times. A partition is created if its first state has epochs of 0."""
 
 QUESTIONS: Final = {
     "leader": Question(
@@ -92,17 +132,38 @@ QUESTIONS: Final = {
         "last_request",
         compares=True,
     ),
+    "restarts": Question(
+        "When did each broker register, with which broker epoch, and what shows it?",
+        "SELECT cluster AS capture, broker, address, mode, broker_epoch, valid_from, valid_to, last_request, requests, "
+        "shown_by FROM broker_lives",
+        "capture, broker, address, valid_from",
+        "valid_from",
+        "valid_to",
+    ),
+    "diff": Question(
+        "What is different about each partition at two times?",
+        _DIFF,
+        "capture, topic, partition",
+        between=True,
+    ),
     "missed": Question(
-        "Which metadata updates did a broker never get that most others got?",
+        "Which metadata updates did a broker never get that most others got, and is it down since?",
         "SELECT cluster AS capture, * EXCLUDE (cluster) FROM missed_updates",
         "first_ts, capture, broker",
         "first_ts",
         compares=True,
     ),
     "isr": Question(
-        "When did in-sync replicas leave and come back?",
-        "SELECT capture, ts, topic, partition, kind, removed, added, isr_size, under_replicated, leader "
-        "FROM isr_events",
+        "When did in-sync replicas leave and come back, and who asked for it?",
+        """
+        SELECT capture, ts, e.topic, e.partition, kind, removed, added, isr_size, under_replicated, leader,
+               CASE WHEN r.broker IS NOT NULL THEN 'broker ' || r.broker
+                    WHEN e.leader_epoch > former_leader_epoch AND e.partition_epoch = former_partition_epoch + 1
+                    THEN 'controller' END AS asked_by
+        FROM isr_events e LEFT JOIN (SELECT DISTINCT * FROM isr_requests) r
+          ON r.partition = e.partition AND r.leader_epoch = e.leader_epoch AND r.partition_epoch = e.partition_epoch
+         AND coalesce(r.topic = e.topic, r.topic_id = e.topic_id)
+        """,
         "ts, capture, topic, partition",
         "ts",
     ),
@@ -120,14 +181,33 @@ QUESTIONS: Final = {
         "ts",
     ),
     "lag": Question(
-        "How long after the first broker did each broker get a metadata update?",
+        "How long after the first broker did each broker get a metadata update, and which took longest?",
         """
-        SELECT capture, broker_id AS broker, count(delivered_ts) AS updates,
-               CAST(quantile_cont(lag_us, 0.5) AS bigint) AS p50_us,
-               CAST(quantile_cont(lag_us, 0.99) AS bigint) AS p99_us, max(lag_us) AS max_us,
-               (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.broker_id)
-                   AS missed
-        FROM cluster_propagation p GROUP BY capture, broker_id
+        WITH figures AS (
+            SELECT capture, broker_id AS broker, count(delivered_ts) AS updates,
+                   CAST(quantile_cont(lag_us, 0.5) AS bigint) AS p50_us,
+                   CAST(quantile_cont(lag_us, 0.99) AS bigint) AS p99_us, max(lag_us) AS max_us,
+                   (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.broker_id)
+                       AS missed,
+                   min_by(change_id, (-lag_us, delivered_ts, change_id)) AS body_id
+            FROM cluster_propagation p GROUP BY capture, broker_id
+        ), worst AS (
+            SELECT f.capture, f.broker, min(q.ts) AS worst_ts, any_value(q.controller_id) AS worst_controller_id,
+                   any_value(q.controller_epoch) AS worst_controller_epoch
+            FROM figures f JOIN cluster_requests q
+              ON q.capture = f.capture AND q.broker_id = f.broker AND q.body_id = f.body_id
+            GROUP BY f.capture, f.broker
+        ), named AS (
+            SELECT body_id, count(*) AS worst_partitions, min_by(topic, (topic, partition)) AS worst_topic,
+                   min_by(partition, (topic, partition)) AS worst_partition,
+                   min_by(leader_epoch, (topic, partition)) AS worst_leader_epoch
+            FROM partition_states WHERE body_id IN (SELECT body_id FROM figures) GROUP BY body_id
+        )
+        SELECT f.* EXCLUDE (body_id), worst_ts, worst_topic, worst_partition,
+               coalesce(worst_partitions, 0) AS worst_partitions, worst_leader_epoch, worst_controller_id,
+               worst_controller_epoch
+        FROM figures f JOIN worst w ON w.capture = f.capture AND w.broker = f.broker
+        LEFT JOIN named n ON n.body_id = f.body_id
         """,
         "capture, broker",
         compares=True,
@@ -148,6 +228,8 @@ def ask(
     filters: Filters | None = None,
     *,
     at_ns: int | None = None,
+    from_ns: int | None = None,
+    to_ns: int | None = None,
     limit: int | None = None,
 ) -> Answer:
     """Answer a question.
@@ -157,23 +239,34 @@ def ask(
         question: One of ``QUESTIONS``.
         filters: Topics, partitions, brokers, controllers, APIs and times to which the answer is restricted.
         at_ns: Only rows that were valid at this time, in ns since 1970, of questions with periods (``leader``).
+        from_ns, to_ns: The two times that ``diff`` compares; ``to_ns`` None: the end of the captures.
         limit: How many rows to give at most.
 
     Raises:
-        ConfigurationError: There is no such question, or its answer has no column for one of the filters.
+        ConfigurationError: There is no such question, or its answer has no column for one of the filters; a time that
+            the question needs is missing, or it takes none.
     """
     found = QUESTIONS.get(question)
     if found is None:
         raise ConfigurationError(f"there is no question {question!r}; try {', '.join(QUESTIONS)}")
-    columns = ask_sql(tables, f"SELECT * FROM ({found.sql}) LIMIT 0").columns  # noqa: S608  # our own text
+    times = _times(question, found, from_ns, to_ns)
+    columns = ask_sql(tables, f"SELECT * FROM ({found.sql}) LIMIT 0", times).columns  # noqa: S608  # our own text
     conditions, values = _conditions(question, found, columns, filters, at_ns)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     bound = f"LIMIT {int(limit)}" if limit is not None else ""
     order = f"{found.order}, {', '.join(columns)}"  # by all columns, so that the same tables give the same order
-    answer = ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {order} {bound}", values)  # noqa: S608
+    answer = ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {order} {bound}", times + values)  # noqa: S608
     notes = [absent(tables, filters)] if filters is not None and not answer.rows else []
     if found.compares:
         notes.append(comparison(tables))
+    if question == "missed":
+        notes.append(down(tables))
+    if question == "restarts" and not answer.rows and not any(notes):
+        notes.append("no accepted request carries a broker epoch: LeaderAndIsr does from version 2 on")
+    if question == "isr" and answer.rows and not tables.execute("SELECT 1 FROM isr_requests LIMIT 1").fetchall():
+        notes.append(
+            "who asked is in AlterPartition, which tables and standard input do not give, nor Kafka before 2.7"
+        )
     return answer._replace(note="; ".join(filter(None, notes)))
 
 
@@ -193,6 +286,19 @@ def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | Non
         raise ConfigurationError(str(e).strip().splitlines()[0].rstrip("!") + hint) from None
     except duckdb.Error as e:
         raise ConfigurationError(str(e).strip().splitlines()[0]) from None
+
+
+def _times(name: str, question: Question, from_ns: int | None, to_ns: int | None) -> list[Any]:
+    """The values of the two parameters of a question of the time between two moments; none of others."""
+    if not question.between:
+        if from_ns is not None or to_ns is not None:
+            raise ConfigurationError(f"--from and --to do not apply to the question {name!r}; try --since and --until")
+        return []
+    if from_ns is None:
+        raise ConfigurationError(f"the question {name!r} compares two times; name the first with --from TIME")
+    if to_ns is not None and to_ns < from_ns:
+        raise ConfigurationError("--to is before --from; exchange them")
+    return [_moment(from_ns), datetime.max.replace(tzinfo=UTC) if to_ns is None else _moment(to_ns)]
 
 
 def _conditions(

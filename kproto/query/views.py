@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from kproto.errors import ConfigurationError
+from kproto.query.isr_requests import ISR_REQUESTS
 from kproto.tables.places import RemotePath, place_of
 from kproto.tables.schemas import TABLES
 from kproto.tables.stored import Reader, checked_run, reader_of, table_dataset
@@ -58,7 +59,8 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
     Times are shown in UTC. The connection reads files while it is used; the caller closes it.
 
     Args:
-        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``.
+        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``,
+            to which ``isr_requests`` of the same captures may be added under this name.
 
     Returns:
         A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.verdicts.derived.VIEWS``; and, over
@@ -76,6 +78,8 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
             connection.execute(_SPARK_FUNCTIONS)
             for name in TABLES:
                 _open_table(connection, name, run[name] if isinstance(run, Mapping) else run)
+            asked = run.get("isr_requests") if isinstance(run, Mapping) else None
+            connection.register("isr_requests", ISR_REQUESTS.empty_table() if asked is None else asked)
             _make_views(connection, reader_of(run))
     except BaseException:
         connection.close()

@@ -178,12 +178,14 @@ _ISR_EVENTS: Final = Derived(
         column("under_replicated", pa.bool_(), "Whether the new ISR lacks an assigned replica."),
         column("leader", pa.int32(), "Leader then; -1 none."),
         column("leader_epoch", pa.int32(), "Leader epoch then."),
-        column("former_leader_epoch", pa.int32(), "Leader epoch before; a higher one then is the controller's doing."),
+        column("former_leader_epoch", pa.int32(), "Leader epoch before."),
         column("partition_epoch", pa.int32(), "Partition epoch then."),
+        column("former_partition_epoch", pa.int32(), "Partition epoch before; other states may lie between the two."),
     ),
     f"""
     WITH ordered AS (
-        SELECT c.*, lag(isr) OVER ({_IN_ORDER}) AS before, lag(leader_epoch) OVER ({_IN_ORDER}) AS former_leader_epoch
+        SELECT c.*, lag(isr) OVER ({_IN_ORDER}) AS before, lag(leader_epoch) OVER ({_IN_ORDER}) AS former_leader_epoch,
+               lag(partition_epoch) OVER ({_IN_ORDER}) AS former_partition_epoch
         FROM {{changes}} c
     ), compared AS (
         SELECT o.*, array_except(before, isr) AS removed, array_except(isr, before) AS added
@@ -193,7 +195,7 @@ _ISR_EVENTS: Final = Derived(
            CASE WHEN size(added) = 0 THEN 'shrink' WHEN size(removed) = 0 THEN 'expand' ELSE 'swap' END AS kind,
            removed, added, CAST(size(isr) AS int) AS isr_size,
            size(array_except(replicas, isr)) > 0 AS under_replicated, leader, leader_epoch, former_leader_epoch,
-           partition_epoch
+           partition_epoch, former_partition_epoch
     FROM compared
     WHERE size(added) > 0 OR size(removed) > 0
     """,  # noqa: S608  # our own names

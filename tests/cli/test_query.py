@@ -150,6 +150,61 @@ def test_partitions_without_leader_or_replicas_at_a_time_are_those_of_the_newest
     }
 
 
+@pytest.mark.parametrize("name", ["ibp-3.9-a", "ibp-2.8-a"])
+def test_the_difference_of_two_times_is_that_of_their_states(name: str) -> None:
+    capture = str(CAPTURE.with_name(f"{name}.pcap.gz"))
+    begin = json.loads(CliRunner().invoke(main, ["inspect", capture, "--format", "json"]).stdout.splitlines()[0])[
+        "time"
+    ]
+    first, second = begin + 20.5, begin + 45.5
+    former, newer = state_of(capture, first), state_of(capture, second)
+    rows = rows_of(capture, "diff", "--from", f"{first:.6f}", "--to", f"{second:.6f}")
+    found = {(row["topic"], row["partition"]): row for row in rows}
+    assert {place for place, row in found.items() if row["change"] == "deleted"} == former.keys() - newer.keys()
+    assert {place for place, row in found.items() if row["change"] in ("created", "first seen")} == (
+        newer.keys() - former.keys()
+    )
+
+    def short(state: dict[str, Any]) -> tuple[Any, ...]:
+        return state["leader"], state["leaderEpoch"], set(state["isr"]), state["replicas"]
+
+    both = former.keys() & newer.keys()
+    assert found.keys() & both == {place for place in both if short(former[place]) != short(newer[place])}
+    for place in found.keys() & both:
+        row = found[place]
+        assert (row["leader"], row["leader_epoch"], set(row["isr"]), row["replicas"]) == short(newer[place])
+        assert (row["former_leader"], row["former_leader_epoch"], set(row["former_isr"]), row["former_replicas"]) == (
+            short(former[place])
+        )
+    assert found
+
+
+def test_the_two_times_of_a_difference_are_asked_for(tmp_path: Path) -> None:
+    capture = str(CAPTURE.with_name("ibp-3.9-a.pcap.gz"))
+    for options, words in (
+        ((), "compares two times; name the first with --from TIME"),
+        (("--from", "19:35:20", "--to", "19:35:10"), "--to is before --from"),
+    ):
+        result = query(capture, "diff", *options)
+        assert result.exit_code == 2
+        assert words in result.stderr
+    assert (
+        "--from and --to do not apply to the question 'leader'" in query(capture, "leader", "--from", "19:35:20").stderr
+    )
+    assert rows_of(capture, "diff", "--from", "19:35:20") == rows_of(
+        capture, "diff", "--from", "19:35:20", "--to", "19:59:59"
+    )
+
+
+def test_who_asked_for_a_changed_isr_is_not_in_tables_nor_in_standard_input() -> None:
+    whole = CAPTURE.with_name("ibp-3.9-a.pcap.gz")
+    result = CliRunner().invoke(main, ["query", "-", "isr"], input=gzip.decompress(whole.read_bytes()))
+    assert "note: who asked is in AlterPartition, which tables and standard input do not give" in result.stderr
+    both = query(str(whole), str(whole.with_name("none.pcap")), "isr", "--format", "json")
+    assert both.exit_code == 0
+    assert both.stdout == query(str(whole), "isr", "--format", "json").stdout
+
+
 def test_questions_and_derived_tables_are_answered_in_python_without_spark() -> None:
     """As the documentation of kproto.query shows it."""
     with open_tables(kproto.tables.read(str(CAPTURE.with_name("ibp-3.9-a.pcap.gz")))) as sql:
@@ -170,7 +225,10 @@ def rows_of(*arguments: str, data: bytes | None = None) -> list[dict[str, object
 
 
 def test_rotated_files_a_directory_and_standard_input_answer_as_the_whole_capture(tmp_path: Path) -> None:
-    """Rotation splits requests from their responses; every question has the same answer."""
+    """Rotation splits requests from their responses; every question has the same answer.
+
+    Standard input is read once, for the tables: they lack who asked for a changed ISR.
+    """
     whole = CAPTURE.with_name("ibp-3.9-a.pcap.gz")
     link, packets = make.read_pcap(whole)
     files = [tmp_path / f"broker.pcap{number}" for number in range(3)]
@@ -183,7 +241,8 @@ def test_rotated_files_a_directory_and_standard_input_answer_as_the_whole_captur
         for sources in ([*map(str, files)], [str(tmp_path)], [f"{tmp_path}/broker.pcap*"]):
             assert [row | {"capture": ""} for row in rows_of(*sources, question)] == expected
         piped = rows_of("-", question, data=gzip.decompress(whole.read_bytes()))
-        assert [row | {"capture": ""} for row in piped] == expected
+        unasked = {"capture": "", "asked_by": None} if question == "isr" else {"capture": ""}
+        assert [row | unasked for row in piped] == [row | unasked for row in expected]
 
 
 def test_words_that_are_neither_captures_nor_questions_are_named(tmp_path: Path) -> None:
@@ -206,5 +265,7 @@ def test_a_capture_that_cannot_be_read_is_a_warning_beside_one_that_can(tmp_path
 
 def test_help_lists_every_question() -> None:
     told = CliRunner().invoke(main, ["query", "--help"], prog_name="kproto").output
-    listed = [line.split()[0] for line in told.partition("Questions:\n")[2].partition("\n\n")[0].splitlines()]
+    lines = told.partition("Questions:\n")[2].partition("\n\n")[0].splitlines()
+    listed = [line.split()[0] for line in lines if not line.startswith("     ")]
+    assert max(map(len, lines)) <= 80
     assert sorted(listed) == sorted(QUESTIONS)

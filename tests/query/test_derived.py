@@ -230,6 +230,70 @@ def test_an_update_that_a_broker_never_got_is_named_with_its_controller() -> Non
     assert traffic.ask("missed", "broker", filters=Filters(brokers=frozenset({2}))) == []
 
 
+def test_lag_names_the_update_that_took_longest() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [])
+    for seconds, broker in ((1, 0), (1.5, 1)):
+        traffic.send(seconds, broker, [(3, 0, 4, 7, [0])], controller=5, epoch=7)
+    for seconds, broker in ((10, 0), (13, 1)):
+        traffic.send(seconds, broker, [(6, 0, 8, 9, [0]), (4, 0, 2, 3, [0])], controller=5, epoch=8)
+    columns = "broker worst_ts worst_topic worst_partition worst_partitions worst_leader_epoch worst_controller_epoch"
+    assert traffic.ask("lag", columns)[1] == (1, at(13), "orders", 4, 2, 2, 8)
+
+
+def test_a_broker_that_missed_an_update_and_went_down_is_named_with_both_times() -> None:
+    traffic = Traffic()
+    for broker in range(4):
+        traffic.send(0, broker, [(9, 0, 0, 0, [0])])
+        traffic.send(90, broker, [(9, 0, 1, 1, [0])])
+    for broker in (0, 2, 3):
+        traffic.send(10 + broker, broker, [(3, 0, 4, 7, [0])])
+    assert traffic.ask("missed", "broker down_since") == [(1, None)]
+    assert traffic.note("missed") == ""
+    traffic.send(95, 0, [(9, 0, 2, 2, [0])], live=range(0, 4, 2))
+    assert traffic.ask("missed", "broker first_ts down_since") == [(1, at(10), at(95))]
+    note = traffic.note("missed")
+    assert note.startswith("down at the end, and told nothing: broker 1 since 2026-11-21T06:01:35")
+    assert ", broker 3 since" in note
+
+
+def test_restarts_are_told_from_broker_epochs_with_what_shows_them() -> None:
+    traffic = Traffic()
+    for seconds, epoch in ((0, 30), (1, 30), (5, 41), (6, 41)):
+        traffic.send(seconds, 2, [], broker_epoch=epoch)
+    traffic.send(7, 2, [], broker_epoch=99, error=77)  # refused
+    traffic.send(8, 1, [], broker_epoch=50)
+    traffic.send(9, 2, [], broker_epoch=77)  # one request with an invented epoch proves nothing
+    assert traffic.ask("restarts", "broker broker_epoch valid_from valid_to requests shown_by") == [
+        (1, 50, at(8), None, 1, "first request in the capture"),
+        (2, 30, at(0), at(5), 2, "first request in the capture"),
+        (2, 41, at(5), None, 2, "higher broker epoch, on the same connection: an expired session"),
+    ]
+    assert traffic.ask("restarts", "broker", at_ns=int(at(3).timestamp()) * 10**9) == [(2,)]
+    older = Traffic()
+    older.send(0, 2, [])
+    assert "no accepted request carries a broker epoch" in older.note("restarts")
+
+
+def test_a_difference_tells_created_from_first_seen_and_deleted_from_created_again() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(1, 0, 4, 7, [0]), (2, 0, 0, 0, [0, 1]), (3, 0, 1, 1, [0])])
+    traffic.send(10, 0, [(4, 1, 0, 0, [1]), (5, 1, 3, 3, [1]), (2, 0, 0, 1, [1, 0])])
+    traffic.send(11, 0, [(1, -2, 0, 0, []), (3, -2, 0, 0, [])])
+    traffic.send(12, 0, [(3, 0, 0, 0, [0])])
+    times = {"from_ns": int(at(5).timestamp()) * 10**9, "to_ns": int(at(20).timestamp()) * 10**9}
+    columns = "partition change former_leader leader former_leader_epoch leader_epoch"
+    changes = [
+        (1, "deleted", 0, None, 4, None),
+        (3, "deleted and created", 0, 0, 1, 0),
+        (4, "created", None, 1, None, 0),
+        (5, "first seen", None, 1, None, 3),
+    ]
+    assert traffic.ask("diff", columns, **times) == changes
+    assert traffic.ask("diff", columns, from_ns=times["from_ns"]) == changes
+    assert traffic.ask("diff", columns, from_ns=times["to_ns"]) == []
+
+
 def test_an_update_for_one_new_broker_is_missing_nowhere() -> None:
     traffic = Traffic()
     for broker in range(3):
@@ -348,7 +412,8 @@ def test_captures_of_each_host_are_answered_as_one_capture_of_all(tmp_path: Path
             assert [(*row[:place], *row[place + 1 :]) for row in together.rows] == [
                 (*row[:place], *row[place + 1 :]) for row in whole.rows
             ]
-        assert max(row[-2] for row in ask(hosts, "lag").rows) > 0
+        lag = ask(hosts, "lag")
+        assert max(row[lag.columns.index("max_us")] for row in lag.rows) > 0
         assert ask(hosts, "missed").rows
 
 
@@ -431,8 +496,8 @@ def test_a_question_that_cannot_be_asked_so_says_why(question: str, options: dic
 
 
 def test_every_question_has_an_answer_of_nothing() -> None:
-    for question in QUESTIONS:
-        assert Traffic().ask(question, "") == []
+    for question, found in QUESTIONS.items():
+        assert Traffic().ask(question, "", **({"from_ns": 0} if found.between else {})) == []
 
 
 def test_every_partition_of_every_request_is_in_the_view_by_broker() -> None:

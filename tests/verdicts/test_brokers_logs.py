@@ -213,5 +213,41 @@ def test_the_leader_at_a_time_is_the_one_told_last_before(path: Path) -> None:
         }, moment
 
 
+@pytest.mark.parametrize("path", REAL, ids=name_of)
+def test_restarts_are_the_broker_epochs_that_brokers_accepted(path: Path) -> None:
+    wanted: dict[int, list[int]] = defaultdict(list)
+    for row in logged(path):
+        epoch = row["request"].get("brokerEpoch", -1)
+        if not row["response"]["errorCode"] and epoch >= 0 and epoch not in wanted[row["broker"]]:
+            wanted[row["broker"]].append(epoch)
+    found: dict[int, list[int]] = defaultdict(list)
+    rows = answer(path, "restarts")
+    for row in rows:
+        found[row["broker"]].append(row["broker_epoch"])
+    assert found == {broker: epochs for broker, epochs in wanted.items() if epochs}
+    for before, after in pairwise(rows):
+        if before["broker"] == after["broker"]:
+            assert before["last_request"] < before["valid_to"] == after["valid_from"]
+        else:
+            assert before["valid_to"] is None
+
+
+@pytest.mark.parametrize("path", REAL, ids=name_of)
+def test_leaders_asked_for_changes_of_isrs_under_their_leader_epoch_and_the_controller_made_the_others(
+    path: Path,
+) -> None:
+    """From inter-broker protocol 2.8 on in these captures; in a migration the KRaft controller is asked elsewhere."""
+    rows = answer(path, "isr")
+    asked = {row["asked_by"] for row in rows}
+    if path.name.startswith(("ibp-2.8", "ibp-3.2", "ibp-3.9-a.", "ibp-3.9-big")):
+        assert None not in asked
+        assert {row["asked_by"] for row in rows if row["kind"] == "expand"} <= {
+            f"broker {row['leader']}" for row in rows
+        }
+    for row in rows:
+        if row["asked_by"] not in (None, "controller"):
+            assert row["asked_by"] == f"broker {row['leader']}"
+
+
 def seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
