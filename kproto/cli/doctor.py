@@ -214,8 +214,8 @@ def _evidence(finding: Finding, sources: Sequence[str]) -> list[str]:
             return ["query", *sources, "stale", *broker]
         case "KP010" | "KP011" | "KP012" | "KP013" | "KP014" | "KP015" | "KP016" | "KP023":
             return ["query", *sources, "leader", *where]
-        case "KP020" | "KP021" | "KP022":
-            return ["query", *sources, "isr", *where]
+        case "KP020" | "KP022":
+            return ["query", *sources, "under-replicated" if finding.rule == "KP020" else "isr", *where]
         case "KP034":
             return ["summary", *sources]
     span = ["--since", moment(finding.first - _AROUND_US)]
