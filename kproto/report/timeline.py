@@ -88,24 +88,18 @@ def timeline(
 
 _ENDS: Final = """
     CREATE OR REPLACE TEMP TABLE ends AS
-    WITH last_leaders AS (
-        SELECT capture, topic, topic_id, partition,
-               max_by({'at': valid_to}, (controller_epoch, leader_epoch, valid_from)).at AS deleted_ts
-        FROM leadership GROUP BY ALL
-    ), last_states AS (
+    WITH last_states AS (
         SELECT capture, topic, topic_id, partition, count(*) AS states, min(ts) AS first_ts,
-               max_by({'leader': leader, 'missing': len(replicas) - len(isr)},
-                      (controller_epoch, leader_epoch, partition_epoch, ts)) AS state
+               max_by({'leader': leader, 'missing': len(replicas) - len(isr), 'deleted_ts': deleted_ts},
+                      (incarnation, leader_epoch, partition_epoch, ts)) AS state
         FROM changes GROUP BY ALL
     )
-    SELECT s.capture, s.topic, s.topic_id, s.partition, s.states, s.first_ts, l.deleted_ts,
-           l.deleted_ts IS NULL AND s.state.leader = -1 AS leaderless,
-           l.deleted_ts IS NULL AND s.state.leader <> -1 AND s.state.missing > 0 AS short
-    FROM last_states s
-    JOIN last_leaders l ON l.capture = s.capture AND l.topic = s.topic AND l.partition = s.partition
-                       AND l.topic_id IS NOT DISTINCT FROM s.topic_id
+    SELECT capture, topic, topic_id, partition, states, first_ts, state.deleted_ts AS deleted_ts,
+           state.deleted_ts IS NULL AND state.leader = -1 AS leaderless,
+           state.deleted_ts IS NULL AND state.leader <> -1 AND state.missing > 0 AS short
+    FROM last_states
 """
-"""The last state of each partition. Its leader has an end only where the partition was deleted."""
+"""The last state of each partition."""
 
 _KEPT: Final = """
     CREATE OR REPLACE TEMP TABLE kept_partitions AS
@@ -130,7 +124,7 @@ _KEPT_STATES: Final = """
     FROM changes c
     JOIN kept_partitions p ON p.capture = c.capture AND p.topic = c.topic AND p.partition = c.partition
                           AND p.topic_id IS NOT DISTINCT FROM c.topic_id
-    ORDER BY p.row, c.controller_epoch, c.leader_epoch, c.partition_epoch, c.ts, c.frame_id
+    ORDER BY p.row, c.incarnation, c.leader_epoch, c.partition_epoch, c.ts, c.frame_id
 """
 
 _IN_ALL: Final = """
