@@ -146,7 +146,7 @@ class Tree:
         self._chosen.write_text("\n".join(names), encoding="utf-8")
         told = self._chosen.with_suffix(".outcome")
         told.unlink(missing_ok=True)
-        command = ["-q", "-x", "-p", "mutations.plugin", "-p", "no:cacheprovider"]
+        command = ["-q", "-x", "-p", "mutations.plugin", "-p", "no:kproto", "-p", "no:cacheprovider"]
         command += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]  # hypothesis, on purpose
         command += ["--timeout", f"{one_test:.0f}", *files]
         paths = f"{self.root}{os.pathsep}{self.root / 'tests'}"
