@@ -19,8 +19,8 @@ from channel.threads import close_all, time_left
 from channel.types import SecurityProtocol
 from kproto.errors import ConfigurationError
 
+from . import api_versions
 from .embedded import EmbeddedBroker, Features
-from .handlers import api_versions
 from .hooks import BrokerHooks
 from .service import BrokerService
 from .shared_updates import SharedUpdates

@@ -10,8 +10,9 @@ from kproto.api import CONTROL_APIS, ApiKey, api_name, response_header_version
 from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedApi, UnsupportedVersion
 
+from . import api_versions
 from .apis import LARGEST_BODY, LARGEST_CONTROLLER_BODY, SLOW
-from .handlers import api_versions, handle
+from .handlers import handle
 from .hooks import Interception, RequestContext
 from .shared_updates import SharedUpdates
 

@@ -11,8 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from channel.broker import api_versions
 from channel.broker.embedded import EmbeddedBroker
-from channel.broker.handlers import api_versions
 from channel.broker.hooks import BrokerHooks
 from channel.broker.kraft_registration import KRaftRegistration, QuorumProvider
 from channel.broker.service import BrokerService

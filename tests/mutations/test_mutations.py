@@ -243,7 +243,7 @@ class TestReport:
     [
         ("channel/network/selector.py", "tests/channel/network/test_tls.py", True),
         ("channel/network/selector.py", "tests/channel/test_tap.py", False),
-        ("channel/broker/handlers/metadata.py", "tests/channel/broker/test_cluster.py", True),
+        ("channel/broker/handlers.py", "tests/channel/broker/test_cluster.py", True),
         ("channel/tap/relay.py", "tests/channel/network/test_tls.py", True),
         ("kproto/cli/table.py", "tests/cli/test_main.py", True),
         ("kproto/cli/table.py", "tests/tables/test_ids.py", False),
